@@ -57,6 +57,7 @@ def test_a_dry_run_reads_the_config_and_runs_nothing(programs: Any, case: str, t
         ),
         ("t5x.eval", ["--gin_file=case.gin"], "t5x: error: the gin config cannot be read: "),
         ("t5x.train", ["--gin_file=broken.gin"], "broken.gin"),
+        ("t5x.export", ["--gin_file=missing.gin"], "Unable to open file: missing.gin"),
     ],
 )
 def test_what_cannot_be_run_is_told_without_a_traceback(

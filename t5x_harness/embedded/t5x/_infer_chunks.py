@@ -25,11 +25,7 @@ Inferences = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def in_order(result: Any) -> Inferences:
-    """Sorts what an infer function returns by the index of the example.
-
-    Args:
-        result: pairs of index and value, or such pairs and a tree of auxiliary lists in the same (unsorted) order.
-    """
+    """Sorts what an infer function returns, pairs of index and value and perhaps auxiliary lists, by the index."""
     indexed, aux = result if isinstance(result, tuple) else (result, {})
     order = sorted(range(len(indexed)), key=lambda position: indexed[position][0])
     values = [indexed[position][1] for position in order]
@@ -48,16 +44,7 @@ def _touch(path: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ChunkFiles:
-    """The files of one task and shard.
-
-    Attributes:
-        output_dir: where the results go.
-        task: name of the task.
-        mode: such as 'predict'.
-        extension: of the result file.
-        shard_id: of this run.
-        num_shards: of all runs.
-    """
+    """The files of one task, mode and shard."""
 
     output_dir: str
     task: str
@@ -77,7 +64,6 @@ class ChunkFiles:
 
     @property
     def name(self) -> str:
-        """Name of the result file."""
         return f"{self.task}-{self.mode}.{self.extension}-{self._shard}"
 
     @property
@@ -86,7 +72,6 @@ class ChunkFiles:
         return os.path.join(self.output_dir, self.name + _COMPLETED)
 
     def chunk(self, index: int) -> str:
-        """Returns the file of a chunk's results."""
         return os.path.join(self.tmp_dir, f"{self.name}-chunk{index:05}")
 
 
@@ -94,7 +79,7 @@ class DataPosition:
     """The position in the data, saved with every chunk so that a restart does not read what it has done."""
 
     def __init__(self, iterator: Iterator[Any], tmp_dir: str):
-        """Restores the position of ``iterator`` if there is one saved in ``tmp_dir``."""
+        """Goes to the position saved in ``tmp_dir``, if there is one."""
         self._tmp_dir = tmp_dir
         self._saved = os.path.join(tmp_dir, "input.ckpt")
         self._checkpoint = tf.train.Checkpoint(ds=iterator)
@@ -117,14 +102,10 @@ class TaskInference:
     """Runs the model over one task.
 
     Attributes:
-        task: a SeqIO task.
-        files: where results go.
         infer_fn: the partitioned step over a dataset, with the parameters bound.
         open_inputs: opens a task's examples, and what the model takes of them.
         chunk_size: examples a chunk.
-        write_fn: writes a chunk; see ``write_inferences_to_file``.
         merge_fn: joins the chunks; None leaves them.
-        save_position: whether to save the position in the data.
         vocabulary_feature: output feature whose vocabulary decodes.
         measure: called with the time of each chunk.
         step: of the checkpoint.

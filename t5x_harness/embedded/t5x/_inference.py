@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from t5x._lazy import tf
+from t5x.checkpoints import get_local_data
 
 if TYPE_CHECKING:
     from t5x.partitioning import BasePartitioner
@@ -83,21 +84,14 @@ def start_copy(array: Any) -> None:
 
 def gather(results: list[tuple[jax.Array, PyTree]]) -> tuple[np.ndarray, PyTree]:
     """Joins the batches, drops the padding and puts the examples into order."""
-    indices, outputs = jax.tree.map(lambda *parts: np.concatenate([on_host(part) for part in parts]), *results)
+    indices, outputs = jax.tree.map(lambda *parts: np.concatenate([get_local_data(part) for part in parts]), *results)
     order = np.argsort(indices, kind="stable")
     order = order[indices[order] > PADDING]
     return indices[order], jax.tree.map(lambda rows: rows[order], outputs)
 
 
-def on_host(array: Any) -> np.ndarray:
-    return np.asarray(array.addressable_data(0) if isinstance(array, jax.Array) else array)
-
-
 def as_python(indices: np.ndarray, outputs: PyTree, keep_aux_as_numpy: bool) -> _InferFnResult | _InferFnWithAuxResult:
-    """Turns arrays over all examples into a list over examples, but leaves auxiliary values whole.
-
-    Auxiliary values stay a mapping of lists, for a mapping for each example would repeat all its keys.
-    """
+    """Turns arrays over all examples into a list over examples, but leaves auxiliary values a mapping of lists."""
     aux = None
     if isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Mapping):
         outputs, aux = outputs

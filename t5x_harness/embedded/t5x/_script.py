@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -50,35 +49,14 @@ def define_process_flags() -> None:
 
 
 def define_shard_flag() -> None:
-    """Defines which shard of the data to infer."""
     flags.DEFINE_integer("shard_id", None, "Which shard of the data to infer; overrides infer.shard_id of the config.")
-
-
-def define_dry_run_flag() -> None:
-    """Defines the flag that leaves out the run itself."""
-    flags.DEFINE_boolean("dry_run", False, "Read and log the config, but run nothing.")
 
 
 flags.disclaim_key_flags()
 FLAGS = flags.FLAGS
 
 
-@dataclasses.dataclass(frozen=True)
-class ScriptOptions:
-    """What a script takes besides the flags that all of them take.
-
-    Attributes:
-        define_flags: defines further flags.
-        prepare: acts on them before the config is read.
-        arguments: makes keyword arguments of them for the script's function, once the config is read.
-    """
-
-    define_flags: Callable[[], None] = lambda: None
-    prepare: Callable[[], None] = lambda: None
-    arguments: Callable[[str], Mapping[str, Any]] = lambda function: {}
-
-
-def _join_processes() -> None:
+def join_processes() -> None:
     """Adds the cache folders and, if asked to, joins the other processes."""
     seqio.add_global_cache_dirs(FLAGS.seqio_additional_cache_dirs)
     if not FLAGS.multiprocess_gpu:
@@ -88,42 +66,18 @@ def _join_processes() -> None:
     jax.distributed.initialize(FLAGS.coordinator_address, FLAGS.process_count, FLAGS.process_index, **timeout)
 
 
-def _shard_arguments(function: str) -> dict[str, Any]:
-    """Returns the shard of the command line, which goes before that of the config.
-
-    Raises:
-        ConfigError: if neither says which; the script refuses to guess, as T5X's does.
-    """
+def shard_arguments(function: str) -> dict[str, Any]:
+    """Returns the shard of the command line, which goes before the config's; one of them must say it, as in T5X."""
     if FLAGS.shard_id is not None:
         return {"shard_id": FLAGS.shard_id}
     try:
         gin.query_parameter(f"{function}.shard_id")
     except ValueError:
         raise ConfigError(
-            f"nothing says which shard to infer: bind {function}.shard_id in the config "
-            "(t5x/configs/runs/infer.gin does), "
-            "or pass --shard_id"
+            f"nothing says which shard to infer: bind {function}.shard_id in the config (t5x/configs/runs/infer.gin "
+            "does), or pass --shard_id"
         ) from None
     return {}
-
-
-PROCESSES = ScriptOptions(define_flags=define_process_flags, prepare=_join_processes)
-SHARD = ScriptOptions(define_flags=define_shard_flag, arguments=_shard_arguments)
-
-
-def read_config(files: Sequence[str] | None, bindings: Sequence[str], search_paths: Sequence[str]) -> None:
-    """Reads the gin files and bindings; what is wrong with them ends the program with one message, not a traceback.
-
-    Args:
-        files: in order; later ones override.
-        bindings: applied after the files.
-        search_paths: for relative files; the folder of the ``t5x`` package is searched last.
-    """
-    try:
-        gin_utils.parse_gin_flags([*search_paths, PACKAGE_PARENT], files, bindings)
-    except (AttributeError, OSError, SyntaxError, ValueError) as error:
-        logging.debug("The config could not be read.", exc_info=True)
-        exit_with(f"the gin config cannot be read: {error}")
 
 
 def exit_with(message: str) -> None:
@@ -141,37 +95,52 @@ def run_or_exit(function: Callable[[], Any]) -> None:
         exit_with(str(error))
 
 
-def run_script(function: Callable[..., Any], extra: ScriptOptions | None = None) -> None:
-    """Parses the command line, configures ``function`` and calls it; returns only by ending the program.
+def run_script(
+    function: Callable[..., Any],
+    *,
+    define_flags: Callable[[], None] = lambda: None,
+    prepare: Callable[[], None] = lambda: None,
+    arguments: Callable[[str], Mapping[str, Any]] = lambda function: {},
+) -> None:
+    """Parses the command line, configures ``function``, which is ``__main__``'s, calls it and ends the program.
 
-    Args:
-        function: ``train``, ``evaluate`` or ``infer`` of the ``__main__`` module.
-        extra: what this script takes besides.
+    ``define_flags`` defines those that not all scripts take, on which ``prepare`` acts before the config is read, and
+    of which ``arguments`` makes keyword arguments for the function of a name, after that.
     """
-    extra = extra or ScriptOptions()
     define_config_flags()
-    extra.define_flags()
+    define_flags()
 
     def main(argv: Sequence[str]) -> None:
-        if len(argv) > 1:
-            raise app.UsageError(f"Too many command-line arguments: only flags are taken, not {' '.join(argv[1:])}")
+        refuse_arguments(argv)
         tf.config.experimental.set_visible_devices([], "GPU")  # they are JAX's
-        if FLAGS.tfds_data_dir:
-            seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
-        extra.prepare()
-        if config_utils.using_fdl():
-            run_or_exit(build_fiddle(function))
-        else:
-            configured = gin.configurable(function)
-            read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
-            run_or_exit(lambda: configured(**extra.arguments(function.__name__)))
+        prepare()
+        configured = configure(function)
+        run_or_exit(lambda: configured(**({} if config_utils.using_fdl() else arguments(function.__name__))))
         jax.effects_barrier()
 
     config_utils.run(main)
 
 
-def build_fiddle(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``function`` configured by the Fiddle flags."""
-    import fiddle  # only installed where it is used
+def refuse_arguments(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"Too many command-line arguments: only flags are taken, not {' '.join(argv[1:])}")
 
-    return fiddle.build(config_utils.config_with_fiddle(function))
+
+def configure(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``function``, as one of ``__main__``, with what the flags of Gin or Fiddle give it.
+
+    What is wrong with the gin files and bindings ends the program with one message, not a traceback.
+    """
+    if FLAGS.tfds_data_dir:
+        seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
+    if config_utils.using_fdl():
+        import fiddle  # only installed where it is used
+
+        return fiddle.build(config_utils.config_with_fiddle(function))
+    gin.register(function, module="__main__")
+    try:
+        gin_utils.parse_gin_flags([*FLAGS.gin_search_paths, PACKAGE_PARENT], FLAGS.gin_file, FLAGS.gin_bindings)
+    except (AttributeError, OSError, SyntaxError, ValueError) as error:
+        logging.debug("The config could not be read.", exc_info=True)
+        exit_with(f"the gin config cannot be read: {error}")
+    return gin.get_configurable(function)

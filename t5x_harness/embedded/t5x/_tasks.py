@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 from t5x._errors import with_hint
-from t5x._lazy import seqio, tf
+from t5x._lazy import clu_data, seqio, tf
 
 if TYPE_CHECKING:
     from t5x.utils import DatasetConfig
@@ -65,6 +65,20 @@ def warn_of_airio_settings(cfg: DatasetConfig) -> None:
     for name in ("runtime_preprocessors", "num_prefetch_threads", "num_workers"):
         if getattr(cfg, name) != defaults[name]:
             logging.warning("`DatasetConfig.%s` only concerns AirIO sources; it is ignored for a SeqIO one.", name)
+
+
+def as_clu_iterator(
+    batches: tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator,
+) -> clu_data.dataset_iterator.DatasetIterator:
+    """Returns what a ``get_dataset_fn`` gave as an iterator of clu's interface."""
+    if isinstance(batches, tf.data.Dataset):
+        return clu_data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
+    if not isinstance(batches, clu_data.dataset_iterator.DatasetIterator):
+        raise ValueError(
+            f"get_dataset_fn returned unsupported type {type(batches)}. It must return a tf.data.Dataset or a clu "
+            "DatasetIterator."
+        )
+    return batches
 
 
 def check_batch_size(batch_size: int, num_shards: int) -> None:

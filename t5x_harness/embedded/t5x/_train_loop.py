@@ -33,13 +33,7 @@ def as_iterator(dataset: tf.data.Dataset | Iterator[Batch]) -> Iterator[Batch]:
 
 @dataclasses.dataclass(frozen=True)
 class Saver:
-    """Saves checkpoints, if the run does.
-
-    Attributes:
-        manager: of the checkpoints, or None.
-        save_cfg: how to save, or None.
-        use_orbax: whether ``manager`` is orbax's, which refuses to save a step twice.
-    """
+    """Saves checkpoints, if the run does; orbax's manager (``use_orbax``) refuses to save a step twice."""
 
     manager: CheckpointManager | None
     save_cfg: utils.SaveCheckpointConfig | None
@@ -63,12 +57,10 @@ class Saver:
         self.manager.save(train_state, self.save_cfg.state_transformation_fns)
 
     def wait(self) -> None:
-        """Waits until what is being saved is on disk."""
         if self.manager is not None:
             self.manager.wait_until_finished()
 
     def close(self) -> None:
-        """Finishes saving."""
         if self.manager is not None:
             self.manager.close()
 
@@ -78,10 +70,8 @@ class Evaluation:
     """Both kinds of evaluation of the state that the trainer holds.
 
     Attributes:
-        trainer: holds the train state.
         datasets: by task name, for the training metrics.
         evaluator: evaluates by decoding and scoring, or None.
-        train_state_axes: a tree of partition specs like the train state.
         act: called with the name of an action mode and metrics by task; says whether to stop.
         concurrent_metrics: whether inference metrics are computed while training goes on.
     """
@@ -123,11 +113,6 @@ class TrainLoop:
     """Trains from the schedule's first step to its last.
 
     Attributes:
-        trainer: holds the train state.
-        inputs: the data.
-        schedule: what happens when.
-        saver: saves checkpoints.
-        evaluation: evaluates.
         partitioner: lays out the batch to compile with.
         first_batch: future of the first batch.
         evaluate_first: whether to evaluate before the first step too.

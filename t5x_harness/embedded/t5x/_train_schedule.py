@@ -14,10 +14,7 @@ from t5x.utils import find_first_checkpoint_step, find_next_checkpoint_step
 class Epoch:
     """A stretch of steps between two moments at which something else than training may happen.
 
-    Attributes:
-        number: counted from step 0 of the model, so a resumed run goes on counting.
-        end_step: the step at which it ends.
-        is_last: whether the training ends with it.
+    Its number counts from step 0 of the model, so a resumed run goes on counting.
     """
 
     number: int
@@ -30,7 +27,6 @@ class Stop:
     """A step at which metrics are written.
 
     Attributes:
-        step: the step.
         saves: whether an extra checkpoint is saved there, between those of the period.
         index: of the entry of ``Periods.save_at`` to look at next.
     """
@@ -88,14 +84,9 @@ class Periods:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The steps of one run.
+    """The steps of one run, from that of the restored checkpoint, or 0, to ``total_steps``.
 
-    Attributes:
-        first_step: of the restored checkpoint, or 0.
-        total_steps: the step to train to.
-        periods: how often things happen on the way.
-        stats_period: after how many steps metrics are written, at the latest at the end of an epoch; None is at its
-            end.
+    Metrics are written every ``stats_period`` steps and at the end of an epoch.
     """
 
     first_step: int
@@ -107,9 +98,8 @@ class Schedule:
         if self.total_steps < self.first_step:
             raise ConfigError(
                 f"train.total_steps ({self.total_steps}) is less than the step of the checkpoint ({self.first_step}): "
-                f"it counts from step 0, so set TRAIN_STEPS above {self.first_step}, or set "
-                "train.relative_steps to the "
-                "number of steps to add"
+                f"it counts from step 0, so set TRAIN_STEPS above {self.first_step}, or set train.relative_steps to "
+                "the number of steps to add"
             )
         if self.periods.save_at:
             self._rehearse()
@@ -163,11 +153,9 @@ class Schedule:
         if num_steps <= 0:
             raise ConfigError(
                 f"SaveCheckpointConfig.checkpoint_steps ({list(save_at)}) does not get past step {last.step} with "
-                f"SaveCheckpointConfig.period ({self.periods.save}): T5X would save step "
-                f"{save_at[index]} a second time "
-                f"and fail. List ascending steps, leave out those that the period hits, and end with "
-                f"{self.total_steps}, "
-                "the last step of the training"
+                f"SaveCheckpointConfig.period ({self.periods.save}): T5X would save step {save_at[index]} a second "
+                "time and fail. List ascending steps, leave out those that the period hits, and end with "
+                f"{self.total_steps}, the last step of the training"
             )
         step = last.step + num_steps
         saves = saves and step != self.total_steps  # the end of the training saves anyway

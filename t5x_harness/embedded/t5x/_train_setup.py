@@ -39,9 +39,8 @@ def check_model_dir(model_dir: str, periods: Periods, use_orbax: bool) -> None:
 def make_keys(random_seed: int | None, use_hardware_rng: bool) -> tuple[jax.Array, jax.Array]:
     """Returns the key for the parameters and the key for the trainer.
 
-    Args:
-        random_seed: None takes one from the clock, the same in all processes, and the hardware generator.
-        use_hardware_rng: use the accelerator's generator, which is faster and repeats only on the same partitioning.
+    A seed of None is taken from the clock, the same in all processes, for the accelerator's generator, which is faster
+    and repeats only on the same partitioning.
     """
     if use_hardware_rng or random_seed is None:
         if random_seed is None:
@@ -59,11 +58,6 @@ def make_keys(random_seed: int | None, use_hardware_rng: bool) -> tuple[jax.Arra
 
 
 def read_periods(checkpoint_cfg: utils.CheckpointConfig, *, eval_period: int, gc_period: int) -> Periods:
-    """Returns how often a run saves, evaluates and collects garbage.
-
-    Raises:
-        ConfigError: if they do not fit together.
-    """
     save = checkpoint_cfg.save
     return Periods(
         evaluate=eval_period or 0,
@@ -79,8 +73,7 @@ class Inputs:
 
     Attributes:
         train_iter: yields global batches; its ``element_spec`` says their features.
-        data_layout: batch size and this process's shard.
-        train_eval: by task name, the batches to evaluate with the training metrics; None where that is off.
+        train_eval: by task name, the batches to evaluate with the training metrics; empty where that is off.
     """
 
     train_iter: clu.data.dataset_iterator.PeekableDatasetIterator
@@ -89,12 +82,10 @@ class Inputs:
 
     @property
     def input_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of each feature of a global batch."""
         return jax.tree.map(lambda spec: (self.data_layout.batch_size, *spec.shape[1:]), self.train_iter.element_spec)
 
     @property
     def input_types(self) -> Mapping[str, np.dtype]:
-        """Dtype of each feature."""
         return jax.tree.map(lambda spec: spec.dtype, self.train_iter.element_spec)
 
     def dummy_batch(self, partitioner: partitioning.BasePartitioner) -> Mapping[str, jax.Array]:
@@ -124,30 +115,17 @@ def open_inputs(
     eval_steps: int,
     get_dataset_fn: utils.GetDatasetCallable,
     train_eval_get_dataset_fn: utils.GetEvalDatasetCallable,
-    verify_vocabularies: Callable[[utils.DatasetConfig], None],
+    verify_matching_vocabs_fn: Callable[..., None] | None,
 ) -> Inputs:
-    """Opens the training data, and the evaluation data if there is a config for it.
-
-    Args:
-        model: names the feature converter.
-        partitioner: says which shard of the data this process reads.
-        checkpoint_cfg: what to save and what to begin from.
-        train_cfg: the data to train on.
-        train_eval_cfg: the data to evaluate on; None for no evaluation with the training metrics.
-        eval_steps: batches per evaluation.
-        get_dataset_fn: opens ``train_cfg``.
-        train_eval_get_dataset_fn: opens ``train_eval_cfg``.
-        verify_vocabularies: raises where a dataset config has other vocabularies than the model.
-    """
+    """Opens the training data, and the evaluation data if there is a config for it."""
     if train_cfg.seed and not (checkpoint_cfg.save and checkpoint_cfg.save.save_dataset):
         logging.warning(
-            "The train dataset has seed %s, but its position is not saved "
-            "(SaveCheckpointConfig.save_dataset): after each "
-            "restart the same examples come again from the beginning.",
+            "The train dataset has seed %s, but its position is not saved (SaveCheckpointConfig.save_dataset): after "
+            "each restart the same examples come again from the beginning.",
             train_cfg.seed,
         )
     layout = partitioner.get_data_layout(train_cfg.batch_size)
-    verify_vocabularies(train_cfg)
+    verify_vocabularies(verify_matching_vocabs_fn, train_cfg, model)
     train_iter = utils.prepare_train_iter(
         get_dataset_fn(train_cfg, layout.shard_id, layout.num_shards, model.FEATURE_CONVERTER_CLS),
         checkpoint_cfg=checkpoint_cfg,
@@ -156,7 +134,7 @@ def open_inputs(
     )
     train_eval: Mapping[str, tf.data.Dataset] = {}
     if train_eval_cfg:
-        verify_vocabularies(train_eval_cfg)
+        verify_vocabularies(verify_matching_vocabs_fn, train_eval_cfg, model)
         train_eval = train_eval_get_dataset_fn(
             train_eval_cfg, layout.shard_id, layout.num_shards, eval_steps, model.FEATURE_CONVERTER_CLS
         )
@@ -165,24 +143,16 @@ def open_inputs(
     return Inputs(train_iter, layout, train_eval)
 
 
-def vocabulary_check(
-    model: models.BaseModel, verify_fn: Callable[..., None] | None
-) -> Callable[[utils.DatasetConfig], None]:
-    """Returns a function of a dataset config that compares its vocabularies with ``model``'s, if both have any."""
-
-    def verify(cfg: utils.DatasetConfig) -> None:
-        if verify_fn is not None and isinstance(model, models.BaseTransformerModel):
-            verify_fn(cfg, model)
-
-    return verify
+def verify_vocabularies(
+    verify_fn: Callable[..., None] | None, cfg: utils.DatasetConfig, model: models.BaseModel
+) -> None:
+    """Compares the vocabularies of a dataset config with ``model``'s by ``verify_fn``, if there are any."""
+    if verify_fn is not None and isinstance(model, models.BaseTransformerModel):
+        verify_fn(cfg, model)
 
 
 def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -> list[utils.RestoreCheckpointConfig]:
-    """Returns what to restore from, best first: a checkpoint of this run, then the one that the config names.
-
-    Raises:
-        ConfigError: if the config names several checkpoints.
-    """
+    """Returns what to restore from, best first: a checkpoint of this run, then the one that the config names."""
     save, restore = checkpoint_cfg.save, checkpoint_cfg.restore
     own = utils.RestoreCheckpointConfig(
         path=model_dir,
@@ -205,19 +175,17 @@ def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -
         return [own, restore]
     if restore.path:
         raise ConfigError(
-            f"RestoreCheckpointConfig.path lists {len(restore.path)} checkpoints, but training starts "
-            "from one: give its "
-            "path as a string"
+            f"RestoreCheckpointConfig.path lists {len(restore.path)} checkpoints, but training starts from one: give "
+            "its path as a string"
         )
     return [own]
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """The state that training starts from.
+    """The state that training starts from, laid out on the mesh.
 
     Attributes:
-        train_state: laid out on the mesh.
         initializer: made it; knows shapes and axes.
         checkpoint_manager: for saving, or None if nothing is saved or restored.
         first_batch: future of the first batch, which is being read meanwhile.
@@ -232,7 +200,6 @@ class Start:
 
     @property
     def step(self) -> int:
-        """The step of the train state."""
         return int(checkpoints.get_local_data(self.train_state.step))
 
 
@@ -248,19 +215,7 @@ def restore_or_initialize(
     initializer_cls: type[utils.TrainStateInitializer],
     use_orbax: bool,
 ) -> Start:
-    """Restores the best candidate, or initializes the parameters.
-
-    Args:
-        model: what to train.
-        partitioner: lays the state out.
-        inputs: their iterator is restored too, if its position was saved.
-        checkpoint_cfg: what to save and what to begin from.
-        model_dir: where this run's checkpoints are.
-        init_rng: key of new parameters.
-        saves: whether this run saves checkpoints.
-        initializer_cls: restores or makes the train state.
-        use_orbax: passed on to ``t5x.utils.create_checkpoint_manager_and_restore``.
-    """
+    """Restores the best candidate, and the position in the data if it was saved, or initializes the parameters."""
     began = time.time()
     initializer = initializer_cls(
         optimizer_def=model.optimizer_def,

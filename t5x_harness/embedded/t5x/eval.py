@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import typing_extensions
@@ -20,11 +20,8 @@ from t5x._errors import ConfigError
 from t5x._evaluated import EvaluatedList, checkpoints_to_evaluate
 from t5x._lazy import EVALUATOR, seqio
 from t5x._train_loop import as_iterator
-from t5x._train_setup import vocabulary_check
+from t5x._train_setup import verify_vocabularies
 from t5x.train_state import TrainState
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
@@ -32,11 +29,14 @@ class SummarizeConfigFn(typing_extensions.Protocol):
 
     def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
         """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
-        ...
 
 
 class InferenceEvaluator:
-    """Evaluates train states on the tasks of one dataset config with their SeqIO metrics."""
+    """Evaluates train states on the tasks of one dataset config with their SeqIO metrics.
+
+    ``log_dir`` is the parent folder of ``inference_eval``; without one SeqIO's loggers are off. The other arguments are
+    as of ``t5x.train.train``.
+    """
 
     def __init__(
         self,
@@ -47,18 +47,8 @@ class InferenceEvaluator:
         log_dir: str | None = None,
         verify_matching_vocabs_fn: Callable[..., None] | None = utils.verify_matching_vocabs,
     ):
-        """Loads the targets of the tasks.
-
-        Args:
-            infer_eval_dataset_cfg: the tasks, split and batch size.
-            inference_evaluator_cls: ``seqio.Evaluator`` or what is called like it.
-            model: whose parameters are evaluated.
-            partitioner: lays parameters and data out over the devices.
-            log_dir: parent folder of ``inference_eval``; None turns SeqIO's loggers off.
-            verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
-        """
         cfg = infer_eval_dataset_cfg
-        vocabulary_check(model, verify_matching_vocabs_fn)(cfg)
+        verify_vocabularies(verify_matching_vocabs_fn, cfg, model)
         self._cfg = cfg
         self._model = model
         self._partitioner = partitioner
@@ -101,16 +91,9 @@ class InferenceEvaluator:
         return self._infer_fns[method]
 
     def evaluate(self, train_state: TrainState, train_state_axes: TrainState) -> seqio.AllMetricsFuture:
-        """Runs the model over the tasks and starts to compute the metrics.
+        """Runs the model over the tasks and starts to compute the metrics: SeqIO's future of value by metric, by task.
 
         Decoding draws from key 0 at every call.
-
-        Args:
-            train_state: the parameters to evaluate.
-            train_state_axes: a tree of partition specs like it.
-
-        Returns:
-            SeqIO's future of value by metric, by task.
         """
         fixed = {"train_state": train_state, "rng": jax.random.PRNGKey(0)}
         metrics, _ = self._evaluator.evaluate(
@@ -121,37 +104,6 @@ class InferenceEvaluator:
             predict_with_aux_fn=functools.partial(self._infer_fn("predict_batch_with_aux", train_state_axes), **fixed),
         )
         return metrics
-
-
-class _TrainingMetrics:
-    """Evaluates with the training metrics, through the ``eval`` of a trainer that never trains."""
-
-    def __init__(
-        self,
-        trainer_cls: type[trainer_lib.Trainer],
-        datasets: Mapping[str, tf.data.Dataset],
-        model: models.BaseModel,
-        partitioner: partitioning.BasePartitioner,
-        axes: TrainState,
-        output_dir: str,
-    ):
-        self._datasets = datasets
-        self._trainer = trainer_cls(
-            model=model,
-            train_state=None,
-            partitioner=partitioner,
-            train_state_axes=axes,
-            eval_names=datasets.keys(),
-            summary_dir=output_dir,
-            rng=jax.random.PRNGKey(0),
-            learning_rate_fn=None,
-            num_microbatches=None,
-        )
-        self.close = self._trainer.close
-
-    def evaluate(self, train_state: TrainState) -> None:
-        self._trainer.train_state = train_state
-        self._trainer.eval({task: as_iterator(dataset) for task, dataset in self._datasets.items()})
 
 
 def evaluate(
@@ -172,26 +124,15 @@ def evaluate(
     """Evaluates one checkpoint, the latest, or all of a folder, one after the other.
 
     Writes ``config.gin``, ``model-info.txt``, ``inference_eval/`` with SeqIO's metrics and ``eval.TASK.ckpt``, a list
-    of the checkpoints that are done, into ``output_dir``.  With mode 'all' an interrupted evaluation goes on where that
-    list ends.
+    of the checkpoints that are done, into ``output_dir``. With mode 'all' an interrupted evaluation goes on where that
+    list ends. ``restore_checkpoint_cfg`` and ``fallback_init_rng`` are as of ``t5x.infer.infer``.
 
-    Args:
-        model: whose parameters are evaluated.
-        dataset_cfg: the tasks, split and batch size.
-        restore_checkpoint_cfg: the checkpoints; it is made lenient, because optimizer states are left out.
-        partitioner: lays parameters and data out over the devices.
-        output_dir: where everything is written.
-        inference_evaluator_cls: ``seqio.Evaluator``, or what is called like it.
-        training_evaluator_cls: a trainer to evaluate with the training metrics too; its ``training_eval/TASK`` is
-            written.
-        summarize_config_fn: writes the config into ``output_dir``.
-        train_state_initializer_cls: restores the parameters.
-        train_eval_get_dataset_fn: opens the data for ``training_evaluator_cls``; its ``eval_steps`` must be bound.
-        fallback_init_rng: seed for parameters that a checkpoint lacks, where ``fallback_to_scratch`` allows that.
-        use_orbax: passed on to ``t5x.utils.create_checkpoint_manager_and_restore``.
+    ``inference_evaluator_cls`` is ``seqio.Evaluator``, or what is called like it. ``training_evaluator_cls`` is a
+    trainer to evaluate with the training metrics too, into ``training_eval/TASK``; ``train_eval_get_dataset_fn`` opens
+    its data, with its ``eval_steps`` bound.
 
     Raises:
-        ConfigError: if there is nothing to evaluate on, or no checkpoint could be restored.
+        ConfigError: if there is nothing to evaluate on.
     """
     if dataset_cfg.module:
         utils.import_module(dataset_cfg.module)
@@ -216,14 +157,24 @@ def evaluate(
         utils.log_model_info(
             os.path.join(output_dir, "model-info.txt"), initializer.global_train_state_shape, partitioner
         )
-        training_metrics = None
+        trainer = None  # evaluates with the training metrics, and never trains
         if training_evaluator_cls:
             layout = partitioner.get_data_layout(dataset_cfg.batch_size)
             datasets = train_eval_get_dataset_fn(
                 dataset_cfg, layout.shard_id, layout.num_shards, feature_converter_cls=model.FEATURE_CONVERTER_CLS
             )
-            training_metrics = _TrainingMetrics(training_evaluator_cls, datasets, model, partitioner, axes, output_dir)
-            opened.callback(training_metrics.close)
+            trainer = training_evaluator_cls(
+                model=model,
+                train_state=None,
+                partitioner=partitioner,
+                train_state_axes=axes,
+                eval_names=datasets.keys(),
+                summary_dir=output_dir,
+                rng=jax.random.PRNGKey(0),
+                learning_rate_fn=None,
+                num_microbatches=None,
+            )
+            opened.callback(trainer.close)
 
         restore_checkpoint_cfg.strict = False
         evaluated = EvaluatedList(os.path.join(output_dir, f"eval.{dataset_cfg.mixture_or_task_name}.ckpt"))
@@ -235,11 +186,10 @@ def evaluate(
             train_state, _ = utils.create_checkpoint_manager_and_restore(
                 initializer, partitioner, restore_cfg, path, fallback_key, use_orbax=use_orbax
             )
-            if train_state is None:
-                raise ConfigError(f"no checkpoint could be restored from {path!r}")
             step = int(checkpoints.get_local_data(train_state.step))
-            if training_metrics is not None:
-                training_metrics.evaluate(train_state)
+            if trainer is not None:
+                trainer.train_state = train_state
+                trainer.eval({task: as_iterator(dataset) for task, dataset in datasets.items()})
             evaluator.evaluate(train_state, axes).result()
             utils.sync_global_devices(f"t5x.eval: step {step} complete")
             if jax.process_index() == 0:

@@ -10,4 +10,4 @@ from t5x.export_lib import save
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run(save)
+    _script.run_script(save)

@@ -28,10 +28,7 @@ from t5x._lazy import JSON_ENCODER, seqio, tf
 WriteFn = Callable[..., None]
 MergeFn = Callable[[str, str, str, int | None], None]
 _INFER_STEPS = {"predict": "predict_batch", "score": "score_batch", "predict_with_aux": "predict_batch_with_aux"}
-_MODES = ("predict", "score", "predict_with_aux")
 _PRETOKENIZED = "_pretokenized"
-_READERS = {"tfrecord": "TFRecordDataset"}
-"""By type of file, the name of its class in ``tf.data``."""
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
@@ -39,7 +36,6 @@ class SummarizeConfigFn(typing_extensions.Protocol):
 
     def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
         """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
-        ...
 
 
 class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
@@ -49,16 +45,11 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Takes the arguments of ``concurrent.futures.ThreadPoolExecutor``."""
         super().__init__(*args, **kwargs)
         self._unchecked: list[concurrent.futures.Future[Any]] = []
 
     def check_for_exceptions(self, wait: bool = False) -> None:
-        """Raises the first exception of the calls that have ended.
-
-        Args:
-            wait: wait for all calls to end first.
-        """
+        """Raises the first exception of the calls that have ended, all of them if ``wait`` is set."""
         if wait:
             concurrent.futures.wait(self._unchecked)
         ended = [future for future in self._unchecked if future.done()]
@@ -89,27 +80,20 @@ def create_task_from_tfexample_file(
     features: Mapping[str, seqio.Feature],
     task_id: str | None = None,
 ) -> str:
-    """Registers a task with one split, ``infer``, that reads serialized TFExamples.
+    """Registers a task with one split, ``infer``, that reads serialized TFExamples, and returns its name.
 
-    Args:
-        paths: files or patterns.
-        file_type: 'tfrecord'.
-        inputs_key: feature of the examples that holds the input text, UTF-8.
-        targets_key: feature that holds the target text, for scoring; or None.
-        features: a SeqIO feature for 'inputs', and for 'targets' if there are any.
-        task_id: the task's name after ``infer_``; None makes one from paths and keys.
-
-    Returns:
-        The name of the task.
+    ``inputs_key`` and ``targets_key``, which is None unless scoring, name the features of the examples that hold the
+    texts, UTF-8. ``features`` has a SeqIO feature for 'inputs', and for 'targets' if there are any. The name is
+    ``infer_`` and ``task_id``, by default made from paths, which may be patterns, and keys.
 
     Raises:
-        ConfigError: if no file matches, or the type is unknown.
+        ConfigError: if no file matches, or ``file_type`` is not 'tfrecord'.
     """
     files = tf.io.gfile.glob(paths)
     if not files:
         raise ConfigError(f"no file matches the TFExample paths {list(paths)}")
-    if file_type not in _READERS:
-        raise ConfigError(f"TFExample files of type {file_type!r} cannot be read; types are {', '.join(_READERS)}")
+    if file_type != "tfrecord":
+        raise ConfigError(f"TFExample files of type {file_type!r} cannot be read; types are tfrecord")
     logging.info("Reading TFExamples from %s.", files)
     keys = [inputs_key, *([targets_key] if targets_key else [])]
     if task_id is None:
@@ -120,7 +104,7 @@ def create_task_from_tfexample_file(
         source=seqio.TFExampleDataSource(
             {"infer": paths},
             feature_description={key: tf.io.FixedLenFeature([], tf.string) for key in keys},
-            reader_cls=getattr(tf.data, _READERS[file_type]),
+            reader_cls=tf.data.TFRecordDataset,
         ),
         preprocessors=[
             functools.partial(seqio.preprocessors.rekey, key_map={"inputs": inputs_key, "targets": targets_key}),
@@ -132,13 +116,7 @@ def create_task_from_tfexample_file(
 
 
 def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step: int | None) -> None:
-    """Joins the files of the chunks to one.
-
-    Args:
-        output_dir: folder of the joined file.
-        output_fname: its name.
-        tmp_dir: folder of the chunks, named ``OUTPUT_FNAME-chunkNNNNN``.
-        step: of the checkpoint; for merge functions that want to tell it.
+    """Joins the files ``OUTPUT_FNAME-chunkNNNNN`` in ``tmp_dir`` to one in ``output_dir``; ``step`` is not used.
 
     Raises:
         FileNotFoundError: if there is no chunk, or one is missing.
@@ -150,9 +128,8 @@ def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step:
     last = int(chunks[-1].removeprefix(prefix))
     if last + 1 != len(chunks):
         raise FileNotFoundError(
-            f"there should be {last + 1} chunks of {output_fname} in {tmp_dir}, but there are "
-            f"{len(chunks)}: remove that "
-            "folder and infer again"
+            f"there should be {last + 1} chunks of {output_fname} in {tmp_dir}, but there are {len(chunks)}: remove "
+            "that folder and infer again"
         )
     joined = os.path.join(output_dir, output_fname)
     with tf.io.gfile.GFile(joined, "wb") as target:
@@ -197,22 +174,16 @@ def write_inferences_to_file(
 ) -> None:
     """Writes one JSON object a line: the inputs, and the prediction or score.
 
-    Args:
-        path: of the file.
-        inferences: predicted token ids, or scores, per example, and auxiliary values per example by name.
-        task_ds: the examples, in the same order; features named ``*_pretokenized`` are written as inputs.
-        mode: 'predict', 'score' or 'predict_with_aux'.
-        vocabulary: decodes the token ids.
-        json_encoder_cls: encodes what JSON does not know.
-        include_all_inputs: write all features as inputs.
-        input_fields_to_include: write these features, and their pretokenized texts, as inputs.
-        output_ids: write the token ids up to the first padding, too.
+    ``inferences`` are predicted token ids, which ``vocabulary`` decodes, or scores, per example, and auxiliary values
+    per example by name; ``task_ds`` has the examples in the same order. Written as inputs are ``*_pretokenized``
+    features, or those in ``input_fields_to_include`` and their pretokenized texts, or all. ``output_ids`` writes the
+    token ids up to the first padding, too.
 
     Raises:
         ConfigError: if the mode is unknown, a vocabulary is missing, or both ways to choose inputs are used.
     """
-    if mode not in _MODES:
-        raise ConfigError(f"the mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if mode not in _INFER_STEPS:
+        raise ConfigError(f"the mode must be one of {', '.join(_INFER_STEPS)}, not {mode!r}")
     if mode != "score" and vocabulary is None:
         raise ConfigError(f"write_inferences_to_file needs a vocabulary to decode with in mode {mode!r}")
     if include_all_inputs and input_fields_to_include is not None:
@@ -222,13 +193,6 @@ def write_inferences_to_file(
         )
     values, aux = inferences
 
-    def predicted(ids: Any) -> Iterator[tuple[str, Any]]:
-        assert vocabulary is not None
-        yield "prediction", _plain(vocabulary.decode_tf(tf.constant(ids)).numpy())
-        if output_ids:
-            tokens = tf.constant(ids).numpy().tolist()
-            yield "prediction_tokens", tokens[: tokens.index(0)] if 0 in tokens else tokens
-
     with tf.io.gfile.GFile(path, "w") as file:
         for index, example in enumerate(task_ds.as_numpy_iterator()):
             record: dict[str, Any] = {
@@ -236,8 +200,12 @@ def write_inferences_to_file(
             }
             if mode == "score":
                 record["score"] = _plain(values[index])
-            else:
-                record.update(predicted(values[index]))
+            elif vocabulary is not None:  # as is checked above
+                ids = tf.constant(values[index])
+                record["prediction"] = _plain(vocabulary.decode_tf(ids).numpy())
+                if output_ids:
+                    tokens = ids.numpy().tolist()
+                    record["prediction_tokens"] = tokens[: tokens.index(0)] if 0 in tokens else tokens
             if mode == "predict_with_aux" or (mode == "score" and aux):
                 mine = jax.tree.map(lambda column, index=index: column[index], aux, is_leaf=is_column)
                 record["aux"] = jax.tree.map(_plain, mine)
@@ -245,13 +213,10 @@ def write_inferences_to_file(
 
 
 def update_measurement_series(series_name: str, step: int, value: float) -> None:
-    """Gets how long each chunk took; a place for a monitoring system to hook into, which does nothing by itself.
+    """Does nothing by itself: a monitoring system hooks in here to get how long each chunk took.
 
-    Args:
-        series_name: 'inference_total_sec', 'inference_examples_per_sec', 'writing_total_sec' or
-            'writing_examples_per_sec'.
-        step: number of the chunk.
-        value: seconds, or examples a second.
+    Series are 'inference_total_sec', 'inference_examples_per_sec', 'writing_total_sec' and 'writing_examples_per_sec';
+    the step is the number of the chunk.
     """
 
 
@@ -282,38 +247,24 @@ def infer(
     """Predicts or scores every example of a task, or of each task of a mixture.
 
     Writes ``TASK-MODE.EXTENSION-SHARD-of-SHARDS`` and an empty file of that name with ``.COMPLETED``, ``config.gin``
-    and ``model-info.txt`` into ``output_dir``.  What is completed is not done again; what was interrupted goes on after
+    and ``model-info.txt`` into ``output_dir``. What is completed is not done again; what was interrupted goes on after
     the last chunk that was written.
 
-    Args:
-        mode: 'predict' decodes, 'score' computes the log likelihood of the targets, 'predict_with_aux' decodes and
-            scores.
-        model: whose parameters to use.
-        dataset_cfg: the tasks, split and batch size.
-        restore_checkpoint_cfg: the checkpoint; it is made lenient, because the optimizer state is left out.
-        partitioner: lays parameters and data out over the devices.
-        output_dir: where everything is written.
-        checkpoint_period: batches a chunk; results and position are saved after each chunk.
-        shard_id: which shard of the data this run does.
-        num_shards: into how many shards the data is divided over runs.
-        merge_chunked_results: join the chunks to one file and remove them.
-        write_fn: writes a chunk.
-        checkpoint_ds_iter: save the position in the data; must be False for data that has no position to save.
-        train_state_initializer_cls: restores the parameters.
-        fallback_init_rng: seed for parameters that a checkpoint lacks, where ``fallback_to_scratch`` allows that.
-        merge_fn: joins the chunks.
-        summarize_config_fn: writes the config; called for shard 0 only.
-        verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
-        output_vocab_feature_name: the output feature whose vocabulary decodes predictions.
-        file_extension: of the result files.
-        keep_aux_as_numpy: hand auxiliary values to ``write_fn`` as numpy arrays.
-        use_orbax: passed on to ``t5x.utils.create_checkpoint_manager_and_restore``.
+    ``mode`` is 'predict', which decodes, 'score', which computes the log likelihood of the targets, or
+    'predict_with_aux', which decodes and scores. ``write_fn`` writes a chunk of ``checkpoint_period`` batches, after
+    which the position in the data is saved, too, unless ``checkpoint_ds_iter`` is False, as it must be for data that
+    has none to save. This run does shard ``shard_id`` of the ``num_shards`` that runs divide the data into.
+
+    ``restore_checkpoint_cfg`` is made lenient, because the optimizer state is left out; where its
+    ``fallback_to_scratch`` allows that, parameters that the checkpoint lacks come from the seed ``fallback_init_rng``.
+    The vocabulary of ``output_vocab_feature_name`` decodes predictions. ``verify_matching_vocabs_fn`` raises where
+    dataset and model have different vocabularies; None does not look.
 
     Raises:
         ConfigError: where values of the config cannot work together, before any inference.
     """
-    if mode not in _MODES:
-        raise ConfigError(f"infer.mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if mode not in _INFER_STEPS:
+        raise ConfigError(f"infer.mode must be one of {', '.join(_INFER_STEPS)}, not {mode!r}")
     if not 0 <= shard_id < num_shards:
         raise ConfigError(
             f"infer.shard_id ({shard_id}) must be at least 0 and less than infer.num_shards ({num_shards})"
@@ -363,8 +314,6 @@ def infer(
     train_state, _ = utils.create_checkpoint_manager_and_restore(
         initializer, partitioner, restore_checkpoint_cfg, path, fallback_key, use_orbax=use_orbax
     )
-    if train_state is None:
-        raise ConfigError(f"no checkpoint could be restored from RestoreCheckpointConfig.path ({path!r})")
     infer_fn = utils.get_infer_fn(
         infer_step=getattr(model, _INFER_STEPS[mode]),
         batch_size=batch_size,
@@ -394,4 +343,4 @@ def infer(
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run_script(infer, _script.SHARD)
+    _script.run_script(infer, define_flags=_script.define_shard_flag, arguments=_script.shard_arguments)

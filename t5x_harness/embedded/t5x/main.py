@@ -11,10 +11,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-import gin
 from absl import app, flags, logging
 from t5x import _script, config_utils
-from t5x._lazy import seqio
 
 FLAGS = flags.FLAGS
 
@@ -39,21 +37,17 @@ _NAMES_IN_MAIN = {
     RunMode.EXPORT: ("save",),
 }
 _script.define_config_flags()
-_script.define_dry_run_flag()
+flags.DEFINE_boolean("dry_run", False, "Read and log the config, but run nothing.")
 flags.DEFINE_enum_class("run_mode", None, RunMode, "What to run.")
 
 
 def main(argv: Sequence[str]) -> None:
     """Runs the mode that the flags ask for, with the config that they name.
 
-    Args:
-        argv: the command line without its flags: the program's name alone.
-
     Raises:
         app.UsageError: if there is more on the command line, or no run mode.
     """
-    if len(argv) > 1:
-        raise app.UsageError(f"Too many command-line arguments: only flags are taken, not {' '.join(argv[1:])}")
+    _script.refuse_arguments(argv)
     mode = FLAGS.run_mode
     if mode is None:
         modes = ", ".join(each.value for each in RunMode)
@@ -61,15 +55,7 @@ def main(argv: Sequence[str]) -> None:
     module = importlib.import_module(f"t5x.{mode.value}")
     for name in _NAMES_IN_MAIN[mode]:
         setattr(sys.modules[__name__], name, getattr(module, name))
-    function = getattr(module, _NAMES_IN_MAIN[mode][0])
-    if FLAGS.tfds_data_dir is not None:
-        seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
-    if config_utils.using_fdl():
-        configured = _script.build_fiddle(function)
-    else:
-        gin.register(function, module="__main__")
-        _script.read_config(FLAGS.gin_file, FLAGS.gin_bindings, FLAGS.gin_search_paths)
-        configured = gin.get_configurable(function)
+    configured = _script.configure(getattr(module, _NAMES_IN_MAIN[mode][0]))
     if FLAGS.dry_run:
         logging.info("The config is read; --dry_run ends here.")
         return

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from t5x import models, partitioning, utils
 from t5x import trainer as trainer_lib
-from t5x._lazy import clu_data, tf
-from t5x._train_setup import Inputs, vocabulary_check
+from t5x._lazy import tf
+from t5x._tasks import as_clu_iterator
+from t5x._train_setup import Inputs, verify_vocabularies
 
 _LEARNING_RATE = 1e-3
 
@@ -30,30 +31,20 @@ def precompile(
     verify_matching_vocabs_fn: Callable[[utils.DatasetConfig, models.BaseTransformerModel], None]
     | None = utils.verify_matching_vocabs,
 ) -> None:
-    """Compiles the train step of a model for the partitioner's devices.
+    """Compiles the train step of a model for the devices of the partitioner's mesh.
 
     Writes, into ``model_dir``, serialized HLO modules as ``lowered_hlo_pre_optimization`` and
-    ``lowered_hlo_post_optimization``, and ``assignment``, the ids of the mesh's devices as a NumPy array.
-
-    Args:
-        model: what would be trained.
-        train_dataset_cfg: the data, of which only the shapes are used.
-        partitioner: its mesh is compiled for.
-        model_dir: made if it is not there.
-        random_seed: of dropout, which is part of the program; 42 by default.
-        get_dataset_fn: opens ``train_dataset_cfg``.
-        verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
+    ``lowered_hlo_post_optimization``, and ``assignment``, the ids of the mesh's devices as a NumPy array. Only the
+    shapes of the data are used. ``random_seed``, 42 by default, is that of dropout, which is part of the program.
 
     Raises:
         ValueError: if ``get_dataset_fn`` returns neither a ``tf.data.Dataset`` nor a ``clu`` iterator.
     """
-    vocabulary_check(model, verify_matching_vocabs_fn)(train_dataset_cfg)
+    verify_vocabularies(verify_matching_vocabs_fn, train_dataset_cfg, model)
     layout = partitioner.get_data_layout(train_dataset_cfg.batch_size)
-    dataset = get_dataset_fn(train_dataset_cfg, layout.shard_id, layout.num_shards, model.FEATURE_CONVERTER_CLS)
-    if isinstance(dataset, tf.data.Dataset):
-        dataset = clu_data.TfDatasetIterator(dataset, checkpoint=True)
-    if not isinstance(dataset, clu_data.dataset_iterator.DatasetIterator):
-        raise ValueError(f"get_dataset_fn returned unsupported type {type(dataset)}.")
+    dataset = as_clu_iterator(
+        get_dataset_fn(train_dataset_cfg, layout.shard_id, layout.num_shards, model.FEATURE_CONVERTER_CLS)
+    )
     inputs = Inputs(dataset, layout, train_eval={})
     initializer = utils.TrainStateInitializer(
         optimizer_def=model.optimizer_def,

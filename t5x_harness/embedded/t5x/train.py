@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -32,16 +32,7 @@ def run_actions(
     train_state: train_state_lib.TrainState,
     metrics_by_task: Mapping[str, trainer_lib.MetricValueMapType],
 ) -> bool:
-    """Runs the actions of ``mode`` on process 0 and tells all processes its outcome.
-
-    Args:
-        mode: what the metrics were measured after.
-        actions: by mode, the actions to run.
-        train_state: the state that the metrics were measured with.
-        metrics_by_task: value by metric, by task.
-
-    Returns:
-        True if any action asked to stop the training.
+    """Runs the actions of ``mode`` on process 0; returns, on all processes, whether any asked to stop the training.
 
     Raises:
         RuntimeError: if there are no metrics on process 0.
@@ -66,17 +57,6 @@ def _actions_by_mode(
         if key != "TRAIN_EVAL":
             logging.warning("The %s actions do not run: they need train.concurrent_metrics = False.", key)
     return {modes[key]: value for key, value in (actions or {}).items()}
-
-
-@contextlib.contextmanager
-def _garbage_collected_by_hand(on: bool) -> Iterator[None]:
-    if on:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def train(
@@ -113,35 +93,21 @@ def train(
     Writes ``config.gin``, ``model-info.txt``, ``checkpoint_STEP/`` and the TensorBoard folders ``train``,
     ``training_eval/TASK`` and ``inference_eval/TASK`` into ``model_dir``.
 
-    Args:
-        model: what to train.
-        train_dataset_cfg: the data to train on; its batch size is over all devices.
-        train_eval_dataset_cfg: the data to evaluate on with the training metrics (teacher forcing); None leaves that
-            out.
-        infer_eval_dataset_cfg: the data to evaluate on by decoding and scoring; None leaves that out.
-        checkpoint_cfg: what to save and what to begin from.
-        partitioner: lays parameters and data out over the devices.
-        trainer_cls: makes the trainer, usually ``t5x.trainer.Trainer`` with its rest bound by Gin.
-        model_dir: the run's folder; a checkpoint in it is gone on from.
-        total_steps: the step to train to, counted from step 0 of the model.
-        eval_steps: batches per evaluation with the training metrics.
-        eval_period: steps between evaluations of either kind.
-        relative_steps: train this many steps from wherever the run begins, instead of to ``total_steps``.
-        stats_period: steps between two points of the training metrics; None is the shortest period.
-        random_seed: for new parameters and dropout; None takes the clock.
-        use_hardware_rng: use the accelerator's random number generator.
-        summarize_config_fn: writes the config, given ``model_dir``, a ``clu`` metric writer and the step.
-        inference_evaluator_cls: ``seqio.Evaluator``, or what is called like it.
-        get_dataset_fn: opens ``train_dataset_cfg``.
-        concurrent_metrics: write training metrics and compute inference metrics while training goes on; then only the
-            TRAIN_EVAL actions run.
-        actions: what to do after TRAIN, TRAIN_EVAL or INFER_EVAL with the new metrics, such as stopping early.
-        train_eval_get_dataset_fn: opens ``train_eval_dataset_cfg``.
-        run_eval_before_training: evaluate once before the first step.
-        train_state_initializer_cls: restores or makes the train state.
-        use_orbax: checkpoint with orbax.
-        verify_matching_vocabs_fn: raises where dataset and model have different vocabularies; None does not look.
-        gc_period: collect Python's garbage every so many steps and at no other time; 0 leaves it to Python.
+    The training goes to ``total_steps``, counted from step 0 of the model, or ``relative_steps`` from wherever the run
+    begins. A point of the training metrics is written every ``stats_period`` steps, by default the shortest period.
+    Python's garbage is collected every ``gc_period`` steps and at no other time, or by Python itself if that is 0.
+    ``random_seed`` is for new parameters and dropout, and None takes the clock.
+
+    ``train_eval_dataset_cfg`` is evaluated on with the training metrics (teacher forcing), ``eval_steps`` batches of
+    it, and ``infer_eval_dataset_cfg`` by decoding and scoring; None leaves that out. Both happen every ``eval_period``
+    steps, and before the first with ``run_eval_before_training``. With ``concurrent_metrics`` training metrics are
+    written and inference metrics computed while training goes on. ``actions`` say what to do after TRAIN, TRAIN_EVAL or
+    INFER_EVAL with the new metrics, such as stopping early; only those of TRAIN_EVAL run with ``concurrent_metrics``.
+
+    ``trainer_cls`` is usually ``t5x.trainer.Trainer`` with its rest bound by Gin, and ``inference_evaluator_cls`` is
+    ``seqio.Evaluator``, or what is called like it. ``summarize_config_fn`` is given ``model_dir``, a ``clu`` metric
+    writer and the step. ``verify_matching_vocabs_fn`` raises where dataset and model have different vocabularies; None
+    does not look.
 
     Returns:
         The step that was reached and the train state there.
@@ -166,7 +132,7 @@ def train(
         eval_steps=eval_steps,
         get_dataset_fn=get_dataset_fn,
         train_eval_get_dataset_fn=train_eval_get_dataset_fn,
-        verify_vocabularies=_train_setup.vocabulary_check(model, verify_matching_vocabs_fn),
+        verify_matching_vocabs_fn=verify_matching_vocabs_fn,
     )
     start = _train_setup.restore_or_initialize(
         model=model,
@@ -233,8 +199,10 @@ def train(
             step=first_step,
         )
         del start  # the trainer owns the train state and donates its buffers
-        with _garbage_collected_by_hand(bool(gc_period)):
-            loop.run()
+        if gc_period:  # the loop collects then
+            gc.disable()
+            opened.callback(gc.enable)
+        loop.run()
     utils.sync_global_devices("t5x.train: complete")
     logging.info("Training ended at step %d.", loop.step)
     return loop.step, trainer.train_state
@@ -243,4 +211,4 @@ def train(
 if __name__ == "__main__":
     from t5x import _script
 
-    _script.run_script(train, _script.PROCESSES)
+    _script.run_script(train, define_flags=_script.define_process_flags, prepare=_script.join_processes)

@@ -32,12 +32,8 @@ from t5x._errors import with_hint
 from t5x._lazy import clu_data, gfile, seqio, tf
 from t5x._learning_rates import FACTORS, Rate, Settings
 from t5x._model_info import table
-from t5x._tasks import check_batch_size, explaining, get_provider, is_airio, warn_of_airio_settings
+from t5x._tasks import as_clu_iterator, check_batch_size, explaining, get_provider, is_airio, warn_of_airio_settings
 from t5x._vocabularies import difference
-
-if TYPE_CHECKING:
-    from t5x import models
-
 
 Array: TypeAlias = Union[np.ndarray, jax.Array, "tf.Tensor"]
 DType: TypeAlias = np.dtype[Any] | type[Any]
@@ -47,6 +43,9 @@ PartitionSpec = partitioning.PartitionSpec
 get_local_data = checkpoints.get_local_data
 FeatureConverterFactory = Callable[..., "seqio.FeatureConverter"]
 if TYPE_CHECKING:
+    from t5x import models
+
+    DatasetIterator: TypeAlias = tf.data.Iterator | clu_data.dataset_iterator.DatasetIterator
     TensorBoardLogger = seqio.TensorBoardLogger
 else:
 
@@ -77,17 +76,9 @@ class EvaluatorConstructor(typing_extensions.Protocol):
     ) -> seqio.Evaluator:
         """Makes the evaluator of one task or mixture.
 
-        Args:
-            mixture_or_task_name: a registered name.
-            feature_converter: turns task features into the model's.
-            eval_split: name of the split to evaluate.
-            use_cached: read SeqIO's offline cache rather than the source.
-            seed: for sources and preprocessors that draw at random even when evaluating.
-            sequence_length: hard limit for each feature; None takes the longest example of the split.
-            log_dir: folder for the loggers' files; needed as soon as there is a logger.
-            use_memory_cache: keep the examples in memory between evaluations.
+        Without ``sequence_length`` features are as long as the longest example of the split; ``seed`` is for sources
+        and preprocessors that draw at random even when evaluating.
         """
-        ...
 
 
 _SAVE_DTYPES = (None, "float32", "bfloat16")
@@ -182,10 +173,6 @@ class CheckpointConfig:
     restore: RestoreCheckpointConfig | None = None
 
 
-if TYPE_CHECKING:
-    DatasetIterator: TypeAlias = tf.data.Iterator | clu_data.dataset_iterator.DatasetIterator
-
-
 class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
     """A pair of T5X checkpointers, one to save and one to restore, behind orbax's interface."""
 
@@ -215,9 +202,6 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         The checkpointer knows its folder and takes the step from the state, so ``path``, ``force`` and
         ``custom_metadata``, which belong to orbax's interface, are not used. About ``concurrent_gb`` gigabytes are in
         memory at once.
-
-        Raises:
-            ValueError: there is no checkpointer to save with.
         """
         del path, force, custom_metadata
         if self._save_checkpointer is None:
@@ -232,11 +216,7 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
         fallback_state: Mapping[str, Any] | None = None,
         lazy_parameters: bool = False,
     ) -> train_state_lib.TrainState:
-        """Restores a train state from a checkpoint of T5X or TensorFlow; ``item`` is not used.
-
-        Raises:
-            ValueError: transformations are asked of a TensorFlow checkpoint.
-        """
+        """Restores a train state from a checkpoint of T5X or TensorFlow; ``item`` is not used."""
         del item
         return _restore_path(
             self._restore_checkpointer,
@@ -249,7 +229,10 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
 
 
 class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
-    """T5X's checkpointers behind the interface of orbax's manager."""
+    """T5X's checkpointers behind the interface of orbax's manager.
+
+    The arguments are as of ``create_orbax_checkpoint_manager``.
+    """
 
     def __init__(
         self,
@@ -261,11 +244,6 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         ds_iter: DatasetIterator | None = None,
         model_dir: str | None = None,
     ) -> None:
-        """Makes the checkpointers; the arguments are those of ``create_orbax_checkpoint_manager``.
-
-        Raises:
-            ValueError: the input pipeline's state is to be saved, but there is no pipeline.
-        """
         common = {"train_state": train_state_shape, "partitioner": partitioner}
         saver = restorer = None
         if save_cfg is not None:
@@ -314,7 +292,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         restore_cfg: RestoreCheckpointConfig | None = None,
         fallback_state: Mapping[str, Any] | None = None,
     ) -> train_state_lib.TrainState | Sequence[train_state_lib.TrainState] | None:
-        """Restores checkpoints; arguments and result as of the function ``restore``, TensorFlow's among them."""
+        """Restores checkpoints, TensorFlow's among them; arguments and result as of the function ``restore``."""
         if restore_cfg is None or paths is None:
             return None
         states = [
@@ -330,22 +308,18 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
 class DatasetConfig:
     """How to read a dataset from a SeqIO task or mixture.
 
+    SeqIO has no use for ``runtime_preprocessors``, ``num_prefetch_threads`` and ``num_workers``: they are for AirIO.
+
     Attributes:
         mixture_or_task_name: a registered name, or the task or mixture itself.
         task_feature_lengths: tokens for each feature. Where no packing is done, None takes the longest example.
-        split: name of the split.
         batch_size: examples in the global batch.
-        shuffle: shuffle the examples in memory.
         seed: for shuffling and random preprocessors; None takes the time of day, the same on every host.
         use_cached: read SeqIO's offline cache rather than the source.
-        pack: put several short examples into one row.
-        use_custom_packing_ops: pack with compiled ops.
+        pack: put several short examples into one row, by compiled ops with ``use_custom_packing_ops``.
         module: a module to import first, for the tasks that it registers. Deprecated: import it in Gin.
         use_memory_cache: keep evaluation examples in memory.
         trim_output_features: cut features to ``task_feature_lengths``.
-        runtime_preprocessors: for AirIO sources; SeqIO has no use for it.
-        num_prefetch_threads: for AirIO sources; SeqIO has no use for it.
-        num_workers: for AirIO sources; SeqIO has no use for it.
     """
 
     mixture_or_task_name: str | seqio.Task | seqio.Mixture
@@ -367,9 +341,6 @@ class DatasetConfig:
 
 def import_module(module: str) -> None:
     """Imports a module for the tasks and mixtures that it registers.
-
-    Args:
-        module: its full name.
 
     Raises:
         ImportError: there is no such module, or one that it needs.
@@ -398,7 +369,11 @@ def import_module(module: str) -> None:
 
 
 class ShardedDatasetIterator(Iterator[Any]):
-    """Lays every batch of another iterator over the mesh; a ``clu.data.dataset_iterator.DatasetIterator``."""
+    """Lays every batch of another iterator over the mesh; a ``clu.data.dataset_iterator.DatasetIterator``.
+
+    ``iterator`` gives this host's rows of each batch, as trees of NumPy arrays of which ``global_shapes`` tells the
+    whole shapes.
+    """
 
     def __init__(
         self,
@@ -406,13 +381,6 @@ class ShardedDatasetIterator(Iterator[Any]):
         partitioner: partitioning.BasePartitioner,
         global_shapes: PyTree,
     ) -> None:
-        """Wraps an iterator.
-
-        Args:
-            iterator: gives this host's rows of each batch, as trees of NumPy arrays.
-            partitioner: names the mesh and how batches are partitioned.
-            global_shapes: the shape of each whole batch array.
-        """
         clu_data.dataset_iterator.DatasetIterator.register(ShardedDatasetIterator)  # clu imports TensorFlow
         self._iterator = iterator
         self._partitioner = partitioner
@@ -475,16 +443,9 @@ def prepare_train_iter(
     checkpoint_cfg: CheckpointConfig,
     data_layout: partitioning.DataLayout,
 ) -> clu_data.dataset_iterator.PeekableDatasetIterator:
-    """Makes the iterator that training reads from.
+    """Makes the iterator that training reads global batches from, which can be peeked into.
 
-    Args:
-        train_iter: this host's batches.
-        partitioner: where the batches are to lie.
-        checkpoint_cfg: not used; ``get_dataset_fn`` has what it needs of it.
-        data_layout: gives the size of the global batch.
-
-    Returns:
-        An iterator over global batches that can be peeked into; AirIO's is one, and is returned as it is.
+    ``train_iter`` gives this host's batches; AirIO's is returned as it is. ``checkpoint_cfg`` is not used.
 
     Raises:
         ValueError: ``train_iter`` is neither a dataset nor an iterator of clu's interface.
@@ -492,14 +453,7 @@ def prepare_train_iter(
     del checkpoint_cfg
     if is_airio(train_iter):
         return train_iter
-    batches = train_iter
-    if isinstance(batches, tf.data.Dataset):
-        batches = clu_data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
-    if not isinstance(batches, clu_data.dataset_iterator.DatasetIterator):
-        raise ValueError(
-            f"get_dataset_fn returned unsupported type {type(batches)}. It must return a tf.data.Dataset or a clu "
-            "DatasetIterator."
-        )
+    batches = as_clu_iterator(train_iter)
     global_shapes = jax.tree.map(lambda spec: (data_layout.batch_size, *spec.shape[1:]), batches.element_spec)
     sharded = ShardedDatasetIterator(batches, partitioner, global_shapes)
     return clu_data.dataset_iterator.PeekableDatasetIterator(sharded)
@@ -511,12 +465,7 @@ def get_zeros_batch_like_spec(batch_spec: Mapping[str, jax.ShapeDtypeStruct]) ->
 
 
 def get_zeros_batch_like_dataset(dataset: tf.data.Dataset, batch_size: int | None = None) -> Mapping[str, jnp.ndarray]:
-    """Makes a batch of zeros like those of a dataset.
-
-    Args:
-        dataset: its elements are batches: flat dictionaries of arrays.
-        batch_size: rows in the batch of a ``tf.data.Dataset``; its own number if not given.
-    """
+    """Makes a batch of zeros like those of a dataset, TensorFlow's with ``batch_size`` rows if that is given."""
     rows = batch_size if isinstance(dataset, tf.data.Dataset) else None
     specs = {}
     for name, tensor in dataset.element_spec.items():
@@ -542,12 +491,7 @@ def set_hardware_rng_ops() -> None:
 
 
 def run_main(main: Callable[[Sequence[str]], Any], flags_parser: Callable[[list[str]], Any]) -> None:
-    """Runs ``main`` as an absl application, and exits.
-
-    Args:
-        main: gets the arguments that are not flags.
-        flags_parser: parses the command line.
-    """
+    """Runs ``main`` as an absl application, with the arguments that ``flags_parser`` leaves, and exits."""
     app.run(main, flags_parser=flags_parser)
 
 
@@ -558,7 +502,6 @@ class InitFnCallable(typing_extensions.Protocol):
         self, rng: Array, input_shapes: Mapping[str, Array], input_types: Mapping[str, DType] | None
     ) -> flax_scope.FrozenVariableDict:
         """Returns the variables for inputs of these global shapes and dtypes."""
-        ...
 
 
 class LearningRateCallable(typing_extensions.Protocol):
@@ -566,7 +509,6 @@ class LearningRateCallable(typing_extensions.Protocol):
 
     def __call__(self, step: jnp.ndarray) -> jnp.ndarray:
         """Returns the float32 scalar to use at ``step``."""
-        ...
 
 
 def create_learning_rate_scheduler(
@@ -579,7 +521,9 @@ def create_learning_rate_scheduler(
     step_offset: int = 0,
     min_learning_rate: float = 1e-8,
 ) -> LearningRateCallable:
-    """Makes a learning rate schedule from a product of factors.
+    """Makes a learning rate schedule, a function of the step, from a product of factors.
+
+    ``factors`` are names of this table joined by ``*``:
 
     ==========================  =====================================================================================
     factor                      multiplies the rate by
@@ -594,18 +538,8 @@ def create_learning_rate_scheduler(
     ``cosine_decay``            half a cosine from 1 to 0, anew every ``steps_per_cycle`` steps after the warm-up
     ==========================  =====================================================================================
 
-    Args:
-        factors: names of the table joined by ``*``.
-        base_learning_rate: see the table.
-        warmup_steps: see the table.
-        decay_factor: see the table.
-        steps_per_decay: see the table.
-        steps_per_cycle: see the table.
-        step_offset: the step from which the schedule counts; before it, it stands at 0.
-        min_learning_rate: the rate never falls below this.
-
-    Returns:
-        A function of the step (an integer or an int32 scalar) to a float32 scalar.
+    The schedule counts from ``step_offset``, before which it stands at 0. The rate, a float32 scalar, never falls below
+    ``min_learning_rate``.
 
     Raises:
         ValueError: a factor is not in the table.
@@ -632,15 +566,13 @@ def create_learning_rate_scheduler(
 
 
 class _Restorer(Protocol):
-    """What reads T5X and TensorFlow checkpoints: a checkpointer, or orbax's manager."""
+    """Reads T5X and TensorFlow checkpoints: a checkpointer, or orbax's manager."""
 
     def restore(self, path: str, **kwargs: Any) -> train_state_lib.TrainState:
         """Reads a T5X checkpoint."""
-        ...
 
     def restore_from_tf_checkpoint(self, path: str, strict: bool = True) -> train_state_lib.TrainState:
         """Reads a checkpoint of the Mesh TensorFlow T5."""
-        ...
 
 
 def _restore_path(
@@ -651,18 +583,7 @@ def _restore_path(
     state_transformation_fns: Sequence[checkpoints.RestoreStateTransformationFn],
     **kwargs: Any,
 ) -> train_state_lib.TrainState:
-    """Reads one checkpoint, of T5X or of TensorFlow.
-
-    Args:
-        restorer: reads it.
-        path: the checkpoint. It is TensorFlow's if a file ``<path>.index`` exists.
-        strict: for TensorFlow's: it must hold all of the optimizer state.
-        state_transformation_fns: for T5X's.
-        **kwargs: further arguments of ``restorer.restore``.
-
-    Raises:
-        ValueError: transformations are asked of a TensorFlow checkpoint.
-    """
+    """Reads one checkpoint: TensorFlow's, with all optimizer state if ``strict``, where there is ``<path>.index``."""
     if not gfile.exists(f"{path}.index"):
         logging.info("Restoring T5X checkpoint %s", path)
         return restorer.restore(path=path, state_transformation_fns=state_transformation_fns, **kwargs)
@@ -683,15 +604,12 @@ def restore(
 ) -> train_state_lib.TrainState | Sequence[train_state_lib.TrainState] | None:
     """Reads checkpoints through orbax's manager.
 
-    Args:
-        checkpoint_manager: reads them.
-        paths: where they are.
-        restore_cfg: how to read them.
-        fallback_state: a state dict for what a checkpoint lacks after ``restore_cfg``'s transformations.
+    Returns the train state if there is one path, otherwise one for each (a TensorFlow checkpoint ends the list and is
+    returned alone); None without paths or config. ``fallback_state`` is a state dict for what a checkpoint lacks after
+    the transformations of ``restore_cfg``.
 
-    Returns:
-        The train state if there is one path, otherwise one for each (a TensorFlow checkpoint ends the list and is
-        returned alone); None without paths or config.
+    Raises:
+        ValueError: transformations are asked of a TensorFlow checkpoint.
     """
     if restore_cfg is None or paths is None:
         return None
@@ -713,14 +631,10 @@ def restore(
 def get_first_valid_restore_config_and_paths(
     restore_cfgs: Sequence[RestoreCheckpointConfig],
 ) -> tuple[RestoreCheckpointConfig | None, Sequence[str]]:
-    """Chooses the first config that has something to restore.
+    """Chooses the first config that has something to restore, and its checkpoints, ascending by step.
 
-    Args:
-        restore_cfgs: in order of preference. One of mode 'specific' is taken unseen; of the folders of the others the
-            first that holds checkpoints is taken.
-
-    Returns:
-        The config and its checkpoints, ascending by step; ``(None, [])`` if there is none.
+    One of mode 'specific' is taken unseen; of the folders of the others the first that holds checkpoints is taken. If
+    there is none, the result is ``(None, [])``.
 
     Raises:
         ValueError: a folder to look for checkpoints in is none.
@@ -754,18 +668,10 @@ def get_fallback_state(
     init_fn: Callable[[jnp.ndarray], Mapping[str, Any]],
     init_rng: jnp.ndarray | None,
 ) -> Mapping[str, Any] | None:
-    """Initializes the state that fills a checkpoint's gaps, if the config wants them filled.
-
-    Args:
-        restore_cfg: says so with ``fallback_to_scratch``.
-        init_fn: makes a state dict from a PRNG key.
-        init_rng: the key.
-
-    Returns:
-        The state dict, or None.
+    """Initializes the state dict that fills a checkpoint's gaps; None if the config does not want them filled.
 
     Raises:
-        ValueError: gaps are to be filled, but nothing can make one, or there is no key.
+        ValueError: gaps are to be filled, but nothing can make one, or there is no ``init_rng``.
     """
     if restore_cfg is None or not restore_cfg.fallback_to_scratch:
         return None
@@ -785,10 +691,15 @@ def get_fallback_state(
 class TrainStateInitializer:
     """Makes a model's train state on the mesh of a partitioner.
 
+    ``init_fn`` is a model's ``get_initial_variables``, as a bound method. ``input_shapes`` and ``input_types`` are of
+    the global batch; types that are not given are float32. Without ``optimizer_def`` the state can only infer.
+
     Attributes:
-        global_train_state_shape: the train state with a ``jax.ShapeDtypeStruct`` of the unpartitioned array for each
-            leaf.
-        train_state_axes: the train state with a PartitionSpec, or None, for each leaf.
+        global_train_state_shape: a ``jax.ShapeDtypeStruct`` of the unpartitioned array for each leaf.
+        train_state_axes: a PartitionSpec, or None, for each leaf.
+
+    Raises:
+        AttributeError: ``init_fn`` is not bound to a model.
     """
 
     global_train_state_shape: train_state_lib.TrainState
@@ -802,18 +713,6 @@ class TrainStateInitializer:
         partitioner: partitioning.BasePartitioner,
         input_types: Mapping[str, DType] | None = None,
     ) -> None:
-        """Works out shapes and partitioning; makes no array yet.
-
-        Args:
-            optimizer_def: the optimizer, or None for a state that only infers.
-            init_fn: a model's ``get_initial_variables``, as a bound method.
-            input_shapes: shape of each feature of the global batch.
-            partitioner: where the arrays are to lie.
-            input_types: dtype of each feature; float32 where not given.
-
-        Raises:
-            AttributeError: ``init_fn`` is not bound to a model.
-        """
         if not hasattr(init_fn, "__self__"):
             raise AttributeError(
                 f"`init_fn` must be a bound method of a model, such as `model.get_initial_variables`; got {init_fn!r}."
@@ -838,11 +737,7 @@ class TrainStateInitializer:
             model.module = module.clone(parent=None, spmd_annotations=self.train_state_axes.params)
 
     def from_scratch(self, init_rng: Array) -> train_state_lib.TrainState:
-        """Initializes the state in place on the mesh.
-
-        Args:
-            init_rng: the PRNG key to initialize from.
-        """
+        """Initializes the state in place on the mesh."""
         logging.info("Initializing parameters from scratch.")
         # Compiled with the partitioning of the train step, so that no device ever holds all of the model.
         initialize = self._partitioner.partition(
@@ -856,15 +751,10 @@ class TrainStateInitializer:
         ds_iter: tf.data.Iterator | None = None,
         init_rng: jnp.ndarray | None = None,
     ) -> Iterator[tuple[train_state_lib.TrainState, str]]:
-        """Restores the checkpoints of the first config that has any, one after another.
+        """Restores the checkpoints of the first config that has any: yields train states on the mesh, and their paths.
 
-        Args:
-            restore_cfgs: in order of preference.
-            ds_iter: the input pipeline. Its state is restored too where the config says ``restore_dataset``.
-            init_rng: PRNG key for parameters that a checkpoint lacks, with ``fallback_to_scratch``.
-
-        Yields:
-            The train state on the mesh, and the path it came from.
+        The state of the input pipeline ``ds_iter`` is restored too where the config says ``restore_dataset``;
+        parameters that a checkpoint lacks come from ``init_rng``, with ``fallback_to_scratch``.
         """
         cfg, paths = get_first_valid_restore_config_and_paths(restore_cfgs)
         if cfg is None:
@@ -937,13 +827,8 @@ def create_orbax_checkpoint_manager(
 ) -> checkpoints.OrbaxCheckpointManagerInterface:
     """Makes the manager that ``checkpoint_manager_cls`` of the configs names.
 
-    Args:
-        save_cfg: how to save; None if nothing is to be saved.
-        restore_cfg: how to restore; None if nothing is to be restored.
-        train_state: a train state with a ``jax.ShapeDtypeStruct`` for each leaf.
-        partitioner: where the arrays are to lie.
-        ds_iter: the input pipeline whose state goes along, where a config says so.
-        model_dir: the folder to save in.
+    ``train_state`` has a ``jax.ShapeDtypeStruct`` for each leaf. The state of the input pipeline ``ds_iter`` goes along
+    where a config says so.
 
     Raises:
         ValueError: there is no config at all, or the two name different managers.
@@ -1002,25 +887,14 @@ def create_checkpoint_manager_and_restore(
     ds_iter: DatasetIterator | None = None,
     use_orbax: bool = False,
 ) -> tuple[train_state_lib.TrainState | None, LegacyCheckpointManager | checkpoints.OrbaxCheckpointManagerInterface]:
-    """Makes a checkpoint manager and restores the checkpoint to start from, if there is one.
+    """Makes a checkpoint manager, orbax's or T5X's own, and restores the checkpoint to start from, if there is one.
 
-    Args:
-        train_state_initializer: knows the shape of the train state, and fills gaps.
-        partitioner: where the arrays are to lie.
-        restore_checkpoint_cfg: how to restore.
-        restore_path: the checkpoint to start from, or None.
-        fallback_init_rng: PRNG key for parameters that the checkpoint lacks, with ``fallback_to_scratch``.
-        save_checkpoint_cfg: how to save; None if nothing is to be saved.
-        model_dir: the folder to save in; ``restore_checkpoint_cfg.path`` if not given.
-        ds_iter: the input pipeline whose state goes along, where the configs say so.
-        use_orbax: make orbax's manager instead of T5X's own.
-
-    Returns:
-        The train state, or None if there was nothing to restore; and the manager.
+    Parameters that the checkpoint lacks come from ``fallback_init_rng``, with ``fallback_to_scratch``. Checkpoints are
+    saved in ``model_dir``, or ``restore_checkpoint_cfg.path`` if that is not given, and the state of the input pipeline
+    ``ds_iter`` goes along where the configs say so.
 
     Raises:
-        ValueError: there is a restore config but no path, or the settings contradict each other (see the functions
-            that this calls).
+        ValueError: there is a restore config but no ``restore_path``, or the settings contradict each other.
     """
     train_state_shape = train_state_initializer.global_train_state_shape
     common: dict[str, Any] = {
@@ -1054,13 +928,7 @@ def create_checkpoint_manager_and_restore(
 def log_model_info(
     log_file: str | None, full_train_state: train_state_lib.TrainState, partitioner: partitioning.BasePartitioner
 ) -> None:
-    """Logs name, size, shape and partitioning of every variable; only the first host does.
-
-    Args:
-        log_file: where to write the table too; None writes no file.
-        full_train_state: the train state with global shapes.
-        partitioner: knows how the variables are partitioned.
-    """
+    """Logs name, size, shape and partitioning of every variable, into ``log_file`` too; only the first host does."""
     if jax.process_index() != 0:
         return
     lines = list(table(full_train_state, partitioner))
@@ -1082,7 +950,6 @@ class InferStepWithRngCallable(typing_extensions.Protocol):
         flax_mutables: Mapping[str, Any] | None = None,
     ) -> PyTree:
         """Returns one row for each example of the batch."""
-        ...
 
 
 class InferStepWithoutRngCallable(typing_extensions.Protocol):
@@ -1095,7 +962,6 @@ class InferStepWithoutRngCallable(typing_extensions.Protocol):
         flax_mutables: Mapping[str, Any] | None = None,
     ) -> PyTree:
         """Returns one row for each example of the batch."""
-        ...
 
 
 InferStepCallable = InferStepWithRngCallable | InferStepWithoutRngCallable
@@ -1108,7 +974,6 @@ class InferFnCallable(typing_extensions.Protocol):
         self, ds: tf.data.Dataset, train_state: train_state_lib.TrainState, rng: jnp.ndarray | None = None
     ) -> _InferFnResult | _InferFnWithAuxResult:
         """Returns pairs of example index and output, and the auxiliary values if the step gives any."""
-        ...
 
 
 def get_infer_fn(
@@ -1120,13 +985,9 @@ def get_infer_fn(
 ) -> InferFnCallable:
     """Makes a function that predicts or scores a whole dataset.
 
-    Args:
-        infer_step: does one batch, with arguments ``(params, batch[, rng][, flax_mutables])``; each row of what it
-            returns belongs to the example of that row. It may return a pair of rows and a mapping of auxiliary rows.
-        batch_size: examples in the global batch.
-        train_state_axes: how the train state is partitioned.
-        partitioner: partitions the step and shares out the examples.
-        keep_aux_as_numpy: leave auxiliary values as arrays rather than lists.
+    ``infer_step`` does one global batch of ``batch_size`` examples, as ``step(params, batch[, rng][, flax_mutables])``;
+    each row of what it returns belongs to the example of that row. It may return a pair of rows and a mapping of
+    auxiliary rows, which stay arrays with ``keep_aux_as_numpy`` and are lists otherwise.
 
     Returns:
         A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns a
@@ -1180,26 +1041,15 @@ def get_infer_fn(
 
 
 def round_vocab_size_to_multiple(vocabulary: seqio.Vocabulary, divisor: int = 128) -> int:
-    """Rounds a vocabulary's size up, for embedding tables that split evenly.
-
-    Args:
-        vocabulary: the vocabulary.
-        divisor: what the result is a multiple of.
-    """
+    """Rounds a vocabulary's size up to a multiple of ``divisor``, for embedding tables that split evenly."""
     return -(-vocabulary.vocab_size // divisor) * divisor
 
 
 def get_vocabulary(cfg: DatasetConfig) -> tuple[seqio.Vocabulary, seqio.Vocabulary]:
-    """Finds the vocabularies of a task's or mixture's inputs and targets.
+    """Finds the vocabularies of a task's or mixture's inputs and targets; imports the ``module`` of ``cfg`` first.
 
-    A task without both features (a language model's) must have one vocabulary for all its features, not counting
-    those passed through as they are; it is returned twice.
-
-    Args:
-        cfg: names the task or mixture. Its ``module`` is imported first.
-
-    Returns:
-        The vocabulary of the inputs and that of the targets.
+    A task without both features (a language model's) must have one vocabulary for all its features, not counting those
+    passed through as they are; it is returned twice.
 
     Raises:
         ValueError: the task does not exist, or its features leave it open which vocabulary is meant.
@@ -1236,10 +1086,6 @@ def get_vocabulary(cfg: DatasetConfig) -> tuple[seqio.Vocabulary, seqio.Vocabula
 def verify_matching_vocabs(cfg: DatasetConfig, model: models.BaseTransformerModel) -> None:
     """Checks that a task tokenizes as the model expects.
 
-    Args:
-        cfg: names the task or mixture.
-        model: anything with ``input_vocabulary`` and ``output_vocabulary``.
-
     Raises:
         ValueError: a vocabulary of the task is not equal to the model's. The text lists what differs.
     """
@@ -1272,7 +1118,6 @@ class GetDatasetCallable(typing_extensions.Protocol):
         continue_from_last_checkpoint: bool = True,
     ) -> clu_data.dataset_iterator.DatasetIterator | tf.data.Dataset:
         """Returns the batches of one shard."""
-        ...
 
 
 class GetEvalDatasetCallable(typing_extensions.Protocol):
@@ -1287,7 +1132,6 @@ class GetEvalDatasetCallable(typing_extensions.Protocol):
         feature_converter_cls: FeatureConverterFactory,
     ) -> Mapping[str, tf.data.Dataset]:
         """Returns one dataset of ``eval_steps`` batches for each task."""
-        ...
 
 
 def get_dataset(
@@ -1298,18 +1142,10 @@ def get_dataset(
     num_epochs: int | None = None,
     continue_from_last_checkpoint: bool = False,
 ) -> tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator:
-    """Reads one shard of a dataset.
+    """Reads one shard of a dataset, ``num_epochs`` times, or for ever by default.
 
-    Args:
-        cfg: what to read.
-        shard_id: which shard, from 0.
-        num_shards: how many shards the hosts read between them.
-        feature_converter_cls: makes the converter from task features to model features.
-        num_epochs: how often to go through the data; None goes on for ever.
-        continue_from_last_checkpoint: must be False: only deterministic pipelines can.
-
-    Returns:
-        Batches of ``cfg.batch_size / num_shards`` examples: int32 arrays by feature, of shape (batch, length).
+    Its batches are of ``cfg.batch_size / num_shards`` examples: int32 arrays by feature, of shape (batch, length).
+    ``continue_from_last_checkpoint`` must be False: only deterministic pipelines can.
 
     Raises:
         ValueError: the batch can't be shared out evenly, or the task or its split does not exist.
@@ -1338,17 +1174,7 @@ def get_dataset_inner(
     seed: int | None = None,
     num_epochs: int | None = None,
 ) -> tf.data.Dataset:
-    """Reads one shard of a dataset, its module imported and its seed settled.
-
-    Args:
-        cfg: what to read; its own seed is not used.
-        shard_info: which shard of how many.
-        feature_converter_cls: makes the converter from task features to model features.
-        seed: for shuffling and random preprocessors; must be the same on every host.
-        num_epochs: how often to go through the data; None goes on for ever.
-
-    Returns:
-        See ``get_dataset``.
+    """Reads one shard as ``get_dataset`` does, its module imported, with a seed that must be one for all hosts.
 
     Raises:
         ValueError: the task or its split does not exist.
@@ -1395,22 +1221,11 @@ def get_training_eval_datasets(
     model_dir: str | None = None,
     start_step: int = 0,
 ) -> Mapping[str, tf.data.Dataset]:
-    """Reads what training evaluation sees: each task alone, and a mixture as a whole too.
+    """Reads what training evaluation sees, by name: each task alone, and a mixture as a whole too.
 
     Every dataset is exactly ``eval_steps`` batches long; a small split repeats. Tasks without the split are left out.
-
-    Args:
-        cfg: what to read.
-        shard_id: which shard, from 0.
-        num_shards: how many shards the hosts read between them.
-        eval_steps: batches in each dataset.
-        feature_converter_cls: makes the converter from task features to model features.
-        deterministic: must be False: deterministic pipelines are not part of T5X's public release.
-        model_dir: only for deterministic pipelines.
-        start_step: only for deterministic pipelines.
-
-    Returns:
-        Datasets of batches by the name of the task or mixture.
+    ``deterministic`` must be False, and ``model_dir`` and ``start_step`` are not used: T5X's public release has no
+    deterministic pipelines.
 
     Raises:
         ValueError: the batch can't be shared out evenly, or the task does not exist.
@@ -1460,15 +1275,10 @@ def override_params_axes_names(
     model_variables: flax_scope.FrozenVariableDict,
     params_axes_names_override: Sequence[tuple[str, tuple[str, ...]]] = (),
 ) -> flax_scope.FrozenVariableDict:
-    """Renames the logical axes of parameters.
+    """Renames the logical axes of parameters in the collection 'params_axes' of a model's variables.
 
-    Args:
-        model_variables: a model's variables, 'params' and 'params_axes' among them.
-        params_axes_names_override: pairs of a regex and axis names. A parameter takes the names of the first regex
-            that matches all of its ``/``-joined name, and keeps its own if none does.
-
-    Returns:
-        The variables with 'params_axes' changed.
+    ``params_axes_names_override`` has pairs of a regex and axis names. A parameter takes the names of the first regex
+    that matches all of its ``/``-joined name, and keeps its own if none does.
 
     Raises:
         ValueError: there is no 'params_axes' collection, or there are more or fewer names than a parameter has axes.
@@ -1510,23 +1320,15 @@ def find_next_checkpoint_step(
     checkpoint_period: int,
     first_step: int,
 ) -> tuple[int, bool]:
-    """Shortens a stretch of train steps so that it ends on the next listed checkpoint step.
+    """Shortens a stretch of train steps so that it ends on the next of ``checkpoint_steps``, which ascend or are None.
 
-    A listed step counts when it lies in the stretch, after ``first_step``, not after ``epoch_end_step``, and is not one
-    at which the period saves anyway.
-
-    Args:
-        checkpoint_steps_index: where in ``checkpoint_steps`` to begin looking.
-        inner_num_steps: steps in the stretch.
-        is_checkpoint_step: what to return when no listed step counts.
-        host_step: the step before the stretch.
-        checkpoint_steps: the listed steps, ascending; may be empty or None.
-        epoch_end_step: last step of the epoch.
-        checkpoint_period: steps between the checkpoints of the period, counted from ``first_step``.
-        first_step: step at which this job began.
+    A listed step counts when it lies in the ``inner_num_steps`` steps after ``host_step``, after ``first_step``, not
+    after ``epoch_end_step``, and is not one at which the period, counted from ``first_step``, saves anyway. The search
+    begins at ``checkpoint_steps_index``.
 
     Returns:
-        The length of the stretch, and whether a checkpoint is due at its end.
+        The length of the stretch, and whether a checkpoint is due at its end (``is_checkpoint_step`` if no step
+        counts).
     """
     for listed in (checkpoint_steps or ())[checkpoint_steps_index:]:
         if listed > host_step + inner_num_steps:
@@ -1539,17 +1341,10 @@ def find_next_checkpoint_step(
 def find_first_checkpoint_step(
     checkpoint_steps_index: int, checkpoint_steps: Sequence[int], first_step: int, host_step: int
 ) -> int:
-    """Finds the first listed step that is still to come.
+    """Finds the first of ``checkpoint_steps``, which ascend or are None, that is still to come.
 
-    Args:
-        checkpoint_steps_index: where in ``checkpoint_steps`` to begin looking.
-        checkpoint_steps: the listed steps, ascending; may be empty or None.
-        first_step: step at which this job began; nothing is saved there.
-        host_step: the current step.
-
-    Returns:
-        The index of the first listed step that is neither before ``host_step`` nor ``first_step``; the last index when
-        there is none.
+    Returns the index of the first step, from ``checkpoint_steps_index`` on, that is neither before ``host_step`` nor
+    ``first_step``, where nothing is saved; the last index when there is none.
     """
     last = len(checkpoint_steps or ()) - 1
     index = checkpoint_steps_index
