@@ -101,6 +101,18 @@ def _report_file(text: str) -> Path:
     return path
 
 
+def pair(text: str, option: str) -> tuple[str, str]:
+    """Reads an argument of the form ``NAME=VALUE``.
+
+    Raises:
+      UsageError: it has another one.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text}: give NAME=VALUE")
+    return name, value
+
+
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
     """Returns the runs that parsed arguments mean.
 

@@ -25,9 +25,10 @@ FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 _LAST = 3
 """Folders of failed runs that stay in TMPDIR, as pytest keeps its own."""
 
-_RUN_COMMANDS = ("lint", "plan", "run", "submit")
+_RUN_COMMANDS = ("lint", "plan", "run", "submit", "auxiliary")
 _MODULES: Mapping[str, str] = {
     "submit": "t5x_harness.commands.submit.command",
+    "auxiliary": "t5x_harness.commands.auxiliary",
     "exec": "t5x_harness.commands.exec",
     "serve": "t5x_harness.commands.serve",
     "warm": "t5x_harness.commands.warm",
@@ -39,6 +40,7 @@ _SUMMARIES: Mapping[str, str] = {
     "plan": "resolve configs and print shapes, mesh, memory and steps",
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
     "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
+    "auxiliary": "evaluate or fine-tune each checkpoint of a train job as soon as it is finished",
     "exec": "run any command with t5x importable and a slice's devices",
     "serve": "serve an emulated Google Cloud (gs://, tokens, a proxy) to this machine's shells until ended",
     "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
@@ -94,6 +96,7 @@ A config is shrunk to a few small steps (see --full-size); the report lists ever
 exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 """,
     "submit": "",  # its own
+    "auxiliary": "",  # likewise
     "exec": """\
 examples:
   t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
@@ -165,6 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((a for a in given if not a.startswith("-")), None)
     try:
         parser, module = parser_of(command if command in _SUMMARIES else None)
+        if command == "auxiliary" and module is not None:
+            given, train_command = module.split(given)
+            parser.set_defaults(train_command=train_command)
         parsed = parser.parse_args(rewrite_gin(given) if command in _RUN_COMMANDS else given)
         if parsed.command is None:
             parser.print_help()

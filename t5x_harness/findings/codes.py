@@ -30,6 +30,16 @@ RUN_CODES: Mapping[str, str] = {
 }
 """Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
 
+AUXILIARY_CODES: Mapping[str, tuple[str, str]] = {
+    "AUX01": ("error", "no mixture is named or read, so that no auxiliary job would start, or all would do the same"),
+    "AUX06": ("error", "steps or folder of auxiliary jobs do not fit what they do: metrics would land elsewhere"),
+    "AUX07": ("", "a job for a checkpoint that is still being written: only finished ones are taken"),
+    "AUX08": ("", "a checkpoint that the train job removes under a job: with keep, it is held until its jobs end"),
+    "AUX09": ("error", "an auxiliary evaluation that looks for checkpoints by itself, and passes over some"),
+    "AUX10": ("note", "evaluation by teacher forcing, which stays in the train job"),
+}
+"""Codes of ``t5x-harness auxiliary``; those without a level are avoided. Rules of lint have AUX02 to AUX05."""
+
 NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Not sound, or not in the config": {
         "GCS09": (
@@ -44,14 +54,6 @@ NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
     },
     "In what launches a run": {
-        "AUX01": (
-            "an auxiliary job that never starts for want of its mixtures",
-            "it is a flag of the launcher, not of the config",
-        ),
-        "AUX06": (
-            "metrics of the auxiliary job in another folder",
-            "its steps and folder are flags of the launcher",
-        ),
         "VTX01": (
             "an image that was built anew with other versions, and fails without a log",
             "nothing in a spec says what is in the image; `t5x-harness doctor --image`, run inside it, says",
@@ -118,5 +120,6 @@ def every_code() -> dict[str, Code]:
         **{code: Code("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
         **{code: Code(check.command(), "", check.title) for code, check in checks_by_code().items()},
         **{code: Code("any", "error", title) for code, title in RUN_CODES.items()},
+        **{code: Code("auxiliary", *about) for code, about in AUXILIARY_CODES.items()},
         **{code: Code("not found", "", title) for code, (title, _) in rows},
     }

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.doctor.check import Check
-from t5x_harness.findings.codes import NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
+from t5x_harness.findings.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
 from t5x_harness.findings.example_text import BASE_PAGE, base_page, example
 from t5x_harness.findings.job_pages import job_codes, job_page
 from t5x_harness.findings.rule import Mistake
@@ -41,6 +41,10 @@ def explained(code: str) -> str:
         return _check_page(checks[code])
     if code in RUN_CODES:
         return f"# {code}\n\n{RUN_CODES[code][0].upper()}{RUN_CODES[code][1:]}. It cannot be silenced.\n"
+    if code in AUXILIARY_CODES:
+        level, title = AUXILIARY_CODES[code]
+        what = f"Found by `t5x-harness auxiliary`: {level}." if level else "`t5x-harness auxiliary` avoids it."
+        return f"# {code}: {title}\n\n{what} See docs/auxiliary-jobs.md.\n"
     title, reason = next(group[code] for group in NOT_CAUGHT.values() if code in group)
     return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
 
@@ -115,6 +119,10 @@ def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
         "|---|---|",
     ]
     lines += [f"| {code} | {text} |" for code, text in RUN_CODES.items()]
+    lines += ["", "## Auxiliary jobs", ""]
+    lines += ["`t5x-harness auxiliary` finds these in what it is asked for, or avoids them:", ""]
+    lines += ["| code | severity | what it says |", "|---|---|---|"]
+    lines += [f"| {code} | {level or 'avoided'} | {title} |" for code, (level, title) in AUXILIARY_CODES.items()]
     return "\n".join([*lines, ""])
 
 

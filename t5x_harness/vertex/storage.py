@@ -13,6 +13,9 @@ from t5x_harness.vertex.paths import GS, bucket_of
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
 
+COMMITTED = "commit_success.txt"
+"""The object that orbax writes last into a checkpoint in a bucket, where no folder can be renamed."""
+
 _AT_ONCE = 8
 _SECONDS = 60.0
 
@@ -26,14 +29,14 @@ class Folder:
 
     Args:
       address: ``gs://bucket/folder``.
-      project: the project that is charged.
+      project: the project that is charged; None for that of the process's own settings.
       client: of ``google.cloud.storage``; by default one with the process's own credentials.
 
     Raises:
       StorageError: the address names no bucket, or there are no credentials.
     """
 
-    def __init__(self, address: str, project: str, client: Client | None = None) -> None:
+    def __init__(self, address: str, project: str | None, client: Client | None = None) -> None:
         if not bucket_of(address):
             raise StorageError(f"{address!r} names no bucket: give a folder of one, as gs://BUCKET/FOLDER")
         bucket, _, prefix = address.removeprefix(GS).rstrip("/").partition("/")
@@ -68,6 +71,95 @@ class Folder:
                 self.require_bucket()
                 return None
             return content
+
+    def read_generation(self, name: str) -> tuple[bytes, int] | None:
+        """Returns a whole object and its generation; None where there is none.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        from google.api_core import exceptions
+
+        with _as_storage_error(f"{self.address}/{name}"):
+            blob = self._blob(name)
+            try:
+                content: bytes = blob.download_as_bytes(timeout=_SECONDS)
+            except exceptions.NotFound:
+                self.require_bucket()
+                return None
+            return content, int(blob.generation)
+
+    def write(self, name: str, content: bytes, *, generation: int) -> int | None:
+        """Writes an object whose generation is this one, 0 where there is none yet.
+
+        Returns:
+          Its new generation; None where it has another one, so that nothing was written.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        from google.api_core import exceptions
+
+        with _as_storage_error(f"{self.address}/{name}"):
+            blob = self._blob(name)
+            try:
+                blob.upload_from_string(content, if_generation_match=generation, timeout=_SECONDS)
+            except exceptions.PreconditionFailed:
+                return None
+            return int(blob.generation)
+
+    def children(self, name: str = "") -> list[str]:
+        """Returns the names of the objects and folders directly in one of its folders, sorted.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        prefix = f"{self._prefix}{name}/" if name else self._prefix
+        with _as_storage_error(f"{self.address}/{name}"):
+            listed = self._client.list_blobs(self._bucket, prefix=prefix, delimiter="/", timeout=_SECONDS)
+            names = [blob.name for blob in listed]
+            return sorted({each.removeprefix(prefix).rstrip("/") for each in (*names, *listed.prefixes)} - {""})
+
+    def delete(self, name: str) -> None:
+        """Removes an object, and all objects below it as a folder; the ones that are not there are passed over.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        with _as_storage_error(f"{self.address}/{name}"):
+            named = f"{self._prefix}{name}"
+            self._bucket.delete_blobs([*self._below(f"{named}/"), named], on_error=lambda _: None, timeout=_SECONDS)
+
+    def copy(self, name: str, to: str) -> bool:
+        """Copies a folder's objects within the bucket, that which commits a checkpoint after all others.
+
+        Returns:
+          Whether all of them were there.
+
+        Raises:
+          StorageError: the bucket is not there, or refuses.
+        """
+        from google.api_core import exceptions
+
+        with _as_storage_error(f"{self.address}/{name}"), ThreadPoolExecutor(_AT_ONCE) as pool:
+            source, target = f"{self._prefix}{name}/", f"{self._prefix}{to}/"
+            found = self._below(source)
+            last = [each for each in found if each == f"{source}{COMMITTED}"]
+
+            def copy(each: str) -> None:
+                copied, token = self._bucket.blob(each.replace(source, target, 1)), None
+                while True:
+                    token, _, _ = copied.rewrite(self._bucket.blob(each), token=token, timeout=_SECONDS)
+                    if token is None:
+                        return
+
+            try:
+                for some in ([each for each in found if each not in last], last):
+                    list(pool.map(copy, some))
+            except exceptions.NotFound:
+                self.require_bucket()
+                return False
+            return bool(found) and self._below(source) == found  # else somebody is removing it
 
     def names(self, below: str = "") -> Iterator[tuple[str, int]]:
         """Yields the names of the objects whose names begin with ``below``, and their sizes in bytes, sorted by name.
@@ -126,11 +218,14 @@ class Folder:
                 return 0
             return 1
 
+    def _below(self, prefix: str) -> list[str]:
+        return [blob.name for blob in self._client.list_blobs(self._bucket, prefix=prefix, timeout=_SECONDS)]
+
     def _blob(self, name: str) -> Blob:
         return self._bucket.blob(f"{self._prefix}{name}")
 
 
-def _client(project: str) -> Client:
+def _client(project: str | None) -> Client:
     from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
 

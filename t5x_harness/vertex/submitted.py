@@ -99,6 +99,11 @@ class SubmittedJob:
         return dict(self._job.labels)
 
     @property
+    def seen(self) -> str:
+        """The state in which it was found or sent; :meth:`look` asks for that of now."""
+        return str(self._job.state.name)
+
+    @property
     def url(self) -> str:
         """Its page in the console; empty for a job of the emulated Vertex AI, which has none."""
         if uses_emulated_google(os.environ):
@@ -193,10 +198,19 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
     Raises:
       VertexError: they cannot be listed.
     """
+    return [job for job in with_label(key, value, target) if job.seen not in ENDED]
+
+
+def with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]:
+    """Returns the jobs with a label, those that have ended too.
+
+    Raises:
+      VertexError: they cannot be listed.
+    """
     with as_vertex_error("the jobs cannot be listed", target.project):
         service = _job_service(target.location)
         found = service.list_custom_jobs({"parent": target.parent, "filter": f'labels.{key}="{value}"'})
-        return [SubmittedJob(job, target, service) for job in found if job.state.name not in ENDED]
+        return [SubmittedJob(job, target, service) for job in found]
 
 
 def _job_service(location: str) -> JobServiceClient:

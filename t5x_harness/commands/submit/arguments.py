@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, pair, specs_of
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
@@ -213,8 +213,8 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         run_mode=mode or RunMode.TRAIN,
         timeout=args.timeout,
         name=args.name or "",
-        env=dict(_pair(text, "--env") for text in args.env),
-        labels=dict(_pair(text, "--label") for text in args.label),
+        env=dict(pair(text, "--env") for text in args.env),
+        labels=dict(pair(text, "--label") for text in args.label),
         options=JobOptions.of(vars(args)),
     )
     if mode is None:
@@ -226,10 +226,3 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         named = f'{output_macro_of(job.run_mode)} = "{args.model_dir}"'
         job = dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=(*job.run.bindings, named)))
     return job
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} {text}: give NAME=VALUE")
-    return name, value

@@ -1,0 +1,198 @@
+"""What is wrong with a request, before a job is started for each of many checkpoints: AUX01 to AUX10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from t5x_harness.auxiliary.jobs import CHECKPOINT_MACROS, REPLACED, JobTemplate
+from t5x_harness.auxiliary.train_job import TrainJob
+from t5x_harness.lint.program import MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.reading import program_of, snapshot_of
+from t5x_harness.lint.rule import Context
+from t5x_harness.lint.settings import restore_part
+from t5x_harness.lint.stage import lint
+from t5x_harness.lint.values import format_value
+from t5x_harness.spec import Finding, Severity, Stage
+from t5x_harness.vertex.output_folder import output_folder_of
+from t5x_harness.vertex.overrides import normalized
+from t5x_harness.vertex.run_mode import RunMode
+
+_JUDGED_HERE = ("AUX02", "AUX04", "AUX05")
+"""What lint supposes of a controller, and this knows."""
+
+
+def findings_of(template: JobTemplate, train: TrainJob) -> list[Finding]:
+    """Returns what is wrong with a request, errors first; with one, no job is to be started."""
+    found = [*_of_request(template, train)]
+    if not any(finding.severity is Severity.ERROR for finding in found) and template.mode is not None:
+        found += _of_job(template)
+    return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
+
+
+def _of_request(template: JobTemplate, train: TrainJob) -> Iterator[Finding]:
+    request, mode = template.request, template.mode
+    if not request.mixtures:
+        yield _error(
+            "AUX01",
+            "no mixture is named, so that no job would ever start: each job is for one, whatever the gin files say",
+            "give --auxiliary_job_mixtures=TASK, or TASK,TASK for several",
+        )
+    if not request.files:
+        yield _error(
+            "AUX02",
+            "replace_gin_file leaves the train job's gin files out, and there are no others",
+            "give --auxiliary_job_gin_file=FILE",
+        )
+    elif request.is_of_t5x and mode is None:
+        yield _error(
+            "AUX02",
+            f"{', '.join(request.files)}: binds none of train, evaluate and infer, so that a job has nothing to do",
+            "give the gin file of an evaluation, such as one that includes t5x/configs/runs/eval.gin",
+        )
+    if mode not in (None, RunMode.TRAIN) and not request.replace_gin_file:
+        yield _error(
+            "AUX02",
+            f"{request.module} would read the train job's {', '.join(request.train.gin_files)} too, and in {mode} "
+            "there is no function train",
+            "give --replace_gin_file, and in --auxiliary_job_gin_file all that the jobs need",
+        )
+    if request.final_steps < 0:
+        yield _error("AUX06", f"final_auxiliary_job_steps is {request.final_steps}", "give 0, or train steps above it")
+    if mode in (RunMode.EVAL, RunMode.INFER) and request.final_steps > 0:
+        yield _error(
+            "AUX06",
+            f"final_auxiliary_job_steps is {request.final_steps}, and jobs that {mode} do no train steps",
+            "give --final_auxiliary_job_steps=0; to fine-tune, name a gin file of training",
+        )
+    if mode is RunMode.TRAIN and request.final_steps == 0:
+        yield _error(
+            "AUX06",
+            "final_auxiliary_job_steps is 0, and the jobs train: in the train job's folder they would begin with its "
+            "latest checkpoint, whichever they are for",
+            "give --final_auxiliary_job_steps=N to fine-tune for N steps, or name a gin file of evaluation",
+        )
+    yield from _of_bindings(template)
+    if train.evaluates_by_loss and mode is RunMode.EVAL:
+        yield Finding(
+            "AUX10",
+            Severity.NOTE,
+            Stage.LINT,
+            "the train job goes on evaluating by teacher forcing itself (train_eval_dataset_cfg): only what "
+            "infer_eval does is moved into auxiliary jobs",
+            fix="if that is slow, bind train.train_eval_dataset_cfg = None there, and in the jobs' gin file "
+            "evaluate.training_evaluator_cls = @trainer.Trainer",
+        )
+
+
+def _of_bindings(template: JobTemplate) -> Iterator[Finding]:
+    request = template.request
+    for binding in normalized(request.bindings):
+        name = binding.partition(" = ")[0]
+        if name in REPLACED:
+            yield _error("AUX05", f"{binding}: the controller gives each job its own {name}", f"leave {name} out")
+    if request.replace_gin_file:
+        for binding in normalized(request.train.bindings):
+            name = binding.partition(" = ")[0]
+            if name not in REPLACED and " = " in binding:
+                yield Finding(
+                    "AUX05",
+                    Severity.WARNING,
+                    Stage.LINT,
+                    f"{binding} is for the train job: with replace_gin_file the auxiliary jobs do not get it",
+                    fix=f"give --auxiliary_job_binding='{binding}' too if they are to have it",
+                )
+
+
+def _of_job(template: JobTemplate) -> Iterator[Finding]:
+    """Yields what is wrong with a job, seen in the config of one whose values occur nowhere else."""
+    step = 987_654_321
+    checkpoint = f"/a/checkpoint_{step}"
+    mixture = template.request.mixtures[0]
+    job = template.job(checkpoint, step, mixture)
+    stage = lint(job.spec)
+    yield from (finding for finding in stage.findings if finding.code not in _JUDGED_HERE)
+    program = program_of(job.spec)
+    if not program.complete or program.mode is None:
+        return
+    restore = restore_part(Context(program, snapshot_of(program)))
+    path = restore.given("path") if restore is not None else None
+    if path is None or path.value != checkpoint:
+        shown = f"{path.at} = {format_value(path.value)}" if path is not None else "no checkpoint"
+        yield _error(
+            "AUX04",
+            f"the jobs would all begin with {shown}, and not with the checkpoint that they are for: neither of "
+            f"{' and '.join(CHECKPOINT_MACROS)} is read there",
+            f"bind RestoreCheckpointConfig.path = %{CHECKPOINT_MACROS[0]}",
+            at=path.at if path is not None else None,
+        )
+    elif restore is not None and (mode := restore.given("mode")) is not None and mode.value != "specific":
+        yield _error(
+            "AUX09",
+            f"{mode.at} = {format_value(mode.value)} looks for checkpoints in a folder, and passes over those that "
+            "eval.MIXTURE.ckpt lists; each auxiliary job is for one checkpoint",
+            "bind RestoreCheckpointConfig.mode = 'specific'",
+            at=mode.at,
+        )
+    assert template.mode is not None
+    output = output_folder_of(program, template.mode)
+    if output.value != job.folder:
+        yield _error(
+            "AUX06",
+            f"the jobs would write into {output.name} = {format_value(output.value)}, and not into {job.folder}, where "
+            + ("TensorBoard has the train job's metrics" if template.mode is RunMode.EVAL else "each has its own"),
+            f"leave {output.name} open, or bind it to %MODEL_DIR",
+        )
+    if template.mode is RunMode.TRAIN:
+        yield from _of_steps(program, step + template.request.final_steps)
+    if mixture not in [value for value in _mixtures(program)]:
+        yield _error(
+            "AUX01",
+            f"no dataset of the jobs is of {mixture}: nothing reads MIXTURE_OR_TASK_NAME, so that each mixture's job "
+            "would do the same",
+            "bind DatasetConfig.mixture_or_task_name = %MIXTURE_OR_TASK_NAME",
+        )
+
+
+def _of_steps(program: GinProgram, steps: int) -> Iterator[Finding]:
+    bound = program.lookup(f"{MAIN}.train", "total_steps")
+    total = program.resolve(bound) if bound is not None else None
+    if total is not None and total.value != steps:
+        yield _error(
+            "AUX06",
+            f"{total} = {format_value(total.value)} is where the jobs end, whatever they begin with: nothing reads "
+            "TRAIN_STEPS",
+            "bind train.total_steps = %TRAIN_STEPS",
+            at=total,
+        )
+
+    relative = program.lookup(f"{MAIN}.train", "relative_steps")
+    given = program.resolve(relative) if relative is not None else None
+    if given is not None and given.value is not None:
+        yield _error(
+            "AUX06",
+            f"{given} = {format_value(given.value)} counts in place of TRAIN_STEPS, and so of "
+            "final_auxiliary_job_steps",
+            f"leave {given} out",
+            at=given,
+        )
+
+
+def _mixtures(program: GinProgram) -> Sequence[Any]:
+    return [
+        program.resolve(binding).value
+        for binding in program.final_bindings
+        if binding.param == "mixture_or_task_name" and isinstance(binding, Binding)
+    ]
+
+
+def _error(code: str, message: str, fix: str, at: Binding | MacroBinding | None = None) -> Finding:
+    return Finding(
+        code,
+        Severity.ERROR,
+        Stage.LINT,
+        message,
+        location=at.location if at is not None else None,
+        fix=fix,
+        binding=str(at) if at is not None else None,
+    )

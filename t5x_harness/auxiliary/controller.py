@@ -1,0 +1,206 @@
+"""The loop that starts a job for each finished checkpoint and each mixture, until the train job's last checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+
+from t5x_harness.auxiliary.backend import Backend, PassingError
+from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.hold import Holds
+from t5x_harness.auxiliary.jobs import JobTemplate
+from t5x_harness.auxiliary.journal import Journal, Record, State, now
+from t5x_harness.auxiliary.place import Place
+from t5x_harness.auxiliary.request import plain
+from t5x_harness.auxiliary.train_job import TrainJob
+
+_MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has too little memory
+
+
+class Controller:
+    """Starts jobs and follows them.
+
+    All that it knows is in the journal: one that is killed is taken up by the next where it was.
+
+    Args:
+      template: what the jobs have in common.
+      train: the train job.
+      place: its folder.
+      journal: the records, kept from other controllers by a lock.
+      backend: where jobs run.
+      say: takes what happens, in words.
+      retry_failed: start jobs again that have failed before.
+    """
+
+    def __init__(
+        self,
+        template: JobTemplate,
+        train: TrainJob,
+        place: Place,
+        journal: Journal,
+        backend: Backend,
+        say: Callable[[str], None],
+        *,
+        retry_failed: bool = False,
+    ) -> None:
+        self._template = template
+        self._request = template.request
+        self._train = train
+        self._place = place
+        self._journal = journal
+        self._backend = backend
+        self._say = say
+        self._holds = Holds(place, self._request.name)
+        self._held = set(self._holds.held()) if train.removes else set()
+        self._seen: set[int] = set()
+        self._disturbed = ""
+        if retry_failed:
+            for record in journal.records.values():
+                if record.state is State.FAILED:
+                    self._again(record)
+
+    @property
+    def running(self) -> list[Record]:
+        """The records of jobs that have not ended."""
+        return [record for record in self._journal.records.values() if not record.state.has_ended]
+
+    @property
+    def last_seen(self) -> int | None:
+        """The step of the newest finished checkpoint."""
+        return max(self._seen, default=None)
+
+    def advance(self, *, train_has_ended: bool) -> bool:
+        """Does what there is to do now.
+
+        Args:
+          train_has_ended: whether there will be no further checkpoint, known before this is called.
+
+        Returns:
+          Whether everything is done: nothing runs, nothing waits and no checkpoint is to come.
+
+        Raises:
+          AuxiliaryError: it cannot go on.
+          StorageError: the bucket is not there, or refuses.
+        """
+        for record in self.running:
+            self._follow(record)
+        found = finished_checkpoints(self._place, self._train.model_dir)
+        self._notice(found)
+        self._start_waiting()
+        for step in [step for step in self._held if not self._wanted(step)]:
+            self._holds.release(step)
+            self._held.discard(step)
+        last = self._train.last_step
+        no_more = train_has_ended or (last is not None and (self.last_seen or 0) >= last)
+        return no_more and not self.running and not self._waiting()
+
+    def _notice(self, found: list[Checkpoint]) -> None:
+        """Takes up new checkpoints, and holds those that a job is for and that might be removed."""
+        steps = {checkpoint.step for checkpoint in found}
+        for step in sorted(steps - self._seen):
+            self._say(f"checkpoint_{step} is finished")
+        self._seen = steps | self._held
+        for checkpoint in found:
+            step = checkpoint.step
+            if not self._train.removes or step in self._held or not self._wanted(step):
+                continue
+            if self._holds.take(checkpoint):
+                self._held.add(step)
+            else:
+                self._seen.discard(step)
+                for mixture in self._request.mixtures:
+                    self._skip(step, mixture, "the train job removed it before it could be held")
+
+    def _wanted(self, step: int) -> bool:
+        """Returns whether a job for a checkpoint has yet to end, or to be started."""
+        records = self._journal.records
+        mine = [records.get((step, mixture)) for mixture in self._request.mixtures]
+        others = [record for (of, _), record in records.items() if of == step]
+        return None in mine or any(not record.state.has_ended for record in others)
+
+    def _waiting(self) -> list[tuple[int, str]]:
+        records = self._journal.records
+        return [
+            (step, mixture)
+            for step in sorted(self._seen)
+            for mixture in self._request.mixtures
+            if (step, mixture) not in records
+        ]
+
+    def _start_waiting(self) -> None:
+        for step, mixture in self._waiting():
+            if len(self.running) >= self._request.at_once:
+                return
+            # Evaluations of one mixture add to the same files, and so take turns.
+            if self._template.shares_folder and mixture in {record.mixture for record in self.running}:
+                continue
+            newest = max(other for other, of in self._waiting() if of == mixture)
+            if self._request.skip_to_newest and step < newest:
+                self._skip(step, mixture, f"checkpoint_{newest} was there before its turn came")
+                continue
+            record = Record(step, mixture, State.STARTING, started=now())
+            self._journal.create(record)
+            self._start(record)
+
+    def _follow(self, record: Record) -> None:
+        if record.state is State.STARTING:
+            self._start(record)
+            return
+        try:
+            look = self._backend.look(record.job)
+        except PassingError as error:
+            self._note_disturbance(str(error))
+            return
+        if look.running:
+            return
+        if look.killed and record.attempt < _MOST_ATTEMPTS:
+            self._say(f"{_words(record)} was killed, and is started again")
+            self._again(record)
+            return
+        state = State.SUCCEEDED if look.succeeded else State.FAILED
+        self._journal.update(dataclasses.replace(record, state=state, message=look.message, ended=now()))
+        self._say(f"{_words(record)} {state}{f': {look.message}' if look.message else ''}")
+
+    def _again(self, record: Record) -> None:
+        state, attempt = State.STARTING, record.attempt + 1
+        again = dataclasses.replace(record, state=state, attempt=attempt, job="", message="", started=now(), ended="")
+        self._journal.update(again)
+
+    def _start(self, record: Record) -> None:
+        """Starts a job that the journal has, unless a controller before this one has done so."""
+        checkpoint = f"{self._train.model_dir}/{self._holds.name_of(record.step)}"
+        job = self._template.job(checkpoint, record.step, record.mixture)
+        name = self._name(record)
+        try:
+            found = self._backend.find(name)
+            where = found or self._backend.start(name, job)
+        except PassingError as error:
+            self._note_disturbance(str(error))
+            return
+        except AuxiliaryError as error:
+            self._journal.update(dataclasses.replace(record, state=State.FAILED, message=str(error), ended=now()))
+            self._say(f"{_words(record)} could not be started: {error}")
+            return
+        self._journal.update(dataclasses.replace(record, state=State.RUNNING, job=where, folder=job.folder))
+        self._say(f"{_words(record)} {'is found again' if found else 'started'}: {where}")
+
+    def _skip(self, step: int, mixture: str, why: str) -> None:
+        if (step, mixture) not in self._journal.records:
+            self._journal.create(Record(step, mixture, State.SKIPPED, message=why, ended=now()))
+            self._say(f"checkpoint_{step}, {mixture} is skipped: {why}")
+
+    def _name(self, record: Record) -> str:
+        """Returns a name that no other job has: of no other train job either."""
+        own = hashlib.sha256(self._place.address.encode()).hexdigest()[:8]
+        return f"{self._request.name}-{plain(record.mixture)}-{record.step}-{own}-{record.attempt}"
+
+    def _note_disturbance(self, text: str) -> None:
+        if text != self._disturbed:
+            self._say(f"tried again: {text}")
+        self._disturbed = text
+
+
+def _words(record: Record) -> str:
+    return f"checkpoint_{record.step}, {record.mixture}"

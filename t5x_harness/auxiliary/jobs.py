@@ -1,0 +1,118 @@
+"""The job for one checkpoint and one mixture: its config with the macros replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from t5x_harness.auxiliary.request import AuxiliaryRequest, plain
+from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.reading import program_of
+from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.vertex.output_folder import OUTPUT_MACROS, output_macro_of
+from t5x_harness.vertex.overrides import argument_of, normalized
+from t5x_harness.vertex.run_mode import RunMode
+
+FOLDER = "auxiliary"
+"""The folder in the train job's folder that belongs to auxiliary jobs."""
+
+CHECKPOINT_MACROS = ("INITIAL_CHECKPOINT_PATH", "CHECKPOINT_PATH")
+"""The macros by which T5X's configs name the checkpoint to begin with: that of training, that of the others."""
+
+REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", "TRAIN_STEPS", *CHECKPOINT_MACROS, *OUTPUT_MACROS)
+"""The macros that belong to the controller."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AuxiliaryJob:
+    """A job.
+
+    Attributes:
+      step: of its checkpoint.
+      mixture: that it evaluates, or is fine-tuned on.
+      spec: its gin files, with the macros replaced by bindings after them.
+      folder: that it writes into.
+      mode: of T5X; None for a module that is not T5X's.
+    """
+
+    step: int
+    mixture: str
+    spec: RunSpec
+    folder: str
+    mode: RunMode | None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of its program, as T5X's take them."""
+        spec = self.spec
+        return (
+            *(f"--gin_file={file}" for file in spec.gin_files),
+            *(argument_of(binding) for binding in spec.bindings),
+            *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else ()),
+            *([f"--tfds_data_dir={spec.tfds_data_dir}"] if spec.tfds_data_dir else ()),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class JobTemplate:
+    """What the jobs of a request have in common.
+
+    Attributes:
+      request: what was asked for.
+      model_dir: the train job's folder.
+      program: the jobs' config before macros are replaced.
+      mode: of T5X; None for a module that is not T5X's.
+    """
+
+    request: AuxiliaryRequest
+    model_dir: str
+    program: GinProgram = dataclasses.field(repr=False)
+    mode: RunMode | None
+
+    def job(self, checkpoint: str, step: int, mixture: str) -> AuxiliaryJob:
+        """Returns the job for a checkpoint, which lies at this address, and a mixture."""
+        folder = self.model_dir
+        if not self.shares_folder:
+            folder = f"{folder}/{FOLDER}/{self.request.name}/{plain(mixture)}/checkpoint_{step}"
+        bindings = (*self.request.all_bindings, *self._macros(checkpoint, step, mixture, folder))
+        return AuxiliaryJob(step, mixture, dataclasses.replace(self._spec, bindings=bindings), folder, self.mode)
+
+    @property
+    def shares_folder(self) -> bool:
+        """Whether jobs write into the train job's folder, where TensorBoard shows their metrics beside its own."""
+        return self.request.final_steps == 0 and self.mode is not RunMode.INFER
+
+    @property
+    def _spec(self) -> RunSpec:
+        return self.program.spec
+
+    def _macros(self, checkpoint: str, step: int, mixture: str, folder: str) -> Iterator[str]:
+        yield f"MODEL_DIR = {folder!r}"
+        if self.shares_folder or self.mode is RunMode.INFER:
+            yield f"{output_macro_of(self.mode or RunMode.EVAL)} = {folder!r}"
+        yield f"MIXTURE_OR_TASK_NAME = {mixture!r}"
+        # One that nothing reads is left alone: a reader of the job's config should see what counts.
+        read = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
+        yield from (f"{macro} = {checkpoint!r}" for macro in read or CHECKPOINT_MACROS[:1])
+        yield f"TRAIN_STEPS = {step + self.request.final_steps}"
+
+
+def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
+    """Reads the jobs' config.
+
+    Raises:
+      OverrideError: Gin cannot read a binding.
+    """
+    bindings = normalized(request.all_bindings)
+    spec = dataclasses.replace(
+        request.train, gin_files=request.files, bindings=bindings, slice=request.platform, mode=None
+    )
+    program = program_of(spec)
+    mode = request.mode_of_module
+    if mode is None and request.is_of_t5x:
+        # Where both configs are read, what the jobs' own one is for is meant.
+        own = program_of(dataclasses.replace(spec, gin_files=request.gin_files, bindings=()))
+        meant = own.mode or program.mode
+        mode = RunMode(meant.value) if meant is not None else None
+    spec = dataclasses.replace(spec, mode=Mode(mode.value) if mode is not None else None)
+    return JobTemplate(request, model_dir, dataclasses.replace(program, spec=spec), mode)

@@ -1,0 +1,147 @@
+"""Jobs as processes of this machine, which outlive the controller that starts them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from t5x_harness.auxiliary.backend import Look
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.jobs import AuxiliaryJob
+from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.program_environment import program_environment
+from t5x_harness.slices.slice import get_slice
+
+_NICE = 10
+_SHOWN = 2000  # bytes from the end of a log
+_SCRIPT = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
+"""Runs a command, and leaves its exit status in a file: who looks may not be its parent."""
+
+
+class Processes:
+    """Commands that run in sessions of their own, each with a folder for its log and its exit status.
+
+    While one runs, it and nothing else has the lock on a file there, which the kernel takes from it when it ends, in
+    whatever way: so its state is known without its parent, and it is never started twice.
+
+    Args:
+      folder: for the folders of the commands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str, nice: int = 0) -> str:
+        """Starts a command, unless it runs already; returns where."""
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        where = f"{socket.gethostname()}:{folder}"
+        with open(folder / "lock", "w") as lock, open(folder / "log", "ab") as log:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return where
+            (folder / "status").unlink(missing_ok=True)
+            lowered = ["nice", "-n", str(nice), *words] if nice else words
+            process = subprocess.Popen(
+                ["sh", "-c", _SCRIPT, "sh", str(folder / "status"), *lowered],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(lock.fileno(),),
+            )
+        self._started.append(process)
+        (folder / "pid").write_text(f"{process.pid}\n")
+        return where
+
+    def find(self, name: str) -> str | None:
+        """Returns where a command runs or has run; None where none was started."""
+        folder = self._folder / name
+        return f"{socket.gethostname()}:{folder}" if (folder / "lock").exists() else None
+
+    def look(self, where: str) -> Look:
+        """Returns what has become of a command.
+
+        Raises:
+          AuxiliaryError: it is another machine's.
+        """
+        host, _, path = where.partition(":")
+        if host != socket.gethostname():
+            raise AuxiliaryError(f"a job runs on {host}, and cannot be seen from here: start the controller there")
+        folder = Path(path)
+        if _is_running(folder) and not (folder / "status").exists():
+            return Look(running=True)
+        self._started = [process for process in self._started if process.poll() is None]
+        try:
+            status = int((folder / "status").read_text())
+        except (FileNotFoundError, ValueError):
+            return Look(killed=True, message=f"it was killed; its log is {folder}/log")
+        if status == 0:
+            return Look(succeeded=True)
+        return Look(message=f"exit status {status}; the end of {folder}/log:\n{_end_of(folder / 'log')}")
+
+
+class LocalJobs:
+    """Auxiliary jobs as processes of this machine, on an emulated slice as ``t5x-harness exec`` has it.
+
+    Args:
+      request: what was asked for.
+      folder: for logs and exit statuses.
+
+    Raises:
+      SliceError: there is no such slice.
+      RuntimeChoiceError: there is no such T5X.
+    """
+
+    def __init__(self, request: AuxiliaryRequest, folder: Path) -> None:
+        self._request = request
+        self._processes = Processes(folder)
+        spec = request.train
+        path = [*(os.path.join(spec.cwd, each) for each in spec.python_path), os.path.abspath(spec.cwd)]
+        inherited = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*path, os.environ.get("PYTHONPATH")]))}
+        slice_ = get_slice(request.platform)
+        self._environment = program_environment(slice_, find_runtime(spec.runtime), spec.runtime, inherited)
+
+    def start(self, name: str, job: AuxiliaryJob) -> str:
+        """Starts a process."""
+        nice = _NICE if self._request.low_priority else 0
+        return self._processes.start(name, command_of(self._request, job), self._environment, job.spec.cwd, nice)
+
+    def find(self, name: str) -> str | None:
+        """Finds its folder."""
+        return self._processes.find(name)
+
+    def look(self, where: str) -> Look:
+        """Looks at its lock and its exit status."""
+        return self._processes.look(where)
+
+
+def command_of(request: AuxiliaryRequest, job: AuxiliaryJob) -> list[str]:
+    """Returns the words of a job's command."""
+    mode = [f"--run_mode={job.mode}"] if request.module == MAIN else []
+    return [sys.executable, "-m", request.module, *mode, *job.arguments]
+
+
+def _is_running(folder: Path) -> bool:
+    with open(folder / "lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _end_of(log: Path) -> str:
+    with open(log, "rb") as file:
+        file.seek(max(0, os.path.getsize(log) - _SHOWN))
+        return file.read().decode(errors="replace").rstrip()

@@ -1,0 +1,125 @@
+"""Auxiliary jobs as Vertex AI jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from t5x_harness.auxiliary.backend import Look, PassingError
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.jobs import AuxiliaryJob
+from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
+from t5x_harness.vertex.describing import refusals, verdict_of
+from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.job import JobError, T5XJob
+from t5x_harness.vertex.job_options import JobOptions
+from t5x_harness.vertex.launching import LaunchedJob
+from t5x_harness.vertex.machine import Machine
+from t5x_harness.vertex.outcome import ENDED
+from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.storage import StorageError
+from t5x_harness.vertex.submitted import SubmittedJob, with_label
+from t5x_harness.vertex.target import VertexTarget
+
+_LABEL = "t5x_harness_auxiliary"
+"""The label by which a job is found again, with a hash of its name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexJobs:
+    """Auxiliary jobs on Vertex AI.
+
+    Attributes:
+      request: what was asked for.
+      target: where they go.
+      timeout: seconds after which Vertex AI ends one.
+      env: further variables of their containers.
+      labels: further labels.
+      options: what else their specs say.
+      max_chip_hours: the most that one may use up.
+    """
+
+    request: AuxiliaryRequest
+    target: VertexTarget
+    timeout: int = FOUR_HOURS
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: JobOptions = dataclasses.field(default_factory=JobOptions)
+    max_chip_hours: float = float("inf")
+
+    def check(self, job: AuxiliaryJob) -> None:
+        """Checks what can be known of the jobs before the first one.
+
+        Raises:
+          AuxiliaryError: Vertex AI would refuse them, they could use up too much, or they lack a file.
+        """
+        with _as_auxiliary_errors():
+            sent = self._job("check", job)
+            if text := refusals(sent, verdict_of(sent)):
+                raise AuxiliaryError(text)
+            sent.chip_hours.require(self.max_chip_hours)
+
+    def start(self, name: str, job: AuxiliaryJob) -> str:
+        """Stages its files and sends it."""
+        with _as_auxiliary_errors():
+            sent = self._job(name, job)
+            return LaunchedJob.submit(self._container(sent), {sent.stage: sent.staged_files}).submitted.name
+
+    def find(self, name: str) -> str | None:
+        """Finds it by its label."""
+        with _as_auxiliary_errors():
+            found = with_label(_LABEL, _hash(name), self.target)
+            return found[0].name if found else None
+
+    def look(self, where: str) -> Look:
+        """Asks for its state."""
+        with _as_auxiliary_errors():
+            outcome = SubmittedJob.attach(where, self.target).look()
+        if outcome.state not in ENDED:
+            return Look(running=True)
+        return Look(succeeded=outcome.succeeded, message="" if outcome.succeeded else str(outcome))
+
+    def _job(self, name: str, job: AuxiliaryJob) -> T5XJob:
+        options = self.options
+        if self.request.low_priority and options.strategy is None:
+            options = dataclasses.replace(options, strategy="SPOT")
+        return T5XJob(
+            run=job.spec,
+            target=self.target,
+            machine=Machine.parse(self.request.platform),
+            run_mode=job.mode or RunMode.TRAIN,
+            timeout=self.timeout,
+            name=f"{self.request.name}-{job.mixture}-{job.step}",
+            stamp=_hash(name)[:8],
+            env=self.env,
+            labels={**self.labels, _LABEL: _hash(name)},
+            options=options,
+        )
+
+    def _container(self, job: T5XJob) -> ContainerJob:
+        """Returns the container; one for a module that is not T5X's runs that in place of the image's program."""
+        if self.request.is_of_t5x:
+            return job.container
+        args = tuple(arg for arg in job.args if not arg.startswith("--run_mode="))
+        return dataclasses.replace(job.container, command=("python", "-m", self.request.module), args=args)
+
+
+@contextlib.contextmanager
+def _as_auxiliary_errors() -> Iterator[None]:
+    try:
+        yield
+    except VertexError as error:
+        if error.passing:
+            raise PassingError(str(error)) from None
+        raise AuxiliaryError(str(error)) from None
+    except (ChipHoursError, ClosureError, JobError, StorageError) as error:
+        raise AuxiliaryError(str(error)) from None
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,184 @@
+"""Auxiliary jobs from a request to their ends: checked, started for each checkpoint, and followed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.auxiliary.backend import Backend, Look
+from t5x_harness.auxiliary.checking import findings_of
+from t5x_harness.auxiliary.controller import Controller
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.jobs import FOLDER, JobTemplate, template_of
+from t5x_harness.auxiliary.journal import Journal
+from t5x_harness.auxiliary.lock import Lock, locked
+from t5x_harness.auxiliary.place import Place, place_at
+from t5x_harness.auxiliary.processes import Processes
+from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.auxiliary.status import Status
+from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
+from t5x_harness.spec import Finding
+from t5x_harness.vertex.paths import object_address
+from t5x_harness.vertex.waiting import Patience
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A request that was read and checked, and of which nothing was started.
+
+    Attributes:
+      train: the train job.
+      template: what the jobs have in common.
+      findings: what is wrong with the request; nothing is to be started with an error among them.
+    """
+
+    train: TrainJob
+    template: JobTemplate
+    findings: tuple[Finding, ...]
+
+    @property
+    def request(self) -> AuxiliaryRequest:
+        """What was asked for."""
+        return self.template.request
+
+    @property
+    def job_folder(self) -> Path:
+        """Where processes of this machine have their logs: beside the train job's results, or in the working folder."""
+        at = self.train.model_dir
+        top = Path(self.request.train.cwd, FOLDER) if object_address(at) else Path(at, FOLDER)
+        return top.absolute() / self.request.name / "jobs"
+
+
+def prepare(request: AuxiliaryRequest) -> Prepared:
+    """Reads and checks a request.
+
+    Raises:
+      AuxiliaryError: the train job's config is none, or its folder is not known.
+      OverrideError: Gin cannot read a binding.
+    """
+    train = train_job_of(request)
+    template = template_of(request, train.model_dir)
+    return Prepared(train, template, tuple(findings_of(template, train)))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainCommand:
+    """The train job as a command that is started here, before the first checkpoint is waited for.
+
+    Attributes:
+      words: the command.
+      processes: what runs it, and finds it again.
+    """
+
+    words: Sequence[str]
+    processes: Processes
+
+    @property
+    def name(self) -> str:
+        """Its name: another command is another job."""
+        return f"train-{hashlib.sha256(repr(list(self.words)).encode()).hexdigest()[:8]}"
+
+    def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
+        """Starts it unless it runs, or has succeeded; T5X goes on from its last checkpoint. Returns where."""
+        where = self.processes.find(self.name)
+        look = self.processes.look(where) if where is not None else Look()
+        if where is None or not (look.running or look.succeeded):
+            where = self.processes.start(self.name, self.words, os.environ, cwd)
+            say(f"the train job started: {where}")
+        else:
+            say(f"the train job {'goes on' if look.running else 'has succeeded before'}: {where}")
+        return where
+
+
+def watch(
+    prepared: Prepared,
+    backend: Backend,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    train_command: TrainCommand | None = None,
+    train_has_ended: Callable[[], bool] = lambda: False,
+    retry_failed: bool = False,
+    patience: Patience | None = None,
+    project: str | None = None,
+) -> Status:
+    """Starts and follows jobs until those for the train job's last checkpoint have ended.
+
+    Args:
+      prepared: what was asked for.
+      backend: where jobs run.
+      say: takes what happens, in words.
+      train_command: the train job, where it is to be started here.
+      train_has_ended: tells whether there will be no further checkpoint, for a train job elsewhere.
+      retry_failed: start jobs again that have failed before.
+      patience: between two looks.
+      project: the Google Cloud project of a train job in a bucket; None for that of the process's settings.
+
+    Raises:
+      AuxiliaryError: another controller has these jobs, or this one cannot go on; its jobs do.
+      StorageError: the bucket is not there, or refuses.
+    """
+    train, request = prepared.train, prepared.request
+    patience = patience or Patience.usual()
+    with _opened(prepared, project) as (place, journal, lock):
+        happened: list[str] = []
+
+        def note(text: str) -> None:
+            happened.append(text)
+            say(text)
+
+        controller = Controller(prepared.template, train, place, journal, backend, note, retry_failed=retry_failed)
+        where = train_command.ensure(request.train.cwd, note) if train_command is not None else ""
+        while True:
+            lock.renew()
+            look = train_command.processes.look(where) if train_command is not None else Look(running=True)
+            if controller.advance(train_has_ended=not look.running or train_has_ended()):
+                break
+            if happened:
+                happened.clear()
+                patience.renew()
+            patience.wait(float("inf"))
+        return dataclasses.replace(
+            _status(prepared, journal), last_seen=controller.last_seen, train_failure=look.message
+        )
+
+
+def status_of(prepared: Prepared, project: str | None = None) -> Status:
+    """Returns how the jobs of a request stand, from its journal alone.
+
+    Raises:
+      AuxiliaryError: a record cannot be read.
+      StorageError: the bucket is not there, or refuses.
+    """
+    return _status(prepared, Journal(place_at(prepared.train.model_dir, project), prepared.request.name))
+
+
+def _status(prepared: Prepared, journal: Journal) -> Status:
+    train = prepared.train
+    return Status(train.model_dir, prepared.request.name, tuple(journal.records.values()), train.last_step)
+
+
+@contextlib.contextmanager
+def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[Place, Journal, Lock]]:
+    name = prepared.request.name
+    place = place_at(prepared.train.model_dir, project)
+    with locked(place, name) as lock:
+        yield place, Journal(place, name), lock
+
+
+def require_no_errors(prepared: Prepared) -> None:
+    """Refuses a request with an error.
+
+    Raises:
+      AuxiliaryError: it has one; the message has all of them.
+    """
+    errors = [
+        f"{finding.code}: {finding.message}; {finding.fix}"
+        for finding in prepared.findings
+        if finding.severity == "error"
+    ]
+    if errors:
+        raise AuxiliaryError("\n".join(errors))

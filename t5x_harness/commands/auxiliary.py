@@ -1,0 +1,302 @@
+"""``t5x-harness auxiliary``: a job for each checkpoint of a train job, started as soon as it is finished."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.auxiliary.backend import Backend
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.processes import LocalJobs, Processes
+from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
+from t5x_harness.auxiliary.status import Status
+from t5x_harness.auxiliary.vertex_jobs import VertexJobs
+from t5x_harness.auxiliary.watching import Prepared, TrainCommand, prepare, status_of, watch
+from t5x_harness.commands.arguments import UsageError, pair
+from t5x_harness.findings.text import Style
+from t5x_harness.report.terminal import finding_lines
+from t5x_harness.runtime.choice import RuntimeChoiceError
+from t5x_harness.settings.numbers import count, duration
+from t5x_harness.settings.options import add_option, option
+from t5x_harness.settings.project import find_project
+from t5x_harness.settings.specs import Given
+from t5x_harness.slices.slice import SliceError
+from t5x_harness.spec import DEFAULT_SLICE, Severity
+from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.vertex.container import FOUR_HOURS
+from t5x_harness.vertex.emulated import uses_emulated_google
+from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.machine import MachineError
+from t5x_harness.vertex.overrides import OverrideError
+from t5x_harness.vertex.storage import StorageError
+from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.waiting import Patience
+
+_FOUND = 1
+_REPLACE = "--replace_gin_file"
+_WIDTH = 120
+_EPILOG = """\
+examples:
+  t5x-harness auxiliary train.gin --auxiliary_job_mixtures=my_task --auxiliary_job_gin_file=eval.gin --replace_gin_file
+                                                  evaluates each checkpoint of a train job as soon as it is finished
+  t5x-harness auxiliary train.gin … -- t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=train.gin
+                                                  starts that train job, too
+  t5x-harness auxiliary train.gin --auxiliary_job_mixtures=my_task --auxiliary_job_gin_file=finetune.gin \\
+    --replace_gin_file --final_auxiliary_job_steps=200
+                                                  fine-tunes each checkpoint for 200 steps
+  t5x-harness auxiliary train.gin … --on=vertex --auxiliary_job_platform=v3-8
+                                                  the same as Vertex AI jobs, in a shell of serve emulated ones
+  t5x-harness auxiliary train.gin … --status      how the jobs stand
+
+Jobs that evaluate write into the train job's folder, so that TensorBoard shows their metrics beside its own; all others
+have folders of their own below auxiliary/ there. The same command again goes on where a killed one was.
+
+exit status: 0 all jobs succeeded, 1 one did not, or the request makes no sense, 2 wrong usage, 130 interrupted: jobs
+that were started go on
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of ``auxiliary`` to a parser."""
+    parser.epilog = _EPILOG
+    parser.usage = "t5x-harness auxiliary TRAIN_GIN [TRAIN_GIN …] [options] [-- TRAIN COMMAND …]"
+    parser.add_argument("files", nargs="*", metavar="TRAIN_GIN", help="the gin files of the train job")
+    parser.add_argument("--gin_file", action="append", default=[], metavar="FILE", help="the same, as T5X has it")
+    for field in ("bindings", "search_paths", "python_path", "runtime", "tfds_data_dir"):
+        add_option(parser, field)
+    parser.add_argument(
+        "--model_dir", metavar="DIR", help="the train job's folder (default: the one that its config names)"
+    )
+    parser.add_argument("--last_step", type=count, metavar="N", help="of the train job (default: its TRAIN_STEPS)")
+    _add_jobs(parser.add_argument_group("the auxiliary jobs, as T5X's guide names them"))
+    how = parser.add_argument_group("how they run")
+    how.add_argument("--name", default="", help="tells them apart from others of this train job (default: FILE's name)")
+    how.add_argument("--at_once", type=count, default=1, metavar="N", help="the most that run at a time (default: 1)")
+    how.add_argument(
+        "--skip_to_newest", action="store_true", help="where several checkpoints wait, pass over all but the newest"
+    )
+    how.add_argument(
+        "--priority",
+        choices=("usual", "low"),
+        default="usual",
+        help="low lets others go first: nice here, Spot machines on Vertex AI (default: usual)",
+    )
+    how.add_argument("--retry_failed", action="store_true", help="start jobs again that have failed before")
+    how.add_argument("--once", action="store_true", help="for the checkpoints that are finished now, and wait for none")
+    how.add_argument("--status", action="store_true", help="show how the jobs stand, and start none")
+    how.add_argument("--json", action="store_true", help="print how they stand as JSON")
+    _add_vertex(parser.add_argument_group("on Vertex AI"))
+
+
+def _add_jobs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--auxiliary_job_mixtures",
+        action="append",
+        default=[],
+        metavar="TASK,TASK",
+        help="tasks or mixtures; each has a job of its own for each checkpoint",
+    )
+    group.add_argument(
+        "--auxiliary_job_gin_file", action="append", default=[], metavar="FILE", help="as --gin_file, of the jobs"
+    )
+    group.add_argument(
+        "--auxiliary_job_binding", action="append", default=[], metavar="'NAME = VALUE'", help="a binding of the jobs"
+    )
+    group.add_argument(
+        _REPLACE,
+        action="store_true",
+        help="leave the train job's gin files out, as jobs that do not train have to",
+    )
+    group.add_argument(
+        "--final_auxiliary_job_steps",
+        type=int,
+        default=0,
+        metavar="N",
+        help="train steps of each job beyond those of its checkpoint; 0 to evaluate (default: 0)",
+    )
+    group.add_argument(
+        "--auxiliary_job_platform", default=DEFAULT_SLICE, metavar="SLICE", help=f"(default: {DEFAULT_SLICE})"
+    )
+    group.add_argument(
+        "--auxiliary_job_build_target",
+        "--auxiliary_job_build_target_path",
+        default=MAIN,
+        metavar="MODULE",
+        help=f"what they run, such as t5x.eval or a module of your own (default: {MAIN})",
+    )
+
+
+def _add_vertex(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--on",
+        choices=("here", "vertex"),
+        default="here",
+        help="as processes of this machine, or there (default: here)",
+    )
+    for field in FIELDS:
+        row = option(field)
+        names = (*row.shell, *(["--auxiliary_job_cell"] if field == "location" else ()))
+        group.add_argument(*names, dest=field, metavar=row.metavar, help=row.full_help)
+    group.add_argument(
+        "--timeout", type=duration, default=FOUR_HOURS, metavar="TIME", help="when one is ended (default: 4h)"
+    )
+    group.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the jobs")
+    group.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of their containers")
+    row = option("max_chip_hours")
+    group.add_argument(*row.shell, dest=row.field, help=row.full_help, **row.of_argparse())
+    group.add_argument("--train_job", metavar="JOB", help="the train job's name or number: when it ends, these do")
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the command's own arguments, and the train job's command, which stands after ``--``.
+
+    Raises:
+      UsageError: ``--replace_gin_file`` is given a value that is neither True nor False.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own = []
+    for argument in arguments[:end]:
+        name, equals, value = argument.partition("=")
+        if not (name == _REPLACE and equals):
+            own.append(argument)
+        elif value.lower() not in ("true", "false"):
+            raise UsageError(f"{argument}: it must be True or False")
+        elif value.lower() == "true":
+            own.append(_REPLACE)  # as T5X's guide gives it a value, and argparse would take the next word for one
+    return own, [*arguments[end + 1 :]]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Checks what is asked for, and starts and follows jobs.
+
+    Raises:
+      UsageError: the arguments make no sense.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    try:
+        prepared = prepare(_request(args))
+        project = args.project
+        if args.status:
+            return _show(status_of(prepared, project), args)
+        for finding in prepared.findings:
+            print("\n".join(finding_lines(finding, width=_WIDTH, style=Style())), file=sys.stderr)
+        if any(finding.severity is Severity.ERROR for finding in prepared.findings):
+            _say("nothing was started")
+            return _FOUND
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+            status = _watched(args, prepared, project)
+        return _show(status, args)
+    except (AuxiliaryError, StorageError, VertexError) as error:
+        _say(str(error))
+        return _FOUND
+    except (ClosureError, MachineError, OverrideError, RuntimeChoiceError, SliceError, VertexTargetError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) -> Status:
+    backend, has_ended = _backend(args, prepared)
+    command = None
+    if args.train_command:
+        command = TrainCommand(args.train_command, Processes(prepared.job_folder))
+    elif prepared.train.last_step is None and not (args.train_job or args.once):
+        raise UsageError(
+            "the train job's config does not say at which step it ends: give --last_step=N, --train_job=JOB, --once, "
+            "or its command after --"
+        )
+    try:
+        return watch(
+            prepared,
+            backend,
+            say=_say,
+            train_command=command,
+            train_has_ended=has_ended,
+            patience=Patience(longest=2.0) if args.on == "here" else None,
+            retry_failed=args.retry_failed,
+            project=project,
+        )
+    except KeyboardInterrupt:
+        for line in _going_on(status_of(prepared, project), command):
+            _say(line)
+        raise
+
+
+def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
+    where = command.processes.find(command.name) if command is not None else None
+    if command is not None and where is not None and command.processes.look(where).running:
+        yield f"interrupted; the train job goes on: {where}"
+    for record in status.running:
+        yield f"interrupted; checkpoint_{record.step}, {record.mixture} goes on: {record.job}"
+    yield "the same command again goes on from here"
+
+
+def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Callable[[], bool]]:
+    """Returns where jobs run, and what tells that there will be no further checkpoint."""
+    if args.on == "here":
+        if args.train_job:
+            raise UsageError("--train_job is a job of Vertex AI: give --on=vertex, or leave it out")
+        return LocalJobs(prepared.request, prepared.job_folder), lambda: args.once
+    given = {name: getattr(args, name) for name in FIELDS}
+    target = find_target(
+        given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google(os.environ) else {}
+    )
+    jobs = VertexJobs(
+        prepared.request,
+        target,
+        args.timeout,
+        dict(pair(text, "--env") for text in args.env),
+        dict(pair(text, "--label") for text in args.label),
+        max_chip_hours=args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS,
+    )
+    step = prepared.train.last_step or 1
+    mixture = prepared.request.mixtures[0]
+    jobs.check(prepared.template.job(f"{prepared.train.model_dir}/checkpoint_{step}", step, mixture))
+    return jobs, lambda: args.once or bool(args.train_job and _has_ended(args.train_job, target))
+
+
+def _has_ended(train_job: str, target: VertexTarget) -> bool:
+    try:
+        return SubmittedJob.attach(train_job, target).has_ended
+    except VertexError as error:
+        if error.passing:
+            return False
+        raise
+
+
+def _request(args: argparse.Namespace) -> AuxiliaryRequest:
+    files = [*args.files, *args.gin_file]
+    if not files:
+        raise UsageError("no TRAIN_GIN: name the gin files of the train job whose checkpoints the jobs are for")
+    cwd = Path.cwd()
+    given = Given.of(vars(args), cwd, lambda row: row.shell[0])
+    return AuxiliaryRequest(
+        given.spec(files, find_project(cwd), cwd, model_dir=None),
+        tuple(each.strip() for text in args.auxiliary_job_mixtures for each in text.split(",") if each.strip()),
+        tuple(args.auxiliary_job_gin_file),
+        replace_gin_file=args.replace_gin_file,
+        final_steps=args.final_auxiliary_job_steps,
+        platform=args.auxiliary_job_platform,
+        module=args.auxiliary_job_build_target,
+        bindings=tuple(args.auxiliary_job_binding),
+        model_dir=args.model_dir,
+        name=args.name,
+        at_once=args.at_once,
+        skip_to_newest=args.skip_to_newest,
+        last_step=args.last_step,
+        low_priority=args.priority == "low",
+    )
+
+
+def _show(status: Status, args: argparse.Namespace) -> int:
+    print(json.dumps(status.values(), indent=2) if args.json else status.text())
+    return 0 if status.succeeded else _FOUND
+
+
+def _say(text: str) -> None:
+    print(f"t5x-harness auxiliary: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,3 @@
+"""Fixtures of the tests of auxiliary jobs."""
+
+from train_desk import desk as desk

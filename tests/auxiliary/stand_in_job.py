@@ -1,0 +1,44 @@
+"""Stands for a job in tests, without JAX: notes how it was called, and ends as the file ``how`` beside its notes says.
+
+``how`` holds ``wait`` (until it says otherwise), ``fail``, ``die`` (once) or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+CALLS = Path(os.environ["STAND_IN_CALLS"])
+
+
+def main(arguments: list[str]) -> int:
+    flags = [argument.removeprefix("--").split("=", 1) for argument in arguments]
+    bound = {name.removeprefix("gin."): value.strip("'\"") for name, value in flags if name.startswith("gin.")}
+    checkpoint = Path(bound.get("CHECKPOINT_PATH") or bound["INITIAL_CHECKPOINT_PATH"])
+    there = (checkpoint / "checkpoint").exists() or (checkpoint / "state").is_dir()
+    notes = {**bound, "files": [value for name, value in flags if name == "gin_file"], "there": there}
+    before = len(list(CALLS.glob("*.json")))
+    written = CALLS / f"{before:03d}-{os.getpid()}.new"
+    written.write_text(json.dumps(notes))
+    written.rename(written.with_suffix(".json"))
+    while _how() == "wait":
+        time.sleep(0.02)
+    if _how() == "die":
+        (CALLS / "how").write_text("")
+        os.killpg(0, signal.SIGKILL)
+    return 3 if _how() == "fail" else 0
+
+
+def _how() -> str:
+    try:
+        return (CALLS / "how").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,297 @@
+"""``t5x-harness auxiliary``: a job for each checkpoint and mixture, once, whatever happens to whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from train_desk import Desk
+
+from t5x_harness.auxiliary.journal import Journal, Record
+from t5x_harness.auxiliary.place import LocalPlace
+from t5x_harness.auxiliary.processes import LocalJobs
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    """Waits for something that is sure to come."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_each_checkpoint_has_a_job_for_each_mixture(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (30, 9, 20):
+        desk.checkpoint(step)
+    (desk.model / "checkpoint_31.tmp-1").mkdir()
+    (desk.model / "checkpoint_32").mkdir()  # begun, and empty
+    assert desk.run(mixtures="numbers,letters") == 0
+    done = [(call["CHECKPOINT_PATH"], call["MIXTURE_OR_TASK_NAME"], call["TRAIN_STEPS"]) for call in desk.calls]
+    assert done == [
+        (f"{desk.model}/checkpoint_{step}", mixture, str(step))
+        for step in (9, 20, 30)
+        for mixture in ("numbers", "letters")
+    ]
+    assert all(call["EVAL_OUTPUT_DIR"] == call["MODEL_DIR"] == str(desk.model) for call in desk.calls)
+    assert all(call["files"] == ["eval.gin"] for call in desk.calls)
+    shown, said = capsys.readouterr()
+    assert f"{desk.model}, eval: 6 succeeded; newest checkpoint: checkpoint_30 of 30 steps\n" in shown
+    assert "checkpoint_9, letters succeeded\n" in said
+    assert desk.run(mixtures="numbers,letters") == 0
+    assert len(desk.calls) == 6  # nothing is repeated
+
+
+def test_fine_tuning_goes_on_from_each_checkpoint_in_a_folder_of_its_own(desk: Desk) -> None:
+    desk.checkpoint(10)
+    desk.checkpoint(30)
+    assert desk.run("--auxiliary_job_gin_file=finetune.gin", "--final_auxiliary_job_steps=5") == 0
+    assert [call["TRAIN_STEPS"] for call in desk.calls] == ["15", "35"]
+    folders = [call["MODEL_DIR"] for call in desk.calls]
+    assert folders == [f"{desk.model}/auxiliary/finetune/numbers/checkpoint_{step}" for step in (10, 30)]
+
+
+def test_one_that_falls_behind_may_pass_over_all_but_the_newest(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (10, 20, 30):
+        desk.checkpoint(step)
+    assert desk.run("--skip_to_newest") == 0
+    assert [call["TRAIN_STEPS"] for call in desk.calls] == ["30"]
+    shown, said = capsys.readouterr()
+    assert "checkpoint_10, numbers is skipped: checkpoint_30 was there before its turn came\n" in said
+    assert "1 succeeded, 2 skipped" in shown
+
+
+def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(10)
+    desk.checkpoint(30)
+    desk.jobs_do("fail")
+    assert desk.run() == 1
+    said = capsys.readouterr().err
+    assert "checkpoint_10, numbers failed: exit status 3; the end of " in said
+    assert len(desk.calls) == 2
+    desk.jobs_do("")
+    assert desk.run() == 1  # it is known already
+    assert len(desk.calls) == 2
+    assert desk.run("--retry_failed") == 0
+    assert len(desk.calls) == 4
+
+
+def test_a_job_that_was_killed_is_started_again(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(30)
+    desk.jobs_do("die")
+    assert desk.run() == 0
+    assert len(desk.calls) == 2
+    assert "checkpoint_30, numbers was killed, and is started again\n" in capsys.readouterr().err
+
+
+def test_jobs_outlive_their_controller_and_the_next_one_neither_repeats_nor_skips(desk: Desk) -> None:
+    for step in (10, 20, 30):
+        desk.checkpoint(step)
+    desk.jobs_do("wait")
+    first = desk.start()
+    until(lambda: len(desk.calls) == 1, "the first job")
+    first.kill()
+    first.communicate()
+    second = desk.start()
+    until(lambda: "controller.json" in os.listdir(desk.model / "auxiliary" / "eval"), "the second controller")
+    desk.jobs_do("")
+    _, said = second.communicate()
+    assert second.returncode == 0, said
+    assert [call["TRAIN_STEPS"] for call in desk.calls] == ["10", "20", "30"]
+
+
+@pytest.mark.parametrize(("owner", "method"), [(LocalJobs, "start"), (Journal, "update")])
+def test_one_that_dies_around_a_start_leaves_no_doubt(
+    desk: Desk, owner: type, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the start the job is still to be started; after it, and before that is noted, it is found again."""
+    desk.checkpoint(30)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, die)
+        with pytest.raises(Killed):
+            desk.run()
+    assert desk.run() == 0
+    assert len(desk.calls) == 1
+    found = "checkpoint_30, numbers is found again: " in capsys.readouterr().err
+    assert found == (method == "update")
+
+
+def test_a_second_controller_is_shown_who_works(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(30)
+    desk.jobs_do("wait")
+    first = desk.start()
+    until(lambda: desk.calls, "the first job")
+    assert desk.run() == 1
+    said = capsys.readouterr().err
+    assert f"{desk.model}: another controller has these auxiliary jobs: process {first.pid} on " in said
+    assert "give --name=NAME for jobs of their own\n" in said
+    desk.jobs_do("")
+    first.communicate()
+    assert first.returncode == 0
+    assert len(desk.calls) == 1
+
+
+def test_two_started_at_once_do_the_work_of_one(desk: Desk) -> None:
+    for step in (10, 30):
+        desk.checkpoint(step)
+    both = [desk.start(), desk.start()]
+    ends = sorted((one.communicate()[1], one.returncode) for one in both)
+    assert len(desk.calls) == 2, ends
+    assert 0 in [status for _, status in ends]
+
+
+def test_ctrl_c_says_what_goes_on(desk: Desk) -> None:
+    desk.checkpoint(30)
+    desk.jobs_do("wait")
+    train = [sys.executable, "-c", "import time; time.sleep(600)"]
+    controller = desk.start("--", *train)
+    until(lambda: desk.calls, "the job")
+    until(lambda: _records(desk) and _records(desk)[0].job, "its record")
+    controller.send_signal(signal.SIGINT)
+    _, said = controller.communicate()
+    assert controller.returncode == 130
+    lines = [line.removeprefix("t5x-harness auxiliary: ") for line in said.splitlines()]
+    (going,) = [line for line in lines if line.startswith("interrupted; the train job goes on: ")]
+    assert f"interrupted; checkpoint_30, numbers goes on: {_records(desk)[0].job}" in lines
+    assert "the same command again goes on from here" in lines
+    desk.jobs_do("")
+    pid = int((Path(going.partition(" on: ")[2].partition(":")[2]) / "pid").read_text())
+    os.killpg(pid, signal.SIGKILL)
+
+
+def test_a_train_job_that_is_started_here_ends_the_waiting(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends before the step that its config names, and fails; what it wrote is evaluated."""
+    write = "import os; os.makedirs('model/checkpoint_10'); open('model/checkpoint_10/checkpoint', 'w'); raise OSError"
+    assert desk.run("--", sys.executable, "-c", write) == 1
+    assert [call["TRAIN_STEPS"] for call in desk.calls] == ["10"]
+    shown = capsys.readouterr().out
+    assert "eval: 1 succeeded; newest checkpoint: checkpoint_10 of 30 steps\n" in shown
+    assert "the train job failed: exit status 1; the end of " in shown
+
+
+def test_status_for_people_and_programs(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(10)
+    assert desk.run("--status") == 0
+    assert capsys.readouterr().out == f"{desk.model}, eval: no jobs; newest checkpoint: none yet of 30 steps\n"
+    assert desk.run("--once") == 0
+    capsys.readouterr()
+    assert desk.run("--status", "--json") == 0
+    values = json.loads(capsys.readouterr().out)
+    (job,) = values["jobs"]
+    assert (job["step"], job["mixture"], job["state"]) == (10, "numbers", "succeeded")
+    assert (values["last_step"], values["succeeded"]) == (30, True)
+
+
+def test_a_record_that_is_none_is_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(30)
+    path = desk.model / "auxiliary" / "eval" / "journal" / "checkpoint_30" / "numbers.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    assert desk.run() == 1
+    assert f"{path} is not a record of an auxiliary job: " in capsys.readouterr().err
+
+
+def test_low_priority_is_nice(desk: Desk) -> None:
+    desk.checkpoint(30)
+    desk.jobs_do("wait")
+    controller = desk.start("--priority=low")
+    until(lambda: desk.calls, "the job")
+    (notes,) = desk.notes.glob("*.json")
+    pid = notes.stem.partition("-")[2]
+    shown = subprocess.run(["ps", "-o", "ni=", "-p", pid], capture_output=True, text=True, check=True).stdout
+    desk.jobs_do("")
+    controller.communicate()
+    assert int(shown) == min(os.nice(0) + 10, 19)
+
+
+class TestHolds:
+    """With ``keep``, the train job removes checkpoints: not those that a job is for."""
+
+    KEEP = "--gin.utils.SaveCheckpointConfig.keep=1"
+
+    def test_a_mark_that_t5x_leaves_alone(self, desk: Desk) -> None:
+        held = desk.checkpoint(10)
+        desk.jobs_do("wait")
+        controller = desk.start(self.KEEP)
+        until(lambda: desk.calls, "the job")
+        assert (held / "PINNED").read_text() == "held by t5x-harness for auxiliary jobs\n"
+        desk.checkpoint(30)
+        until((desk.model / "checkpoint_30" / "PINNED").exists, "the next one, while it waits")
+        desk.jobs_do("")
+        _, said = controller.communicate()
+        assert controller.returncode == 0, said
+        assert not (held / "PINNED").exists()
+        assert [call["there"] for call in desk.calls] == [True, True]
+
+    def test_a_mark_of_somebody_else_stays(self, desk: Desk) -> None:
+        (desk.checkpoint(30) / "PINNED").write_text("mine")
+        assert desk.run(self.KEEP) == 0
+        assert (desk.model / "checkpoint_30" / "PINNED").read_text() == "mine"
+
+    def test_a_copy_where_orbax_removes(self, desk: Desk) -> None:
+        original = desk.checkpoint(30, by_orbax=True)
+        desk.jobs_do("wait")
+        controller = desk.start(self.KEEP, mixtures="numbers,letters")
+        until(lambda: desk.calls, "the first job")
+        shutil.rmtree(original)
+        desk.jobs_do("")
+        _, said = controller.communicate()
+        assert controller.returncode == 0, said
+        assert [call["there"] for call in desk.calls] == [True, True]
+        assert desk.calls[0]["CHECKPOINT_PATH"] == f"{desk.model}/auxiliary/eval/held/checkpoint_30"
+        assert os.listdir(desk.model / "auxiliary" / "eval" / "held") == []
+
+    def test_two_requests_hold_one_checkpoint_until_the_last_has_ended(self, desk: Desk) -> None:
+        held = desk.checkpoint(30)
+        desk.jobs_do("wait")
+        first = desk.start(self.KEEP)
+        until(lambda: len(desk.calls) == 1, "the first one's job")
+        desk.jobs_do("")
+        second_holds = desk.model / "auxiliary" / "holders" / "checkpoint_30" / "other"
+        second_holds.write_text("")  # as another request does while its jobs run
+        first.communicate()
+        assert (held / "PINNED").exists()
+        assert desk.run(self.KEEP, "--name=other") == 0
+        assert not (held / "PINNED").exists()
+
+    def test_one_that_is_gone_before_it_could_be_held_is_skipped(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        desk.checkpoint(10, by_orbax=True)
+        desk.checkpoint(30, by_orbax=True)
+        copy = LocalPlace.copy
+
+        def removing(place: LocalPlace, name: str, to: str) -> bool:
+            if name == "checkpoint_10":
+                shutil.rmtree(place.folder / name / "state")  # as the train job does meanwhile
+            return copy(place, name, to)
+
+        monkeypatch.setattr(LocalPlace, "copy", removing)
+        assert desk.run(self.KEEP) == 0
+        assert [call["TRAIN_STEPS"] for call in desk.calls] == ["30"]
+        said = capsys.readouterr().err
+        assert "checkpoint_10, numbers is skipped: the train job removed it before it could be held\n" in said
+
+    def test_nothing_is_held_where_nothing_is_removed(self, desk: Desk) -> None:
+        desk.checkpoint(30, by_orbax=True)
+        assert desk.run() == 0
+        assert desk.calls[0]["CHECKPOINT_PATH"] == f"{desk.model}/checkpoint_30"
+
+
+def _records(desk: Desk) -> list[Record]:
+    return list(Journal(LocalPlace(desk.model), "eval").records.values())

@@ -1,0 +1,190 @@
+"""What is wrong with a request is said before the first job, by the codes of the failure catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from train_desk import Desk
+
+from t5x_harness.commands.main import main
+
+T5X = "--auxiliary_job_build_target=//t5x:eval"
+
+
+def refused(desk: Desk, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Returns what a command says that starts nothing."""
+    desk.checkpoint(30)
+    assert main(["auxiliary", "train.gin", *arguments]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith("t5x-harness auxiliary: nothing was started\n")
+    assert not (desk.model / "auxiliary").exists()
+    return " ".join(said.split())
+
+
+EVALUATING = ("--auxiliary_job_mixtures=numbers", "--auxiliary_job_gin_file=eval.gin", "--replace_gin_file=True")
+
+
+def test_no_mixture(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, *EVALUATING[1:])
+    assert said.startswith("error AUX01: no mixture is named, so that no job would ever start")
+    assert "fix: give --auxiliary_job_mixtures=TASK, or TASK,TASK for several" in said
+
+
+def test_a_mixture_that_nothing_reads(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    _add(desk, "eval.gin", "utils.DatasetConfig.mixture_or_task_name = 'letters'")
+    said = refused(desk, capsys, *EVALUATING)
+    assert "error AUX01: no dataset of the jobs is of numbers: nothing reads MIXTURE_OR_TASK_NAME" in said
+
+
+def test_another_binary_without_replace_gin_file(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, *EVALUATING[:2], T5X)
+    assert "error AUX02: t5x.eval would read the train job's train.gin too, and in eval there is no function" in said
+    assert "fix: give --replace_gin_file, and" in said
+
+
+def test_nothing_to_do(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, EVALUATING[0], "--replace_gin_file")
+    assert "error AUX02: replace_gin_file leaves the train job's gin files out, and there are no others" in said
+
+
+def test_a_checkpoint_that_is_not_the_controllers(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    _add(desk, "eval.gin", "utils.RestoreCheckpointConfig.path = '/fixed/checkpoint_1'")
+    said = refused(desk, capsys, *EVALUATING)
+    assert (
+        "eval.gin:7: error AUX04: the jobs would all begin with utils.RestoreCheckpointConfig.path = "
+        "'/fixed/checkpoint_1', and not with the checkpoint that they are for"
+    ) in said
+    assert "fix: bind RestoreCheckpointConfig.path = %INITIAL_CHECKPOINT_PATH" in said
+
+
+@pytest.mark.parametrize("macro", ["INITIAL_CHECKPOINT_PATH", "CHECKPOINT_PATH"])
+def test_either_macro_for_the_checkpoint_is_replaced(desk: Desk, macro: str) -> None:
+    _add(desk, "eval.gin", f"{macro} = '/fixed/checkpoint_1'\nutils.RestoreCheckpointConfig.path = %{macro}")
+    desk.checkpoint(30)
+    assert desk.run() == 0
+    assert desk.calls[0][macro] == f"{desk.model}/checkpoint_30"
+
+
+def test_a_macro_that_is_the_controllers(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, *EVALUATING, "--auxiliary_job_binding=TRAIN_STEPS = 8")
+    assert "error AUX05: TRAIN_STEPS = 8: the controller gives each job its own TRAIN_STEPS fix: leave" in said
+
+
+def test_a_binding_of_the_train_job_alone(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.checkpoint(30)
+    assert desk.run("--gin.DROPOUT_RATE=0.5", "--auxiliary_job_binding=BATCH = 8") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "warning AUX05: DROPOUT_RATE = 0.5 is for the train job: with replace_gin_file the auxiliary jobs do not get "
+        "it fix: give --auxiliary_job_binding='DROPOUT_RATE = 0.5' too if they are to have it"
+    ) in said
+    assert desk.calls[0]["BATCH"] == "8"
+    assert "DROPOUT_RATE" not in desk.calls[0]
+
+
+def test_steps_for_an_evaluation(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, *EVALUATING, "--final_auxiliary_job_steps=5")
+    assert "error AUX06: final_auxiliary_job_steps is 5, and jobs that eval do no train steps" in said
+
+
+FINETUNING = ("--auxiliary_job_mixtures=numbers", "--auxiliary_job_gin_file=finetune.gin", "--replace_gin_file")
+
+
+def test_no_steps_for_a_fine_tuning(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(desk, capsys, *FINETUNING)
+    assert "error AUX06: final_auxiliary_job_steps is 0, and the jobs train: in the train job's folder they" in said
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("train_script.train.total_steps = 8", "train_script.train.total_steps = 8 is where the jobs end"),
+        ("TRAIN_STEPS_RELATIVE = 8", "TRAIN_STEPS_RELATIVE = 8 counts in place of TRAIN_STEPS"),
+    ],
+)
+def test_steps_that_are_not_the_controllers(
+    desk: Desk, capsys: pytest.CaptureFixture[str], binding: str, message: str
+) -> None:
+    _add(desk, "finetune.gin", binding)
+    said = refused(desk, capsys, *FINETUNING, "--final_auxiliary_job_steps=5")
+    assert f"error AUX06: {message}" in said
+
+
+def test_another_output_folder(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    _add(desk, "eval.gin", "eval_script.evaluate.output_dir = '/elsewhere'")
+    said = refused(desk, capsys, *EVALUATING)
+    assert (
+        "error AUX06: the jobs would write into eval_script.evaluate.output_dir = '/elsewhere', and not into "
+        f"{desk.model}, where TensorBoard has the train job's metrics"
+    ) in said
+
+
+def test_all_checkpoints_of_a_folder(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    _add(desk, "eval.gin", "utils.RestoreCheckpointConfig.mode = 'all'")
+    said = refused(desk, capsys, *EVALUATING)
+    assert "error AUX09: utils.RestoreCheckpointConfig.mode = 'all' looks for checkpoints in a folder" in said
+
+
+def test_evaluation_that_stays_in_the_train_job(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("t5x_harness.auxiliary.processes.LocalJobs.start", _failing)
+    desk.checkpoint(30)
+    assert main(["auxiliary", "train.gin", *EVALUATING]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "note AUX10: the train job goes on evaluating by teacher forcing itself (train_eval_dataset_cfg)" in said
+
+
+def test_what_lint_finds_in_the_jobs_config(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    _add(desk, "eval.gin", "DROPOUT_RATE = %gin.REQUIRED")
+    said = refused(desk, capsys, *EVALUATING)
+    assert "eval.gin:7: error GIN27: DROPOUT_RATE is gin.REQUIRED and nothing gives it a value" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("", ["eval.gin"], "eval.gin: binds nothing of train, so that no train job has it; name the train job's file"),
+        (
+            "MODEL_DIR = %gin.REQUIRED",
+            ["train.gin"],
+            "MODEL_DIR of the train job is open: give --model_dir, the folder",
+        ),
+        ("include 'nope.gin'", ["train.gin"], "the train job's config cannot be read: train.gin:"),
+    ],
+)
+def test_a_train_job_that_is_none(
+    desk: Desk, capsys: pytest.CaptureFixture[str], text: str, arguments: list[str], message: str
+) -> None:
+    _add(desk, "train.gin", text)
+    assert main(["auxiliary", *arguments, "--auxiliary_job_mixtures=numbers"]) == 1
+    assert f"t5x-harness auxiliary: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no TRAIN_GIN: name the gin files of the train job whose checkpoints the jobs are for"),
+        (["train.gin", "--auxiliary_job_platform=v3-7"], "v3-7"),
+        (["train.gin", "--train_job=1"], "--train_job is a job of Vertex AI: give --on=vertex, or leave it out"),
+        (["train.gin", "--gin.TRAIN_STEPS=%LATER"], "does not say at which step it ends: give --last_step=N"),
+        (["train.gin", "--replace_gin_file=perhaps"], "--replace_gin_file=perhaps: it must be True or False"),
+    ],
+)
+def test_wrong_usage(desk: Desk, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    own = [] if not arguments else ["--auxiliary_job_build_target=stand_in_job", *EVALUATING[:2], "--replace_gin_file"]
+    assert main(["auxiliary", *own, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert desk.calls == []
+
+
+def _add(desk: Desk, file: str, text: str) -> None:
+    path = Path(desk.folder / file)
+    path.write_text(f"{path.read_text()}{text}\n")
+
+
+def _failing(*_: object) -> str:
+    from t5x_harness.auxiliary.errors import AuxiliaryError
+
+    raise AuxiliaryError("it is not to be started")

@@ -1,0 +1,92 @@
+"""A train job's folder with checkpoints, and jobs that only note how they were called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.commands.main import main
+
+TRAIN = (
+    "from __gin__ import dynamic_registration\nimport __main__ as train_script\nfrom t5x import utils\n"
+    "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
+    "MIXTURE_OR_TASK_NAME = 'numbers'\nTASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nTRAIN_STEPS = 30\n"
+    "MODEL_DIR = 'model'\n"
+)
+EVAL = (
+    "from __gin__ import dynamic_registration\nimport __main__ as eval_script\nfrom t5x import utils\n"
+    "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/eval.gin'\n"
+    "DROPOUT_RATE = 0.0\n"
+)
+FINETUNE = (
+    "from __gin__ import dynamic_registration\nimport __main__ as train_script\n"
+    "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
+    "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\n"
+)
+
+
+class Desk:
+    """A working folder with configs, and what jobs noted there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model = folder / "model"
+        self.notes = folder / "calls"
+        self.notes.mkdir()
+        for name, text in (("train", TRAIN), ("eval", EVAL), ("finetune", FINETUNE)):
+            (folder / f"{name}.gin").write_text(text)
+
+    def checkpoint(self, step: int, *, by_orbax: bool = False) -> Path:
+        """Writes a finished checkpoint."""
+        path = self.model / f"checkpoint_{step}"
+        (path / "state").mkdir(parents=True)
+        (path / "state" / "weights").write_text(str(step))
+        if not by_orbax:
+            (path / "checkpoint").write_text("")
+        return path
+
+    def jobs_do(self, how: str) -> None:
+        """Says how jobs go on from now on."""
+        (self.notes / "how").write_text(how)
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """What jobs noted, in the order in which they were started."""
+        return [json.loads(path.read_text()) for path in sorted(self.notes.glob("*.json"))]
+
+    def words(self, *more: str, mixtures: str = "numbers") -> list[str]:
+        """Returns the arguments of a command whose jobs are of the stand-in."""
+        return [
+            "auxiliary",
+            "train.gin",
+            f"--auxiliary_job_mixtures={mixtures}",
+            "--auxiliary_job_gin_file=eval.gin",
+            "--replace_gin_file",
+            "--auxiliary_job_build_target=stand_in_job",
+            *more,
+        ]
+
+    def run(self, *more: str, mixtures: str = "numbers") -> int:
+        """Runs the command in this process."""
+        return main(self.words(*more, mixtures=mixtures))
+
+    def start(self, *more: str, mixtures: str = "numbers") -> subprocess.Popen[str]:
+        """Runs it in a process of its own."""
+        words: Sequence[str] = [sys.executable, "-m", "t5x_harness", *self.words(*more, mixtures=mixtures)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A working folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("STAND_IN_CALLS", str(tmp_path / "calls"))
+    (tmp_path / "pyproject.toml").write_text("")
+    return Desk(tmp_path)
