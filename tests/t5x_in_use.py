@@ -13,7 +13,8 @@ from pathlib import Path
 from t5x_harness.runtime.choice import Runtime, find_runtime
 from t5x_harness.runtime.import_hooks import use_runtime
 
-PRIVATE = re.compile(r"^(from|import) t5x\._|^from t5x import (.*, )?_", re.MULTILINE)
+IMPORTS = r"^from t5x import (?:[^\n(]*|\([^)]*)"
+PRIVATE = re.compile(rf"^(from|import) t5x\._|{IMPORTS}(?<!\w)_", re.MULTILINE)
 NEEDS = {"precompile": "t5", "test_utils": "t5", "export_lib": "tensorflow_serving"}
 """What modules of T5X import besides its requirements; the embedded ones do without."""
 
@@ -37,6 +38,4 @@ def is_other(path: Path) -> bool:
         return False
     text = path.read_text(encoding="utf-8")
     lacking = [module for module, needed in NEEDS.items() if importlib.util.find_spec(needed) is None]
-    return bool(
-        PRIVATE.search(text) or any(re.search(rf"^from t5x import .*\b{module}\b", text, re.M) for module in lacking)
-    )
+    return bool(PRIVATE.search(text) or any(re.search(rf"{IMPORTS}\b{module}\b", text, re.M) for module in lacking))
