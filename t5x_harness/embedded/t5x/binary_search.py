@@ -19,12 +19,8 @@ Predicate = Callable[[jax.Array], jax.Array]
 def int32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
     """Finds, for each element of a batch, the largest number that a predicate is still False for.
 
-    Args:
-        batch_shape: how many searches to do at once.
-        predicate: from int32[batch_shape] to bool[batch_shape], each element False up to some number, True above it.
-
-    Returns:
-        int32[batch_shape]; the smallest int32 where the predicate is True throughout.
+    The predicate goes from int32[batch_shape] to bool[batch_shape], each element False up to some number, True above
+    it. Where it is True throughout, the smallest int32 is returned.
     """
 
     def raise_by(step: int | jax.Array, found: jax.Array) -> jax.Array:
@@ -46,13 +42,8 @@ def _float_at(place: jax.Array) -> jax.Array:
 def float32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
     """Finds, for each element of a batch, the largest finite number that a predicate is still False for.
 
-    Args:
-        batch_shape: how many searches to do at once.
-        predicate: from float32[batch_shape] to bool[batch_shape], each element False up to some number, True above it;
-            asked for finite numbers only.
-
-    Returns:
-        float32[batch_shape]; minus infinity where the predicate is True throughout.
+    As ``int32_bsearch`` with float32; minus infinity where the predicate is True throughout. It is asked for finite
+    numbers only.
     """
 
     def beyond(place: jax.Array) -> jax.Array:
@@ -71,15 +62,9 @@ def _reducible(values: jax.Array) -> tuple[jax.Array, int]:
 
 
 def topk_mask(x: jax.Array, k: int, replace_val: jax.Array) -> jax.Array:
-    """Keeps the ``k`` largest values of each row, and those that equal the last of them.
+    """Keeps the ``k`` largest of each row of float32[batch..., vocabulary], and those that equal the last of them.
 
-    Args:
-        x: float32[batch..., vocabulary]; the vocabulary should not be partitioned.
-        k: how many to keep.
-        replace_val: goes into the place of the others.
-
-    Returns:
-        float32[batch..., vocabulary].
+    ``replace_val`` goes into the place of the others. The vocabulary should not be partitioned.
     """
     columns, axis = _reducible(x)
 
@@ -92,17 +77,10 @@ def topk_mask(x: jax.Array, k: int, replace_val: jax.Array) -> jax.Array:
 
 
 def topp_mask(logits: jax.Array, p: float, replace_val: jax.Array) -> jax.Array:
-    """Keeps the likeliest tokens that together reach a probability, and those as likely as the last of them.
+    """Keeps the likeliest tokens that together reach probability ``p``, and those as likely as the last of them.
 
-    This is nucleus sampling's set (Holtzman et al., 2020, arXiv:1904.09751).
-
-    Args:
-        logits: float32[batch..., vocabulary]; the vocabulary should not be partitioned.
-        p: the probability to reach.
-        replace_val: goes into the place of the other logits.
-
-    Returns:
-        float32[batch..., vocabulary].
+    This is nucleus sampling's set (Holtzman et al. 2019, arXiv:1904.09751). ``logits`` and the rest as of
+    ``topk_mask``.
     """
     probs = jax.nn.softmax(logits, axis=-1)
     columns, axis = _reducible(probs)

@@ -5,7 +5,6 @@ A decoder gets the model as a function from a ``DecodingState`` to logits and a 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from flax import traverse_util
 from flax.core import FrozenDict, freeze, unfreeze
 from jax import lax
+from t5x import binary_search
 
 PyTree = Any
 PyTreeDef = jax.tree_util.PyTreeDef
@@ -61,26 +61,15 @@ _TPU_LANES = 128
 def brevity_penalty(alpha: float, length: int | jax.Array) -> jax.Array:
     """Returns the divisor that lets long sequences compete with short ones: ((5 + length) / 6) ** alpha.
 
-    Args:
-        alpha: how much length is forgiven; 0 turns the penalty off.
-        length: tokens of the sequence, as a number or an array.
-
-    Returns:
-        The divisor of a summed log probability, of the shape of ``length``. From Wu et al. 2016, arXiv:1609.08144.
+    It divides summed log probabilities; from Wu et al. 2016, arXiv:1609.08144.
     """
     return jnp.power((5.0 + length) / 6.0, alpha)
 
 
 def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool = False) -> Cache:
-    """Applies ``fn`` to the cache entries that have a batch axis.
+    """Applies ``fn`` to the cache entries that have a batch axis, and leaves those that all rows share as they are.
 
-    Args:
-        fn: from one array to another.
-        cache: a nested dict, frozen or not.
-        apply_to_index: whether ``cache_index`` entries have a batch axis too, which they have after a prefill.
-
-    Returns:
-        A cache of the same structure and type, with entries that all rows share left as they are.
+    ``cache_index`` entries have a batch axis after a prefill only: ``apply_to_index`` says so.
     """
     left_alone = _SHARED_ENTRIES if apply_to_index else _SHARED_ENTRIES | {_INDEX_ENTRY}
     plain = unfreeze(cache) if isinstance(cache, FrozenDict) else cache
@@ -92,16 +81,7 @@ def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool
 
 
 def add_beam_dim(x: jax.Array, beam_size: int, offset: int = 0) -> jax.Array:
-    """Repeats every row ``beam_size`` times: [batch, ...] becomes [batch, beam, ...].
-
-    Args:
-        x: an array with a batch axis.
-        beam_size: how often to repeat.
-        offset: where the batch axis is; 1 for caches of scanned layers.
-
-    Returns:
-        The array with a beam axis right after the batch axis.
-    """
+    """Repeats rows: [batch, ...] becomes [batch, beam, ...]. ``offset`` is the batch axis: 1 for scanned layers."""
     axis = offset + 1
     shape = (*x.shape[:axis], beam_size, *x.shape[axis:])
     return jnp.broadcast_to(jnp.expand_dims(x, axis), shape)
@@ -114,20 +94,7 @@ def flatten_beam_dim(x: jax.Array, offset: int = 0) -> jax.Array:
 
 
 def unflatten_beam_dim(x: jax.Array, batch_size: int, beam_size: int, offset: int = 0) -> jax.Array:
-    """Splits rows into sequences and beams: [batch * beam, ...] becomes [batch, beam, ...].
-
-    Args:
-        x: an array whose rows are beams of sequences, all beams of a sequence together.
-        batch_size: number of sequences.
-        beam_size: beams of each.
-        offset: where the batch axis is.
-
-    Returns:
-        The array with batch and beam axes.
-
-    Raises:
-        AssertionError: the number of rows is not ``batch_size * beam_size``.
-    """
+    """Splits rows, batch_size * beam_size of them: [batch * beam, ...] becomes [batch, beam, ...]."""
     rows = x.shape[offset]
     if rows != batch_size * beam_size:
         raise AssertionError(f"{rows} rows cannot be split into {batch_size} sequences of {beam_size} beams")
@@ -163,22 +130,13 @@ def cache_gather_beams(
     one_hot: bool = True,
     offset: int = 0,
 ) -> Cache:
-    """Picks beams of every entry of a cache.
+    """Picks beams of every entry of a cache: [batch, old_beam, ...] becomes [batch, new_beam, ...].
 
-    Args:
-        nested: a cache whose entries have shape [batch, old_beam, ...]; entries that all rows share are kept.
-        beam_indices: int[batch, new_beam], which old beam each new one continues.
-        batch_size: number of sequences.
-        old_beam_size: beams before.
-        new_beam_size: beams after.
-        one_hot: whether to pick by a matrix product (fast on TPU) instead of by indexing. The values are the same.
-        offset: where the batch axis is, 0 or 1.
-
-    Returns:
-        A cache whose entries have shape [batch, new_beam, ...].
+    ``beam_indices``, int[batch, new_beam], says which old beam each new one continues. With ``one_hot``, they are
+    picked by a matrix product (fast on TPU) instead of by indexing; the values are the same.
 
     Raises:
-        AssertionError: ``offset`` is neither 0 nor 1.
+        AssertionError: ``offset``, where the batch axis is, is neither 0 nor 1.
     """
     return cache_map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot, offset), nested)
 
@@ -196,17 +154,7 @@ def gather_beams(
 
 
 def gather_topk_beams(nested: PyTree, score_or_log_prob: jax.Array, batch_size: int, new_beam_size: int) -> PyTree:
-    """Picks the beams with the best scores, the best one last.
-
-    Args:
-        nested: a tree of arrays of shape [batch, beam, ...].
-        score_or_log_prob: float[batch, beam].
-        batch_size: number of sequences.
-        new_beam_size: how many beams to keep.
-
-    Returns:
-        The tree with arrays of shape [batch, new_beam, ...].
-    """
+    """Picks the beams with the best float[batch, beam] scores, the best one last, of arrays [batch, beam, ...]."""
     best_first = lax.top_k(score_or_log_prob, new_beam_size)[1]
     return gather_beams(nested, best_first[:, ::-1], batch_size, score_or_log_prob.shape[1], new_beam_size)
 
@@ -216,10 +164,6 @@ def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     A small batch of long rows leaves most lanes of a TPU idle. So each row is cut into one piece a lane, and the best
     of the pieces compete in a second pass. The result is that of ``jax.lax.top_k``, ties included.
-
-    Args:
-        x: float[batch, length].
-        k: how many to find.
 
     Returns:
         float[batch, k] values in descending order and int32[batch, k] positions.
@@ -254,47 +198,6 @@ def _left_align_prompts(prompts: jax.Array) -> jax.Array:
     """Shifts int[rows, length] prompts until the first token that is not padding stands in the first column."""
     first_token = jnp.argmax(prompts != 0, axis=1)  # 0 for rows of padding only
     return _shift_right(prompts, -first_token)
-
-
-def _keep(logits: jax.Array, kept: jax.Array) -> jax.Array:
-    return jnp.where(kept, logits, jnp.asarray(NEG_INF_VALUE, logits.dtype))
-
-
-def _keep_top_k(logits: jax.Array, k: int | jax.Array) -> jax.Array:
-    """Rules out all but the k likeliest tokens (Fan et al. 2018, arXiv:1805.04833); ties with the last stay too.
-
-    Args:
-        logits: float[..., vocabulary].
-        k: how many to keep, possibly traced; 0 keeps all.
-
-    Returns:
-        The logits, with ``NEG_INF`` for the tokens that are ruled out.
-    """
-    vocabulary = logits.shape[-1]
-    ascending = jnp.sort(logits, axis=-1)  # [..., vocabulary]
-    place = jnp.clip(vocabulary - jnp.asarray(k), 0, vocabulary - 1)
-    least = jnp.take(ascending, place, axis=-1)[..., None]  # [..., 1]
-    return _keep(logits, (logits >= least) | (jnp.asarray(k) == 0))
-
-
-def _keep_top_p(logits: jax.Array, p: float | jax.Array) -> jax.Array:
-    """Rules out all but the likeliest tokens that together reach probability p; ties with the last of them stay too.
-
-    This is nucleus sampling: Holtzman et al. 2019, arXiv:1904.09751.
-
-    Args:
-        logits: float[..., vocabulary].
-        p: the probability to reach, possibly traced. T5X rules out every token when a traced p is 0, which makes all
-            tokens equally likely; so does this.
-
-    Returns:
-        The logits, with ``NEG_INF`` for the tokens that are ruled out.
-    """
-    probs = jax.nn.softmax(logits, axis=-1)
-    descending = jnp.flip(jnp.sort(probs, axis=-1), axis=-1)
-    short_of_p = jnp.sum(jnp.cumsum(descending, axis=-1) < p, axis=-1, keepdims=True)  # [..., 1]
-    least = jnp.take_along_axis(descending, jnp.minimum(short_of_p, probs.shape[-1] - 1), axis=-1)
-    return _keep(logits, (probs >= least) & (jnp.asarray(p) > 0))
 
 
 # At or below this temperature the likeliest token is taken.
@@ -342,46 +245,40 @@ def _log_prob_of(token: jax.Array, logits: jax.Array) -> jax.Array:
     return jnp.take_along_axis(jax.nn.log_softmax(logits), token[:, None], axis=-1)[:, 0]
 
 
-@dataclasses.dataclass(frozen=True)
-class _TokenChooser:
-    """How one token is chosen from the logits of a step; fields as the arguments of ``temperature_sample``."""
+def _choose_token(
+    logits: jax.Array,
+    rng: jax.Array,
+    temperature: jax.Array,
+    topk: int | jax.Array,
+    topp: float | jax.Array,
+    rescale_log_probs: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """Chooses from float[rows, vocabulary]: int32[rows] tokens, float32[rows] log probabilities."""
 
-    temperature: jax.Array
-    topk: int | jax.Array
-    topp: float | jax.Array
-    rescale_log_probs: bool
-
-    def __call__(self, logits: jax.Array, rng: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Chooses from float[rows, vocabulary]: int32[rows] tokens, float32[rows] log probabilities."""
-        if self.temperature.ndim == 0:
-            return lax.cond(
-                self.temperature > MIN_TEMPERATURE,
-                lambda: self._sampled(logits, rng, self.temperature),
-                lambda: self._likeliest(logits),
-            )
-        rows_each = logits.shape[0] // self.temperature.shape[0]
-        temperature = jnp.repeat(self.temperature, rows_each)  # [rows]
-        # Rows with temperatures of their own all draw with the same key, as in T5X: equal rows give equal tokens.
-        one_row = functools.partial(self._sampled, rng=rng)
-        token, log_prob = jax.vmap(lambda row, t: one_row(row[None], temperature=t))(logits, temperature)
-        greedy_token, greedy_log_prob = self._likeliest(logits)
-        warm = temperature > MIN_TEMPERATURE
-        return jnp.where(warm, token[:, 0], greedy_token), jnp.where(warm, log_prob[:, 0], greedy_log_prob)
-
-    def _sampled(self, logits: jax.Array, rng: jax.Array, temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def sampled(logits: jax.Array, temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
         scaled = logits / jnp.maximum(temperature, MIN_TEMPERATURE)
-        if _is_on(self.topk):
-            scaled = _keep_top_k(scaled, self.topk)
-        if _is_on(self.topp):
-            scaled = _keep_top_p(scaled, self.topp)
+        if _is_on(topk):
+            scaled = jnp.where(topk == 0, scaled, binary_search.topk_mask(scaled, topk, NEG_INF))
+        if _is_on(topp):
+            # T5X rules out every token when a traced p is 0, which makes all of them equally likely; so does this.
+            scaled = binary_search.topp_mask(scaled, topp, NEG_INF)
         token = jax.random.categorical(rng, scaled).astype(jnp.int32)
-        return token, _log_prob_of(token, scaled if self.rescale_log_probs else logits)
+        return token, _log_prob_of(token, scaled if rescale_log_probs else logits)
 
-    def _likeliest(self, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def likeliest() -> tuple[jax.Array, jax.Array]:
         token = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-        if self.rescale_log_probs:  # the distribution at temperature zero gives this token all probability
+        if rescale_log_probs:  # the distribution at temperature zero gives this token all probability
             return token, jnp.zeros(token.shape, jnp.float32)
         return token, _log_prob_of(token, logits)
+
+    if temperature.ndim == 0:
+        return lax.cond(temperature > MIN_TEMPERATURE, lambda: sampled(logits, temperature), likeliest)
+    temperature = jnp.repeat(temperature, logits.shape[0] // temperature.shape[0])  # [rows]
+    # Rows with temperatures of their own all draw with the same key, as in T5X: equal rows give equal tokens.
+    token, log_prob = jax.vmap(lambda row, t: sampled(row[None], t))(logits, temperature)  # [rows, 1]
+    greedy_token, greedy_log_prob = likeliest()
+    warm = temperature > MIN_TEMPERATURE
+    return jnp.where(warm, token[:, 0], greedy_token), jnp.where(warm, log_prob[:, 0], greedy_log_prob)
 
 
 def _last_positions(inputs: jax.Array, max_decode_steps: int | jax.Array | None) -> int | jax.Array:
@@ -419,7 +316,7 @@ def _temperature_sample_single_trial(
             "At most one of `topp` or `topk` may be non-zero. "
             f"topk={topk} and topp={topp} cannot both be on: set one of them to 0 (topk is 1 unless it is set)"
         )
-    choose = _TokenChooser(jnp.asarray(temperature), topk, topp, rescale_log_probs)
+    temperature = jnp.asarray(temperature)
     stop_at = _last_positions(inputs, max_decode_steps)
     num_rows = inputs.shape[0]
     rows = jnp.arange(num_rows)
@@ -441,7 +338,7 @@ def _temperature_sample_single_trial(
         )
         if logit_callback_fn is not None:
             logits = logit_callback_fn(logits, state)
-        token, log_prob = choose(logits, draw)  # [rows] each, of [rows, vocabulary]
+        token, log_prob = _choose_token(logits, draw, temperature, topk, topp, rescale_log_probs)  # [rows] each
 
         here = jnp.minimum(state.cur_index, stop_at)  # [rows]
         prompt_token = state.sequences[rows, here + 1]
@@ -501,7 +398,7 @@ def temperature_sample(
     With the default ``topk=1`` the likeliest token is taken. Set ``topk=0`` to sample from the whole vocabulary.
 
     Args:
-        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. The zeros are
+        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros, which are
             filled in. All zeros means no prompt.
         cache: the model's autoregressive cache for ``batch`` rows.
         tokens_to_logits: the model: from a ``DecodingState`` of batch * num_decodes rows to float[rows, vocabulary]
@@ -511,8 +408,9 @@ def temperature_sample(
         num_decodes: continuations of each prompt.
         temperature: what logits are divided by: a scalar, or float[batch] for a temperature of its own for each prompt.
             At 0 the likeliest token is taken.
-        topk: sample among the ``topk`` likeliest tokens only; 0 for all.
-        topp: sample among the likeliest tokens that together have this probability only; 0 for all.
+        topk: sample among the ``topk`` likeliest tokens only (Fan et al. 2018, arXiv:1805.04833); 0 for all.
+        topp: sample among the likeliest tokens that together have this probability only (Holtzman et al. 2019,
+            arXiv:1904.09751); 0 for all.
         cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
         initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
         max_decode_steps: the most tokens to add to each prompt; as many as fit if None.
@@ -599,19 +497,11 @@ def beam_init(
     live_seqs: jax.Array | None = None,
     initial_index: jax.Array | None = None,
 ) -> BeamState:
-    """Makes the state that a beam search starts from.
+    """Makes the state that a beam search starts from; all beams are equal at first, so only the first one may live.
 
-    Args:
-        batch_size: number of sequences.
-        beam_size: beams of each. All are equal at first, so only the first one may live.
-        max_decode_len: positions of a sequence, the start token included.
-        cache: the model's autoregressive cache, without a beam axis.
-        offset: where the batch axis of the cache entries is.
-        live_seqs: int32[batch, beam, max_decode_len] to go on from, with a cache that is prefilled; zeros if None.
-        initial_index: int32[batch], how many tokens the prefilled cache holds.
-
-    Returns:
-        The state before the first step.
+    With a cache that is prefilled, ``live_seqs``, int32[batch, beam, max_decode_len], are what to go on from, and
+    ``initial_index``, int32[batch], is how many tokens the cache holds; it has no beam axis yet. ``max_decode_len``
+    counts the start token.
     """
     slots = (batch_size, beam_size)
     nothing = jnp.zeros((*slots, max_decode_len), jnp.int32)
@@ -627,109 +517,25 @@ def beam_init(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Search:
-    """One beam search; fields as the arguments of ``beam_search``, with every default filled in.
+def _candidates(state: BeamState, log_probs: jax.Array, prompts: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Picks the best continuations; twice as many as beams, because up to half of them may end.
 
-    Attributes:
-        length: positions of a sequence, the start token included.
+    They are int32[batch, 2 * beam, length] sequences, the beam that each continues, and its summed log probability.
     """
+    batch_size, beam_size, vocabulary = log_probs.shape
+    total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)  # [batch, beam * vocabulary]
+    best, choice = top_k_two_stage(total, 2 * beam_size)  # [batch, 2 * beam]
+    origin, token = choice // vocabulary, choice % vocabulary
 
-    inputs: jax.Array
-    tokens_to_logits: TokensToLogits
-    eos_id: int
-    beam_size: int
-    alpha: float
-    length: int
-    max_decode_step: int
-    min_log_prob: float
-    cache_offset: int
+    # Inside a prompt there is one continuation, which costs nothing; the other candidates must lose.
+    prompt_token = prompts[:, state.cur_index + 1, None].astype(jnp.int32)  # [batch, 1]
+    is_free = prompt_token == 0
+    token = jnp.where(is_free, token, prompt_token)
+    best = jnp.where(is_free, best, jnp.where(jnp.arange(best.shape[1]) == 0, 0.0, NEG_INF_VALUE))
 
-    @property
-    def _split(self) -> dict[str, int]:
-        return {"batch_size": self.inputs.shape[0], "beam_size": self.beam_size}
-
-    def goes_on(self, state: BeamState) -> jax.Array:
-        """Says whether another step can change the result (a bool scalar)."""
-        longest_penalty = brevity_penalty(self.alpha, self.length)
-        best_live = state.live_logprobs[:, -1:] / longest_penalty
-        worst_finished = jnp.min(state.finished_scores, axis=1, keepdims=True)
-        worst_finished = jnp.where(state.finished_flags, worst_finished, NEG_INF_VALUE)
-        settled = jnp.all(worst_finished > best_live)
-        hopeless = (state.cur_index > 0) & jnp.all(best_live < self.min_log_prob / longest_penalty)
-        full = state.cur_index + jnp.min(state.initial_index) >= self.length - 1
-        out_of_steps = (self.max_decode_step > 0) & (state.cur_index >= self.max_decode_step)
-        return ~(settled | hopeless | full | out_of_steps)
-
-    def step(self, state: BeamState) -> BeamState:
-        """Extends all live beams by one token and keeps the best ones, live and finished."""
-        log_probs, cache = self._next_log_probs(state)  # [batch, beam, vocabulary]
-        candidates, origin, candidate_log_probs = self._candidates(state, log_probs)  # [batch, 2 * beam, ...]
-        ends = candidates[:, :, state.cur_index + 1] == self.eos_id  # [batch, 2 * beam]
-
-        alive_log_probs = candidate_log_probs + jnp.where(ends, NEG_INF_VALUE, 0.0)
-        live_seqs, live_logprobs, live_origin = gather_topk_beams(
-            (candidates, alive_log_probs, origin), alive_log_probs, self._split["batch_size"], self.beam_size
-        )
-        cache = cache_gather_beams(
-            cache, live_origin, self._split["batch_size"], self.beam_size, self.beam_size, offset=self.cache_offset
-        )
-
-        lengths = state.initial_index[:, None] + state.cur_index + 1  # [batch, 1]
-        scores = candidate_log_probs / brevity_penalty(self.alpha, lengths) + jnp.where(ends, 0.0, NEG_INF_VALUE)
-        finished = (
-            jnp.concatenate([state.finished_seqs, candidates], axis=1),
-            jnp.concatenate([state.finished_scores, scores], axis=1),
-            jnp.concatenate([state.finished_flags, ends], axis=1),
-        )
-        finished_seqs, finished_scores, finished_flags = gather_topk_beams(
-            finished, finished[1], self._split["batch_size"], self.beam_size
-        )
-        return state.replace(
-            cur_index=state.cur_index + 1,
-            live_logprobs=live_logprobs,
-            finished_scores=finished_scores,
-            live_seqs=live_seqs,
-            finished_seqs=finished_seqs,
-            finished_flags=finished_flags,
-            cache=cache,
-        )
-
-    def _next_log_probs(self, state: BeamState) -> tuple[jax.Array, Cache]:
-        """Asks the model: float[batch, beam, vocabulary] log probabilities of the next token, and the next cache."""
-        last_tokens = lax.dynamic_slice_in_dim(state.live_seqs, state.cur_index, 1, axis=2)  # [batch, beam, 1]
-        logits, cache = self.tokens_to_logits(
-            DecodingState(
-                cur_index=state.cur_index,
-                sequences=flatten_beam_dim(state.live_seqs),
-                cur_token=flatten_beam_dim(last_tokens),
-                cache=cache_map(functools.partial(flatten_beam_dim, offset=self.cache_offset), state.cache),
-            )
-        )
-        unflatten = functools.partial(unflatten_beam_dim, **self._split, offset=self.cache_offset)
-        return jax.nn.log_softmax(unflatten_beam_dim(logits, **self._split)), cache_map(unflatten, cache)
-
-    def _candidates(self, state: BeamState, log_probs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Picks the best continuations; twice as many as beams, because up to half of them may end.
-
-        Returns:
-            int32[batch, 2 * beam, length] sequences, the int32[batch, 2 * beam] beam that each continues, and
-            float[batch, 2 * beam] summed log probabilities.
-        """
-        batch_size, _, vocabulary = log_probs.shape
-        total = (log_probs + state.live_logprobs[..., None]).reshape(batch_size, -1)  # [batch, beam * vocabulary]
-        best, choice = top_k_two_stage(total, 2 * self.beam_size)  # [batch, 2 * beam]
-        origin, token = choice // vocabulary, choice % vocabulary
-
-        # Inside a prompt there is one continuation, which costs nothing; the other candidates must lose.
-        prompt_token = self.inputs[:, state.cur_index + 1, None].astype(jnp.int32)  # [batch, 1]
-        is_free = prompt_token == 0
-        token = jnp.where(is_free, token, prompt_token)
-        best = jnp.where(is_free, best, jnp.where(jnp.arange(best.shape[1]) == 0, 0.0, NEG_INF_VALUE))
-
-        sequences = gather_beams(state.live_seqs, origin, batch_size, self.beam_size, best.shape[1])
-        sequences = lax.dynamic_update_slice_in_dim(sequences, token[..., None], state.cur_index + 1, axis=2)
-        return sequences, origin, best
+    sequences = gather_beams(state.live_seqs, origin, batch_size, beam_size, best.shape[1])
+    sequences = lax.dynamic_update_slice_in_dim(sequences, token[..., None], state.cur_index + 1, axis=2)
+    return sequences, origin, best
 
 
 def beam_search(
@@ -748,21 +554,10 @@ def beam_search(
 ) -> tuple[jax.Array, jax.Array]:
     """Searches for the continuations of prompts with the best length-corrected log probability.
 
-    Args:
-        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros. All zeros
-            means no prompt.
-        cache: the model's autoregressive cache for ``batch`` rows.
-        tokens_to_logits: the model: from a ``DecodingState`` of batch * num_decodes rows to float[rows, vocabulary]
-            logits and the next cache.
-        eos_id: the token that ends a sequence.
-        num_decodes: number of beams.
-        alpha: exponent of the brevity penalty, see ``brevity_penalty``.
-        max_decode_len: the most tokens of a sequence; the length of ``inputs`` if None.
-        max_decode_step: the most steps of the search; no limit of its own if it isn't positive.
-        min_log_prob: the search stops when no live beam can reach this score.
-        decode_rng: not read, because the search draws no random numbers. Decoders share this argument.
-        cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
-        initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
+    ``num_decodes`` is the number of beams, ``alpha`` the exponent of the ``brevity_penalty``, ``max_decode_len`` the
+    most tokens of a sequence (as many as ``inputs`` has if None), and ``max_decode_step`` the most steps, if it's
+    positive. The search stops when no live beam can reach ``min_log_prob``, and draws no random numbers: ``decode_rng``
+    isn't read. The other arguments are as of ``temperature_sample``.
 
     Returns:
         int32[batch, num_decodes, max_decode_len] sequences without the start token, and float32[batch, num_decodes]
@@ -782,19 +577,63 @@ def beam_search(
         inputs = jnp.zeros_like(prompt).at[:, 0].set(prompt[:, -1])
         live_seqs = jnp.zeros((batch_size, num_decodes, length), prompt.dtype).at[:, :, 0].set(prompt[:, -1:])
 
-    search = _Search(
-        inputs=inputs,
-        tokens_to_logits=tokens_to_logits,
-        eos_id=eos_id,
-        beam_size=num_decodes,
-        alpha=alpha,
-        length=length,
-        max_decode_step=max_decode_step,
-        min_log_prob=min_log_prob,
-        cache_offset=cache_offset,
-    )
+    longest_penalty = brevity_penalty(alpha, length)
+
+    def goes_on(state: BeamState) -> jax.Array:
+        """Says whether another step can change the result (a bool scalar)."""
+        best_live = state.live_logprobs[:, -1:] / longest_penalty
+        worst_finished = jnp.min(state.finished_scores, axis=1, keepdims=True)
+        worst_finished = jnp.where(state.finished_flags, worst_finished, NEG_INF_VALUE)
+        settled = jnp.all(worst_finished > best_live)
+        hopeless = (state.cur_index > 0) & jnp.all(best_live < min_log_prob / longest_penalty)
+        full = state.cur_index + jnp.min(state.initial_index) >= length - 1
+        out_of_steps = (max_decode_step > 0) & (state.cur_index >= max_decode_step)
+        return ~(settled | hopeless | full | out_of_steps)
+
+    def step(state: BeamState) -> BeamState:
+        """Extends all live beams by one token and keeps the best ones, live and finished."""
+        last_tokens = lax.dynamic_slice_in_dim(state.live_seqs, state.cur_index, 1, axis=2)  # [batch, beam, 1]
+        logits, cache = tokens_to_logits(
+            DecodingState(
+                cur_index=state.cur_index,
+                sequences=flatten_beam_dim(state.live_seqs),
+                cur_token=flatten_beam_dim(last_tokens),
+                cache=cache_map(lambda x: flatten_beam_dim(x, cache_offset), state.cache),
+            )
+        )
+        log_probs = jax.nn.log_softmax(unflatten_beam_dim(logits, batch_size, num_decodes))  # [batch, beam, vocabulary]
+        candidates, origin, candidate_log_probs = _candidates(state, log_probs, inputs)  # [batch, 2 * beam, ...]
+        ends = candidates[:, :, state.cur_index + 1] == eos_id  # [batch, 2 * beam]
+
+        alive_log_probs = candidate_log_probs + jnp.where(ends, NEG_INF_VALUE, 0.0)
+        live_seqs, live_logprobs, live_origin = gather_topk_beams(
+            (candidates, alive_log_probs, origin), alive_log_probs, batch_size, num_decodes
+        )
+        cache = cache_map(lambda x: unflatten_beam_dim(x, batch_size, num_decodes, cache_offset), cache)
+        cache = cache_gather_beams(cache, live_origin, batch_size, num_decodes, num_decodes, offset=cache_offset)
+
+        lengths = state.initial_index[:, None] + state.cur_index + 1  # [batch, 1]
+        scores = candidate_log_probs / brevity_penalty(alpha, lengths) + jnp.where(ends, 0.0, NEG_INF_VALUE)
+        finished = (
+            jnp.concatenate([state.finished_seqs, candidates], axis=1),
+            jnp.concatenate([state.finished_scores, scores], axis=1),
+            jnp.concatenate([state.finished_flags, ends], axis=1),
+        )
+        finished_seqs, finished_scores, finished_flags = gather_topk_beams(
+            finished, finished[1], batch_size, num_decodes
+        )
+        return state.replace(
+            cur_index=state.cur_index + 1,
+            live_logprobs=live_logprobs,
+            finished_scores=finished_scores,
+            live_seqs=live_seqs,
+            finished_seqs=finished_seqs,
+            finished_flags=finished_flags,
+            cache=cache,
+        )
+
     start = beam_init(batch_size, num_decodes, length, cache, cache_offset, live_seqs, initial_index)
-    end = lax.while_loop(search.goes_on, search.step, start)
+    end = lax.while_loop(goes_on, step, start)
 
     any_finished = jnp.any(end.finished_flags, axis=1)[:, None]  # [batch, 1]
     scores = jnp.where(any_finished, end.finished_scores, end.live_logprobs)
