@@ -6,51 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from t5x.examples.t5 import layers as t5_layers
-from t5x.examples.t5.layers import (
-    Activation,
-    Array,
-    DenseGeneral,
-    DType,
-    Embed,
-    Initializer,
-    LayerNorm,
-    MlpBlock,
-    PRNGKey,
-    Shape,
-    combine_biases,
-    combine_masks,
-    default_embed_init,
-    dot_product_attention,
-    make_attention_mask,
-    make_causal_mask,
-    make_decoder_mask,
-    param_with_axes,
-    with_sharding_constraint,
-)
-
-__all__ = [
-    "Activation",
-    "Array",
-    "DType",
-    "DenseGeneral",
-    "Embed",
-    "Initializer",
-    "LayerNorm",
-    "MlpBlock",
-    "MultiHeadDotProductAttention",
-    "PRNGKey",
-    "RelativePositionBiases",
-    "Shape",
-    "combine_biases",
-    "combine_masks",
-    "default_embed_init",
-    "dot_product_attention",
-    "make_attention_mask",
-    "make_causal_mask",
-    "make_decoder_mask",
-    "param_with_axes",
-    "with_sharding_constraint",
-]
+from t5x.examples.t5.layers import *  # noqa: F403 (the layers, and the names of their types)
+from t5x.examples.t5.layers import Array
 
 
 class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
@@ -72,26 +29,15 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
         prefill: bool = False,
         prefill_lengths: Array | None = None,
     ) -> Array:
-        """Lets ``inputs_q`` look at ``inputs_kv``.
+        """Lets ``inputs_q`` look at ``inputs_kv``, as T5's attention does.
 
-        Args:
-            inputs_q: float[batch, qlen, features].
-            inputs_kv: float[batch, klen, features].
-            mask: broadcasts to [batch, heads, qlen, klen]; keys with 0 are left out.
-            bias: added to the logits; broadcasts to [batch, heads, qlen, klen].
-            decode: whether to decode token by token. The first call, with inputs of full length, makes the cache; each
-                further call takes one token and looks at all before it.
-            deterministic: turns dropout off.
-            prefill: whether to put the beginning of each sequence into the cache, which was made before.
-            prefill_lengths: int32[batch], how many positions these are. Where it is None, they are those that ``mask``
-                lets the first query look at.
-
-        Returns:
-            float[batch, qlen, features].
+        ``prefill`` puts the beginning of each sequence into the cache, which was made before. ``prefill_lengths``,
+        int32[batch], says how many positions these are; where it is None, they are those that ``mask`` lets the first
+        query look at.
 
         Raises:
-            ValueError: decoding with a query that isn't one token of what the cache was made for, or while the cache
-                is filled.
+            ValueError: decoding with a query that isn't one token of what the cache was made for, or while the cache is
+                filled.
         """
         if prefill and decode:
             raise ValueError(
@@ -141,17 +87,8 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
     ) -> tuple[Array, Array, Array, Array, Array, Array]:
         """Computes what the cache holds after the beginning of each sequence.
 
-        Args:
-            key: float[batch, length, heads, depth], of all positions.
-            value: float[batch, length, heads, depth], of all positions.
-            cached_key: float[batch, heads, depth, length].
-            cached_value: float[batch, heads, depth, length].
-            cache_index: int32[].
-            prefill_lengths: int32[batch], how many positions to take of each sequence; the rest stays zero.
-
-        Returns:
-            The keys and the values, as they are; the next positions, int32[batch]; and the new values of the three
-            variables.
+        ``key`` and ``value`` are those of all positions, float[batch, length, heads, depth]; ``prefill_lengths`` of
+        them are taken, and the rest stays zero. Variables and result are as of ``update_cache_decode``.
         """
         del cache_index
         is_prefix = jnp.arange(cached_key.value.shape[-1]) < prefill_lengths[:, None, None, None]
@@ -164,13 +101,7 @@ class RelativePositionBiases(t5_layers.RelativePositionBiases):
 
     @nn.compact
     def __call__(self, qlen: int, klen: int, bidirectional: bool = True, decode: bool = False) -> Array:
-        """Returns float[1, num_heads, qlen, klen] biases.
-
-        Args:
-            qlen: number of query positions.
-            klen: number of key positions.
-            bidirectional: whether queries see keys after them.
-            decode: whether to keep the biases with the cache, and to take them from there once they are.
+        """Returns float[1, num_heads, qlen, klen] biases, with ``decode`` those kept with the cache if there are any.
 
         Raises:
             ValueError: decoding in both directions, without parameters, or with lengths other than the first time.

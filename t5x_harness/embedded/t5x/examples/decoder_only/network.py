@@ -39,9 +39,7 @@ class _Blocks(t5_network._Blocks):
 class DecoderLayer(nn.Module):
     """Self-attention and a feed-forward block, each with a norm before and a residual connection around it.
 
-    Attributes:
-        config: settings of the network.
-        relative_embedding: from lengths to the relative position biases of the attention.
+    ``relative_embedding`` turns lengths into the relative position biases of the attention.
     """
 
     config: TransformerConfig
@@ -58,19 +56,11 @@ class DecoderLayer(nn.Module):
         prefill: bool = False,
         prefill_lengths: Array | None = None,
     ) -> Array:
-        """Transforms the sequences, or one token of each.
+        """Transforms float[batch, length, emb_dim], or one token of each sequence when decoding with a cache.
 
-        Args:
-            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
-            decoder_mask: [batch, 1, length, length].
-            deterministic: turns dropout off.
-            decode: whether to decode token by token with a cache.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
-            prefill: whether to put the beginning of each sequence into the cache.
-            prefill_lengths: int32[batch], how many positions these are.
-
-        Returns:
-            float[batch, length, emb_dim].
+        ``decoder_mask`` is [batch, 1, length, length]; ``max_decode_length``, how many positions the cache has, is
+        needed for one token. ``prefill`` puts the beginning of each sequence, int32[batch] ``prefill_lengths``, into
+        the cache.
         """
         blocks = _Blocks(self.config)
         length = (decode and max_decode_length) or inputs.shape[-2]
@@ -97,11 +87,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """From tokens to the logits of the next tokens.
-
-    Attributes:
-        config: settings of the network.
-    """
+    """From tokens to the logits of the next tokens."""
 
     config: TransformerConfig
 
@@ -120,25 +106,11 @@ class Decoder(nn.Module):
         prefill: bool | None = None,
         prefill_lengths: Array | None = None,
     ) -> Array:
-        """Decodes all positions at once, or one token with a cache.
+        """Decodes all positions at once, or one token with a cache: float[batch, length, vocab_size] logits.
 
         A prefix is put into the cache in one go, and may so be looked at in both directions; decoding begins after it.
-
-        Args:
-            decoder_input_tokens: int[batch, length], the targets shifted right.
-            decoder_target_tokens: int[batch, length]; zeros are padding.
-            decoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
-            decoder_positions: not read: positions are relative. Networks share this argument.
-            decoder_causal_attention: int[batch, length], 1 at the positions of a prefix that see each other in both
-                directions.
-            enable_dropout: whether to drop out.
-            decode: whether to decode token by token with a cache. There is no padding then.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
-            prefill: whether to put the beginning of each sequence into the cache.
-            prefill_lengths: int32[batch], how many positions these are.
-
-        Returns:
-            float[batch, length, vocab_size] logits.
+        Masks are made as in ``t5x.examples.t5.layers.make_decoder_mask``; with ``decode`` there is no padding, and
+        positions, which are relative, are not read. The other arguments are as of ``DecoderLayer``.
         """
         del decoder_positions
         t5_network._check_tokens("decoder_input_tokens", decoder_input_tokens)
@@ -151,22 +123,16 @@ class Decoder(nn.Module):
                 decoder_causal_attention=decoder_causal_attention,
                 decoder_segment_ids=decoder_segment_ids,
             )
-        relative_positions, embedding = blocks.relative_positions(), blocks.token_embedder()
+        embedding = blocks.token_embedder()
         y = blocks.embed(decoder_input_tokens, embedding, deterministic, dropout="input_dropout")
-        for i in range(cfg.num_layers):
-            y = DecoderLayer(cfg, relative_positions, name=f"layers_{i}")(
-                y, mask, deterministic, decode, max_decode_length, bool(prefill), prefill_lengths
-            )
+        arguments = (mask, deterministic, decode, max_decode_length, bool(prefill), prefill_lengths)
+        y = blocks.run_layers(self, "decoder", DecoderLayer, cfg.num_layers, y, *arguments)
         y = blocks.dropout(blocks.norm("decoder_norm", y), deterministic, "output_dropout")
         return blocks.logits(y, embedding)
 
 
 class DecoderWrapper(nn.Module):
-    """The decoder, under the name ``decoder`` in the tree of parameters.
-
-    Attributes:
-        config: settings of the network.
-    """
+    """The decoder, under the name ``decoder`` in the tree of parameters."""
 
     config: TransformerConfig
 

@@ -10,53 +10,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from flax import linen as nn
 from t5x.examples.t5 import layers as t5_layers
-from t5x.examples.t5.layers import (
-    Activation,
-    Array,
-    DType,
-    Embed,
-    Initializer,
-    LayerNorm,
-    PRNGKey,
-    RelativePositionBiases,
-    Shape,
-    combine_biases,
-    combine_masks,
-    default_embed_init,
-    dot_product_attention,
-    make_attention_mask,
-    make_causal_mask,
-    make_decoder_mask,
-    param_with_axes,
-    with_sharding_constraint,
-)
-
-__all__ = [
-    "Activation",
-    "Array",
-    "DType",
-    "DenseGeneral",
-    "Embed",
-    "Initializer",
-    "InitializerAxis",
-    "LayerNorm",
-    "MlpBlock",
-    "MultiHeadDotProductAttention",
-    "NdInitializer",
-    "PRNGKey",
-    "RelativePositionBiases",
-    "Shape",
-    "combine_biases",
-    "combine_masks",
-    "default_embed_init",
-    "dot_product_attention",
-    "make_attention_mask",
-    "make_causal_mask",
-    "make_decoder_mask",
-    "nd_dense_init",
-    "param_with_axes",
-    "with_sharding_constraint",
-]
+from t5x.examples.t5.layers import *  # noqa: F403 (the layers, and the names of their types)
+from t5x.examples.t5.layers import Array, DType, PRNGKey, Shape, param_with_axes
 
 InitializerAxis = int | tuple[int, ...]
 NdInitializer = Callable[[PRNGKey, Shape, DType, InitializerAxis, InitializerAxis], Array]
@@ -65,13 +20,8 @@ NdInitializer = Callable[[PRNGKey, Shape, DType, InitializerAxis, InitializerAxi
 def nd_dense_init(scale: float, mode: str, distribution: str) -> NdInitializer:
     """Makes an initializer of kernels with several axes, by the variance of what they give.
 
-    Args:
-        scale: of the variance.
-        mode: what the variance is divided by: "fan_in", "fan_out" or "fan_avg".
-        distribution: "normal", "truncated_normal" or "uniform".
-
-    Returns:
-        A function of a key, a shape, a dtype, the axes that are contracted, and those of the output.
+    Arguments as of ``flax.linen.initializers.variance_scaling``; contracted axes and those of the output come with the
+    shape.
     """
 
     def init_fn(key: PRNGKey, shape: Shape, dtype: DType, in_axis: InitializerAxis, out_axis: InitializerAxis) -> Array:
@@ -83,9 +33,7 @@ def nd_dense_init(scale: float, mode: str, distribution: str) -> NdInitializer:
 class DenseGeneral(t5_layers.DenseGeneral):
     """A linear projection of some axes of the input onto new ones. The kernel has all of these axes.
 
-    Attributes:
-        kernel_init: initializes the kernel of shape [*contracted sizes, *features].
-        kernel_axes: logical names of the kernel's axes.
+    It has the shape [*contracted sizes, *features], and ``kernel_axes`` names each axis.
     """
 
     kernel_init: NdInitializer = nd_dense_init(1.0, "fan_in", "truncated_normal")

@@ -79,17 +79,11 @@ class _Blocks(t5_network._Blocks):
         return (x, None) if self.config.scan_layers else x
 
     def run_layers(
-        self, stack: nn.Module, layer: type[nn.Module], name: str, number: int, x: Array, *arguments: Any
+        self, stack: nn.Module, name: str, layer: type[nn.Module], number: int, x: Array, *arguments: Any
     ) -> Array:
-        """Passes float[batch, length, emb_dim] through layers, all of which get the same further arguments.
+        """Passes float[batch, length, emb_dim] through the layers of ``stack``; all get the same further arguments.
 
-        Args:
-            stack: the module whose layers these are.
-            layer: their class.
-            name: of the scanned layers.
-            number: how many there are.
-            x: float[batch, length, emb_dim].
-            *arguments: what else each layer takes, switches last.
+        ``name`` is that of the scanned layers; switches are the last of the arguments.
         """
         cfg = self.config
         if cfg.remat_policy not in (None, "none"):
@@ -123,37 +117,20 @@ class _Blocks(t5_network._Blocks):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward block, with relative position biases of its own.
-
-    Attributes:
-        config: settings of the network.
-    """
+    """Self-attention and a feed-forward block, with relative position biases of its own."""
 
     config: T5Config
 
     @nn.compact
     def __call__(self, inputs: Array, encoder_mask: Array | None = None, deterministic: bool = False) -> Any:
-        """Transforms the sequences.
-
-        Args:
-            inputs: float[batch, length, emb_dim].
-            encoder_mask: [batch, 1, length, length].
-            deterministic: turns dropout off.
-
-        Returns:
-            float[batch, length, emb_dim]; if layers are scanned, a pair of that and None.
-        """
+        """Transforms sequences as T5's does; if layers are scanned, the result is a pair of them and None."""
         blocks = _Blocks(self.config)
         bias = blocks.position_bias(inputs.shape[-2], bidirectional=True)
         return blocks.result(blocks.encoder_layer(inputs, encoder_mask, bias, deterministic))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the encoder and a feed-forward block, with relative position biases of its own.
-
-    Attributes:
-        config: settings of the network.
-    """
+    """Self-attention, attention to the encoder and a feed-forward block, with relative position biases of its own."""
 
     config: T5Config
 
@@ -168,20 +145,7 @@ class DecoderLayer(nn.Module):
         decode: bool = False,
         max_decode_length: int | None = None,
     ) -> Any:
-        """Transforms the sequences, or one token of each.
-
-        Args:
-            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
-            encoded: float[batch, encoder length, emb_dim], the encoder's output.
-            decoder_mask: [batch, 1, length, length].
-            encoder_decoder_mask: [batch, 1, length, encoder length].
-            deterministic: turns dropout off.
-            decode: whether to decode token by token with a cache.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
-
-        Returns:
-            float[batch, length, emb_dim]; if layers are scanned, a pair of that and None.
-        """
+        """Transforms sequences as T5's does; if layers are scanned, the result is a pair of them and None."""
         blocks = _Blocks(self.config)
         length = (decode and max_decode_length) or inputs.shape[-2]
         bias = blocks.position_bias(length, bidirectional=False)
@@ -195,12 +159,7 @@ class Encoder(t5_network.Encoder):
 
     config: T5Config
 
-    _blocks = _Blocks
-
-    @nn.nowrap
-    def _run_layers(self, x: Array, *arguments: Any) -> Array:
-        number = self.config.num_encoder_layers
-        return _Blocks(self.config).run_layers(self, EncoderLayer, "encoder", number, x, *arguments)
+    _blocks, _layer = _Blocks, EncoderLayer
 
 
 class Decoder(t5_network.Decoder):
@@ -208,20 +167,13 @@ class Decoder(t5_network.Decoder):
 
     config: T5Config
 
-    _blocks = _Blocks
-
-    @nn.nowrap
-    def _run_layers(self, y: Array, *arguments: Any) -> Array:
-        number = self.config.num_decoder_layers
-        return _Blocks(self.config).run_layers(self, DecoderLayer, "decoder", number, y, *arguments)
+    _blocks, _layer = _Blocks, DecoderLayer
 
 
 class Transformer(t5_network.Transformer):
     """The whole network, see :class:`t5x.examples.t5.network.Transformer`.
 
-    Attributes:
-        config: sizes and settings.
-        scan_layers: as in the settings; where the caches for decoding have an axis of layers, models look here.
+    Models look at ``scan_layers`` to know whether the caches for decoding have an axis of layers.
     """
 
     config: T5Config

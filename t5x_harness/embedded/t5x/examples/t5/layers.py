@@ -16,6 +16,31 @@ from flax import linen as nn
 from flax.linen import partitioning
 from jax import lax
 
+# The other networks have these names too, some with changes of their own.
+__all__ = [
+    "Activation",
+    "Array",
+    "DType",
+    "DenseGeneral",
+    "Embed",
+    "Initializer",
+    "LayerNorm",
+    "MlpBlock",
+    "MultiHeadDotProductAttention",
+    "PRNGKey",
+    "RelativePositionBiases",
+    "Shape",
+    "combine_biases",
+    "combine_masks",
+    "default_embed_init",
+    "dot_product_attention",
+    "make_attention_mask",
+    "make_causal_mask",
+    "make_decoder_mask",
+    "param_with_axes",
+    "with_sharding_constraint",
+]
+
 Array = jax.Array
 DType = Any
 PRNGKey = jax.Array
@@ -35,16 +60,11 @@ def _as_tuple(value: int | Iterable[int]) -> tuple[int, ...]:
 
 
 class DenseGeneral(nn.Module):
-    """A linear projection of some axes of the input onto new ones.
+    """A linear projection of some axes of the input onto new ones, which come last.
 
-    The kernel is stored as a matrix, whatever the number of axes, so that its initial values have the right scale.
-
-    Attributes:
-        features: sizes of the new axes, which come last.
-        axis: the axes that are contracted.
-        dtype: in what to compute; the kernel is float32.
-        kernel_init: initializes the kernel of shape [product of contracted sizes, product of features].
-        kernel_axes: logical names of the kernel's two axes.
+    The kernel, float32 whatever the ``dtype`` of the computation, is stored as a matrix [product of contracted sizes,
+    product of features], whatever the number of axes, so that its initial values have the right scale. ``kernel_axes``
+    are the logical names of its two axes.
     """
 
     features: Iterable[int] | int
@@ -72,11 +92,7 @@ class DenseGeneral(nn.Module):
 
 
 def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Finds an activation by its name in ``flax.linen``; "linear" is the identity.
-
-    Raises:
-        ValueError: there is no such name, or it's neither a name nor a function.
-    """
+    """Finds an activation by its name in ``flax.linen``; "linear" is the identity."""
     if activation == "linear":
         return lambda x: x
     found = getattr(nn, activation, None) if isinstance(activation, str) else activation
@@ -89,16 +105,10 @@ def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Arra
 
 
 class MlpBlock(nn.Module):
-    """The feed-forward block.
+    """The feed-forward block: transforms every position by itself.
 
     With more than one activation, their outputs are multiplied: gated units, from Shazeer 2020, arXiv:2002.05202.
-
-    Attributes:
-        intermediate_dim: size of the hidden layer.
-        activations: names in ``flax.linen``, "linear", or functions.
-        kernel_init: initializes all kernels.
-        intermediate_dropout_rate: dropout of the hidden layer, the same for all positions.
-        dtype: in what to compute.
+    Dropout of the hidden layer, which has ``intermediate_dim`` features, is the same for all positions.
     """
 
     intermediate_dim: int = 2048
@@ -111,16 +121,7 @@ class MlpBlock(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Array, decode: bool = False, deterministic: bool = False) -> Array:
-        """Transforms every position by itself.
-
-        Args:
-            inputs: float[batch, length, features].
-            decode: part of the interface that all blocks share; decoding changes nothing here.
-            deterministic: turns dropout off.
-
-        Returns:
-            float[batch, length, features].
-        """
+        """Transforms float[batch, length, features]; decoding changes nothing here."""
         del decode
         dense = functools.partial(self._projection, dtype=self.dtype, kernel_init=self.kernel_init)
         names = ["wi"] if len(self.activations) == 1 else [f"wi_{i}" for i in range(len(self.activations))]
@@ -137,12 +138,8 @@ class MlpBlock(nn.Module):
 class LayerNorm(nn.Module):
     """Root-mean-square norm: no mean is taken off, and there is a scale but no bias.
 
-    From Zhang and Sennrich 2019, arXiv:1910.07467.
-
-    Attributes:
-        epsilon: added to the mean square.
-        dtype: of the result; the mean square is computed in float32.
-        scale_init: initializes the scale.
+    From Zhang and Sennrich 2019, arXiv:1910.07467. The mean square, to which ``epsilon`` is added, is computed in
+    float32.
     """
 
     epsilon: float = 1e-6
@@ -191,23 +188,13 @@ def dot_product_attention(
     dtype: DType = jnp.float32,
     float32_logits: bool = False,
 ) -> Array:
-    """Averages values by how well their keys match the queries.
+    """Averages float[batch, klen, heads, value_depth] values by how well their keys match the queries.
 
-    Logits are not divided by the square root of the depth: T5 has that in the initial values of the query projection.
-
-    Args:
-        query: float[batch, qlen, heads, depth].
-        key: float[batch, klen, heads, depth].
-        value: float[batch, klen, heads, value_depth].
-        bias: added to the logits, broadcast to [batch, heads, qlen, klen]; this is how masks come in.
-        dropout_rng: key of the dropout, needed unless it's off.
-        dropout_rate: share of weights to drop; a key is dropped for all queries at once.
-        deterministic: turns dropout off.
-        dtype: of the attention weights.
-        float32_logits: whether to compute the logits in float32 whatever the inputs are.
-
-    Returns:
-        float[batch, qlen, heads, value_depth].
+    ``query`` is float[batch, qlen, heads, depth], ``key`` float[batch, klen, heads, depth]. ``bias`` is added to the
+    logits, and broadcast to [batch, heads, qlen, klen]; this is how masks come in. Logits are not divided by the square
+    root of the depth: T5 has that in the initial values of the query projection. They are float32 with
+    ``float32_logits``, whatever the inputs are; ``dtype`` is that of the attention weights. Dropout drops a key for all
+    queries at once.
 
     Raises:
         AssertionError: the shapes don't fit together.
@@ -230,13 +217,8 @@ def dot_product_attention(
 class MultiHeadDotProductAttention(nn.Module):
     """Attention of several heads between two sequences, from Vaswani et al. 2017, arXiv:1706.03762.
 
-    Attributes:
-        num_heads: number of heads.
-        head_dim: depth of each.
-        dtype: in what to compute.
-        dropout_rate: dropout of the attention weights.
-        kernel_init: initializes all kernels.
-        float32_logits: whether to compute the attention logits in float32 whatever ``dtype`` is.
+    ``head_dim`` is the depth of each head, ``dropout_rate`` that of the attention weights; ``dtype`` and
+    ``float32_logits`` as of ``dot_product_attention``.
     """
 
     num_heads: int
@@ -261,19 +243,11 @@ class MultiHeadDotProductAttention(nn.Module):
         decode: bool = False,
         deterministic: bool = False,
     ) -> Array:
-        """Lets ``inputs_q`` look at ``inputs_kv``.
+        """Lets float[batch, qlen, features] ``inputs_q`` look at float[batch, klen, features] ``inputs_kv``.
 
-        Args:
-            inputs_q: float[batch, qlen, features].
-            inputs_kv: float[batch, klen, features].
-            mask: broadcasts to [batch, heads, qlen, klen]; keys with 0 are left out.
-            bias: added to the logits; broadcasts to [batch, heads, qlen, klen].
-            decode: whether to decode token by token. The first call, with inputs of full length, makes the cache; each
-                further call takes one token and looks at all before it.
-            deterministic: turns dropout off.
-
-        Returns:
-            float[batch, qlen, features].
+        ``mask`` and ``bias`` broadcast to [batch, heads, qlen, klen]: keys with mask 0 are left out, the bias is added
+        to the logits. With ``decode``, the first call, with inputs of full length, makes the cache; each further call
+        takes one token and looks at all before it.
 
         Raises:
             ValueError: decoding with a query that isn't one token of what the cache was made for.
@@ -389,14 +363,9 @@ class MultiHeadDotProductAttention(nn.Module):
     def update_cache_decode(
         self, key: Array, value: Array, cached_key: nn.Variable, cached_value: nn.Variable, cache_index: nn.Variable
     ) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Computes what the cache holds after one more token.
+        """Computes what the cache holds after one more token, at position ``cache_index``: int32[], or int32[batch].
 
-        Args:
-            key: float[batch, 1, heads, depth], of the token.
-            value: float[batch, 1, heads, depth], of the token.
-            cached_key: float[batch, heads, depth, length].
-            cached_value: float[batch, heads, depth, length].
-            cache_index: int32[], the token's position; int32[batch] when every sequence has its own.
+        ``key`` and ``value`` are float[batch, 1, heads, depth], in the cache [batch, heads, depth, length].
 
         Returns:
             The keys and the values of all positions, as float[batch, length, heads, depth]; the token's positions,
@@ -413,14 +382,11 @@ class MultiHeadDotProductAttention(nn.Module):
 class Embed(nn.Module):
     """A table of token vectors, which can also turn vectors back into logits.
 
+    ``one_hot`` looks up by a matrix product with one-hot vectors, which TPUs prefer, instead of by indexing.
+    ``cast_input_dtype`` is what token ids are cast to first, and ``attend_dtype``, or ``dtype``, in what logits are
+    computed.
+
     Attributes:
-        num_embeddings: number of tokens.
-        features: size of a vector.
-        cast_input_dtype: what token ids are cast to first, if anything.
-        dtype: in what to look up.
-        attend_dtype: in what to compute logits; ``dtype`` if None.
-        embedding_init: initializes the float32 table.
-        one_hot: whether to look up by a matrix product with one-hot vectors, which TPUs prefer, instead of by indexing.
         embedding: the table, float32[num_embeddings, features].
     """
 
@@ -439,13 +405,7 @@ class Embed(nn.Module):
         self.embedding = param_with_axes("embedding", self.embedding_init, shape, jnp.float32, axes=("vocab", "embed"))
 
     def __call__(self, inputs: Array) -> Array:
-        """Looks up the vectors of tokens.
-
-        Args:
-            inputs: int[batch, length] token ids.
-
-        Returns:
-            float[batch, length, features].
+        """Looks up the vectors of int[batch, length] token ids: float[batch, length, features].
 
         Raises:
             ValueError: the ids are not integers.
@@ -468,21 +428,12 @@ class Embed(nn.Module):
 def _relative_position_buckets(
     qlen: int, klen: int, *, bidirectional: bool, num_buckets: int, max_distance: int
 ) -> np.ndarray:
-    """Sorts all pairs of a query and a key position into buckets by their distance.
+    """Sorts all pairs of a query and a key position into buckets by their distance: int[qlen, klen].
 
     Half of the buckets hold one small distance each. The others grow in proportion to the distance, up to
-    ``max_distance``; the last one holds all that is farther. When keys after the query count too, they get the upper
-    half of all buckets; otherwise they share bucket 0 with distance 0.
-
-    Args:
-        qlen: number of query positions.
-        klen: number of key positions.
-        bidirectional: whether keys after the query have buckets of their own.
-        num_buckets: number of buckets.
-        max_distance: from what distance on all share a bucket.
-
-    Returns:
-        int[qlen, klen] bucket numbers. From Raffel et al. 2019, arXiv:1910.10683, section 2.1.
+    ``max_distance``; the last one holds all that is farther. When keys after the query count too (``bidirectional``),
+    they get the upper half of all buckets; otherwise they share bucket 0 with distance 0. From Raffel et al. 2019,
+    arXiv:1910.10683, section 2.1.
     """
     steps_back = np.arange(qlen, dtype=np.int32)[:, None] - np.arange(klen, dtype=np.int32)
     first: int | np.ndarray = 0
@@ -501,12 +452,8 @@ def _relative_position_buckets(
 class RelativePositionBiases(nn.Module):
     """What each head adds to its attention logits, depending on how far query and key are apart.
 
-    Attributes:
-        num_buckets: number of distances that are distinguished, see ``_relative_position_buckets``.
-        max_distance: from what distance on all are the same.
-        num_heads: number of attention heads.
-        dtype: of the biases.
-        embedding_init: initializes the float32[num_heads, num_buckets] table.
+    ``num_buckets`` distances are distinguished, and those from ``max_distance`` on are all the same. The table is
+    float32[num_heads, num_buckets], the biases have ``dtype``.
     """
 
     num_buckets: int
@@ -517,13 +464,7 @@ class RelativePositionBiases(nn.Module):
 
     @nn.compact
     def __call__(self, qlen: int, klen: int, bidirectional: bool = True) -> Array:
-        """Returns float[1, num_heads, qlen, klen] biases.
-
-        Args:
-            qlen: number of query positions.
-            klen: number of key positions.
-            bidirectional: whether queries see keys after them.
-        """
+        """Returns float[1, num_heads, qlen, klen] biases; ``bidirectional`` if queries see keys after them."""
         return self._biases(qlen, klen, bidirectional)
 
     @nn.nowrap
@@ -547,43 +488,27 @@ def make_attention_mask(
     extra_batch_dims: int = 0,
     dtype: DType = jnp.float32,
 ) -> Array:
-    """Compares every query position with every key position.
+    """Compares every query position with every key position: [1..., batch..., 1, qlen, klen], the last 1 for the heads.
 
-    Args:
-        query_input: [batch..., qlen], what is known of the queries, e.g. whether they are tokens or padding.
-        key_input: [batch..., klen], the same of the keys.
-        pairwise_fn: makes the mask value of a pair.
-        extra_batch_dims: how many axes of size 1 to add in front.
-        dtype: of the mask.
-
-    Returns:
-        [1..., batch..., 1, qlen, klen], with an axis of size 1 for the heads.
+    ``query_input`` is what is known of the queries, [batch..., qlen], e.g. whether they are tokens or padding,
+    ``key_input`` the same of the keys, and ``pairwise_fn`` makes the mask value of a pair. ``extra_batch_dims`` axes of
+    size 1 come in front.
     """
     pairs = pairwise_fn(query_input[..., None, :, None], key_input[..., None, None, :])
     return pairs.reshape((1,) * extra_batch_dims + pairs.shape).astype(dtype)
 
 
 def make_causal_mask(x: Array, extra_batch_dims: int = 0, dtype: DType = jnp.float32) -> Array:
-    """Lets every position look at itself and at what comes before.
+    """Lets every position look at itself and at what comes before; only the shape of ``x`` is used.
 
-    Args:
-        x: [batch..., length]; only its shape is used.
-        extra_batch_dims: how many axes of size 1 to add in front.
-        dtype: of the mask.
-
-    Returns:
-        [1..., batch..., 1, length, length].
+    That is [batch..., length], and the mask [1..., batch..., 1, length, length].
     """
     positions = jnp.broadcast_to(jnp.arange(x.shape[-1]), x.shape)
     return make_attention_mask(positions, positions, jnp.greater_equal, extra_batch_dims, dtype)
 
 
 def _given(arrays: Sequence[Array | None]) -> list[Array]:
-    """Leaves out the Nones.
-
-    Raises:
-        AssertionError: the arrays that are left differ in rank.
-    """
+    """Leaves out the Nones, and checks that the others have the same rank."""
     given = [array for array in arrays if array is not None]
     if len({array.ndim for array in given}) > 1:
         raise AssertionError(f"masks and biases must have the same rank, got shapes {[a.shape for a in given]}")
@@ -591,34 +516,13 @@ def _given(arrays: Sequence[Array | None]) -> list[Array]:
 
 
 def combine_masks(*masks: Array | None, dtype: DType = jnp.float32) -> Array | None:
-    """Lets through what all masks let through.
-
-    Args:
-        *masks: masks of the same rank, whose shapes broadcast; Nones are left out.
-        dtype: of the result.
-
-    Returns:
-        The combined mask, or None if there is none.
-
-    Raises:
-        AssertionError: the masks differ in rank.
-    """
+    """Lets through what all masks of the same rank let through; Nones are left out, and None is returned if all are."""
     given = _given(masks)
     return functools.reduce(jnp.logical_and, given).astype(dtype) if given else None
 
 
 def combine_biases(*masks: Array | None) -> Array | None:
-    """Adds up attention biases.
-
-    Args:
-        *masks: biases of the same rank, whose shapes broadcast; Nones are left out.
-
-    Returns:
-        The sum, or None if there is none.
-
-    Raises:
-        AssertionError: the biases differ in rank.
-    """
+    """Adds up attention biases of the same rank; Nones are left out, and None is returned if all are."""
     given = _given(masks)
     return functools.reduce(operator.add, given) if given else None
 
@@ -631,15 +535,9 @@ def make_decoder_mask(
 ) -> Array:
     """Makes the mask of a decoder's self-attention: causal, without padding, within packed sequences.
 
-    Args:
-        decoder_target_tokens: int[batch, length]; zeros are padding.
-        dtype: of the mask.
-        decoder_causal_attention: int[batch, length], 1 at the positions of a prefix that see each other in both
-            directions (prefix language models).
-        decoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
-
-    Returns:
-        [batch, 1, length, length].
+    All are int[batch, length]: ``decoder_target_tokens`` has zeros as padding, ``decoder_causal_attention`` is 1 at the
+    positions of a prefix that see each other in both directions (prefix language models), and ``decoder_segment_ids``
+    says which packed sequence a position belongs to. The mask is [batch, 1, length, length].
     """
     allowed = make_causal_mask(decoder_target_tokens, dtype=dtype)
     if decoder_causal_attention is not None:

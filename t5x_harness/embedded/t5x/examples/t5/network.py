@@ -24,10 +24,7 @@ class T5Config:
         vocab_size: number of tokens, padded to a multiple of 128 so that the vocabulary shards evenly.
         dtype: in what to compute; parameters are float32.
         emb_dim: size of token vectors and of all that is passed between layers.
-        num_heads: attention heads.
-        num_encoder_layers: layers of the encoder.
-        num_decoder_layers: layers of the decoder.
-        head_dim: depth of each head.
+        head_dim: depth of each attention head.
         mlp_dim: size of the hidden layer of the feed-forward blocks.
         mlp_activations: activations of the feed-forward blocks: ('relu',) for T5 1.0, ('gelu', 'linear') for T5 1.1.
         dropout_rate: of all dropouts.
@@ -56,11 +53,7 @@ def _check_tokens(name: str, tokens: Array) -> None:
 
 
 class _Blocks:
-    """What a stack consists of. Other networks derive theirs from it, with layers of their own.
-
-    Args:
-        config: settings of the network.
-    """
+    """What a stack consists of. Other networks derive theirs from it, with layers of their own."""
 
     _layers: Any = layers
 
@@ -166,6 +159,15 @@ class _Blocks:
         x = self.residual(x, "pre_cross_attention_layer_norm", attend_to_encoder, deterministic)
         return self.residual(x, "pre_mlp_layer_norm", self.mlp(deterministic), deterministic)
 
+    def run_layers(
+        self, stack: nn.Module, name: str, layer: type[nn.Module], number: int, x: Array, *arguments: Any
+    ) -> Array:
+        """Passes float[batch, length, emb_dim] through the layers of a stack, which share their position biases."""
+        relative_positions = self.relative_positions()
+        for i in range(number):
+            x = layer(self.config, relative_positions, name=f"layers_{i}")(x, *arguments)
+        return x
+
     def logits(self, y: Array, embedding: layers.Embed) -> Array:
         """Turns float[batch, length, emb_dim] into float[batch, length, vocab_size]."""
         if self.config.logits_via_embedding:
@@ -179,9 +181,7 @@ class _Blocks:
 class EncoderLayer(nn.Module):
     """Self-attention and a feed-forward block, each with a norm before and a residual connection around it.
 
-    Attributes:
-        config: settings of the network.
-        relative_embedding: from lengths to the relative position biases of the attention.
+    ``relative_embedding`` turns lengths into the relative position biases of the attention.
     """
 
     config: T5Config
@@ -189,16 +189,7 @@ class EncoderLayer(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Array, encoder_mask: Array | None = None, deterministic: bool = False) -> Array:
-        """Transforms the sequences.
-
-        Args:
-            inputs: float[batch, length, emb_dim].
-            encoder_mask: [batch, 1, length, length].
-            deterministic: turns dropout off.
-
-        Returns:
-            float[batch, length, emb_dim].
-        """
+        """Transforms float[batch, length, emb_dim] under a mask [batch, 1, length, length]."""
         length = inputs.shape[-2]
         bias = self.relative_embedding(length, length, True)
         return _Blocks(self.config).encoder_layer(inputs, encoder_mask, bias, deterministic)
@@ -207,9 +198,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the encoder and a feed-forward block, each with a norm and a residual connection.
 
-    Attributes:
-        config: settings of the network.
-        relative_embedding: from lengths to the relative position biases of the self-attention.
+    ``relative_embedding`` turns lengths into the relative position biases of the self-attention.
     """
 
     config: T5Config
@@ -226,19 +215,11 @@ class DecoderLayer(nn.Module):
         decode: bool = False,
         max_decode_length: int | None = None,
     ) -> Array:
-        """Transforms the sequences, or one token of each.
+        """Transforms float[batch, length, emb_dim], or one token of each sequence when decoding with a cache.
 
-        Args:
-            inputs: float[batch, length, emb_dim]; the length is 1 when decoding with a cache.
-            encoded: float[batch, encoder length, emb_dim], the encoder's output.
-            decoder_mask: [batch, 1, length, length].
-            encoder_decoder_mask: [batch, 1, length, encoder length].
-            deterministic: turns dropout off.
-            decode: whether to decode token by token with a cache.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
-
-        Returns:
-            float[batch, length, emb_dim].
+        ``encoded`` is the encoder's output, float[batch, encoder length, emb_dim]; the masks are [batch, 1, length,
+        length] and [batch, 1, length, encoder length]. ``max_decode_length``, how many positions the cache has, is
+        needed for one token.
         """
         length = (decode and max_decode_length) or inputs.shape[-2]
         bias = self.relative_embedding(length, length, False)
@@ -248,60 +229,35 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """From tokens to vectors that know their context.
-
-    Attributes:
-        config: settings of the network.
-        shared_embedding: the token vectors, shared with the decoder.
-    """
+    """From tokens to vectors that know their context; ``shared_embedding`` are the token vectors."""
 
     config: T5Config
     shared_embedding: nn.Module
 
-    _blocks = _Blocks
+    _blocks, _layer = _Blocks, EncoderLayer
 
     @nn.compact
     def __call__(
         self, encoder_input_tokens: Array, encoder_mask: Array | None = None, deterministic: bool = False
     ) -> Array:
-        """Encodes sequences.
-
-        Args:
-            encoder_input_tokens: int[batch, length].
-            encoder_mask: [batch, 1, length, length].
-            deterministic: turns dropout off.
-
-        Returns:
-            float[batch, length, emb_dim].
-        """
+        """Encodes int[batch, length] tokens under a mask [batch, 1, length, length]: float[batch, length, emb_dim]."""
         _check_tokens("encoder_input_tokens", encoder_input_tokens)
         blocks = self._blocks(self.config)
         x = blocks.embed(encoder_input_tokens, self.shared_embedding, deterministic)
-        x = self._run_layers(x, encoder_mask, deterministic)
+        number = self.config.num_encoder_layers
+        x = blocks.run_layers(self, "encoder", self._layer, number, x, encoder_mask, deterministic)
         x = blocks.norm("encoder_norm", x)
         # Unlike all other dropouts, this one drops at every position anew.
         return nn.Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
 
-    @nn.nowrap
-    def _run_layers(self, x: Array, *arguments: Any) -> Array:
-        relative_positions = self._blocks(self.config).relative_positions()
-        for i in range(self.config.num_encoder_layers):
-            x = EncoderLayer(self.config, relative_positions, name=f"layers_{i}")(x, *arguments)
-        return x
-
 
 class Decoder(nn.Module):
-    """From target tokens and the encoder's output to the logits of the next tokens.
-
-    Attributes:
-        config: settings of the network.
-        shared_embedding: the token vectors, shared with the encoder.
-    """
+    """From target tokens and the encoder's output to logits; ``shared_embedding`` are the token vectors."""
 
     config: T5Config
     shared_embedding: nn.Module
 
-    _blocks = _Blocks
+    _blocks, _layer = _Blocks, DecoderLayer
 
     @nn.compact
     def __call__(
@@ -315,43 +271,27 @@ class Decoder(nn.Module):
         decode: bool = False,
         max_decode_length: int | None = None,
     ) -> Array:
-        """Decodes all positions at once, or one token with a cache.
+        """Decodes all positions at once, or one token with a cache; arguments as of ``DecoderLayer``.
 
-        Args:
-            encoded: float[batch, encoder length, emb_dim], the encoder's output.
-            decoder_input_tokens: int[batch, length], the targets shifted right.
-            decoder_positions: not read: positions are relative. Networks share this argument.
-            decoder_mask: [batch, 1, length, length].
-            encoder_decoder_mask: [batch, 1, length, encoder length].
-            deterministic: turns dropout off.
-            decode: whether to decode token by token with a cache.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
+        ``decoder_input_tokens`` are the int[batch, length] targets shifted right. ``decoder_positions`` are not read:
+        positions are relative.
 
         Returns:
-            float[batch, length, vocab_size], float32 unless they come from the token vectors of another attend dtype.
+            float[batch, length, vocab_size] logits of the next tokens, float32 unless they come from the token vectors
+            of another attend dtype.
         """
         del decoder_positions
         _check_tokens("decoder_input_tokens", decoder_input_tokens)
         blocks = self._blocks(self.config)
         y = blocks.embed(decoder_input_tokens, self.shared_embedding, deterministic)
-        y = self._run_layers(y, encoded, decoder_mask, encoder_decoder_mask, deterministic, decode, max_decode_length)
+        arguments = (encoded, decoder_mask, encoder_decoder_mask, deterministic, decode, max_decode_length)
+        y = blocks.run_layers(self, "decoder", self._layer, self.config.num_decoder_layers, y, *arguments)
         y = blocks.dropout(blocks.norm("decoder_norm", y), deterministic)
         return blocks.logits(y, self.shared_embedding)
 
-    @nn.nowrap
-    def _run_layers(self, y: Array, *arguments: Any) -> Array:
-        relative_positions = self._blocks(self.config).relative_positions()
-        for i in range(self.config.num_decoder_layers):
-            y = DecoderLayer(self.config, relative_positions, name=f"layers_{i}")(y, *arguments)
-        return y
-
 
 class Transformer(nn.Module):
-    """The whole network.
-
-    Attributes:
-        config: sizes and settings.
-    """
+    """The whole network."""
 
     config: T5Config
 
@@ -367,15 +307,9 @@ class Transformer(nn.Module):
     def encode(
         self, encoder_input_tokens: Array, encoder_segment_ids: Array | None = None, enable_dropout: bool = True
     ) -> Array:
-        """Encodes sequences.
+        """Encodes int[batch, length] tokens, of which zeros are padding: float[batch, length, emb_dim].
 
-        Args:
-            encoder_input_tokens: int[batch, length]; zeros are padding.
-            encoder_segment_ids: int[batch, length], which packed sequence a position belongs to.
-            enable_dropout: whether to drop out.
-
-        Returns:
-            float[batch, length, emb_dim].
+        ``encoder_segment_ids``, int[batch, length], says which packed sequence a position belongs to.
         """
         _check_tokens("encoder_input_tokens", encoder_input_tokens)
         is_token = encoder_input_tokens > 0
@@ -399,22 +333,12 @@ class Transformer(nn.Module):
         decode: bool = False,
         max_decode_length: int | None = None,
     ) -> Array:
-        """Decodes all positions at once, or one token with a cache.
+        """Decodes all positions at once, or one token with a cache: float[batch, length, vocab_size] logits.
 
-        Args:
-            encoded: float[batch, encoder length, emb_dim], from ``encode``.
-            encoder_input_tokens: int[batch, encoder length]; says what of ``encoded`` is padding.
-            decoder_input_tokens: int[batch, length], the targets shifted right.
-            decoder_target_tokens: int[batch, length]; zeros are padding.
-            encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
-            decoder_segment_ids: int[batch, length], the same of the targets.
-            decoder_positions: positions within packed sequences.
-            enable_dropout: whether to drop out.
-            decode: whether to decode token by token with a cache. There is no padding then.
-            max_decode_length: how many positions the cache has; needed when decoding one token.
-
-        Returns:
-            float[batch, length, vocab_size] logits.
+        ``encoded`` is from ``encode``, and ``encoder_input_tokens`` says what of it is padding.
+        ``decoder_input_tokens`` are the targets shifted right; zeros in ``decoder_target_tokens`` are padding, of which
+        there is none with ``decode``. ``max_decode_length``, how many positions the cache has, is needed when decoding
+        one token.
 
         Raises:
             ValueError: decoding token by token from packed sequences.
@@ -462,21 +386,9 @@ class Transformer(nn.Module):
         enable_dropout: bool = True,
         decode: bool = False,
     ) -> Array:
-        """Encodes and decodes: the forward pass of training.
+        """Encodes and decodes: the forward pass of training, or with ``decode`` the one that makes the cache.
 
-        Args:
-            encoder_input_tokens: int[batch, encoder length]; zeros are padding.
-            decoder_input_tokens: int[batch, length], the targets shifted right.
-            decoder_target_tokens: int[batch, length]; zeros are padding.
-            encoder_segment_ids: int[batch, encoder length], which packed sequence a position belongs to.
-            decoder_segment_ids: int[batch, length], the same of the targets.
-            encoder_positions: not read: positions are relative. Networks share this argument.
-            decoder_positions: not read either.
-            enable_dropout: whether to drop out.
-            decode: whether to make the cache for decoding.
-
-        Returns:
-            float[batch, length, vocab_size] logits.
+        Arguments as of ``encode`` and ``decode``; positions are not read, because those of T5 are relative.
         """
         del encoder_positions
         encoded = self.encode(encoder_input_tokens, encoder_segment_ids, enable_dropout)
