@@ -18,10 +18,9 @@ _Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Ar
 class SpecialLossNormalizingFactor(enum.Enum):
     """Loss denominators that are worked out from the batch instead of being given as a number.
 
-    Attributes:
-        NUM_REAL_TARGET_TOKENS: the sum of the loss weights (by default: the count of non-padding targets).
-        NUM_TOTAL_TARGET_TOKENS: the count of target positions, padding included.
-        AVERAGE_PER_SEQUENCE: every sequence counts the same, whatever its length. Packed sequences count one by one.
+    ``NUM_REAL_TARGET_TOKENS`` is the sum of the loss weights (by default: the count of non-padding targets),
+    ``NUM_TOTAL_TARGET_TOKENS`` the count of target positions, padding included, and with ``AVERAGE_PER_SEQUENCE`` every
+    sequence counts the same, whatever its length; packed ones count one by one.
     """
 
     NUM_REAL_TARGET_TOKENS = 1
@@ -51,14 +50,12 @@ def cross_entropy_with_logits(
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the cross entropy of soft targets, plus a penalty that keeps the softmax normalizer near one.
 
-    The derivative is written out by hand, which keeps one softmax instead of the chain of intermediates that automatic
-    differentiation would keep. The z-loss that is returned second is for logging: no gradient flows from it, and none
-    flows to the coefficient. On the z-loss see Chowdhery et al. 2022, section 5, arXiv:2204.02311.
+    ``logits``, unnormalized log probabilities, and ``targets``, the probability of each class, are float[..., classes].
+    The penalty is ``z_loss * logsumexp(logits) ** 2``: Chowdhery et al. 2022, section 5, arXiv:2204.02311.
 
-    Args:
-        logits: float[..., classes], unnormalized log probabilities.
-        targets: float[..., classes], the probability of each class.
-        z_loss: coefficient of the penalty ``z_loss * logsumexp(logits) ** 2``; 0 turns it off.
+    The derivative is written out by hand, which keeps one softmax instead of the chain of intermediates that automatic
+    differentiation would keep. No gradient flows from the penalty that is returned for logging, and none to its
+    coefficient.
 
     Returns:
         Two float[...] arrays: the loss with the penalty added, and the penalty alone.
@@ -84,8 +81,7 @@ cross_entropy_with_logits.defvjp(_cross_entropy_parts, _cross_entropy_backward)
 def _smoothed_targets(targets: jax.Array, classes: int, smoothing: float) -> tuple[jax.Array, jax.Array]:
     """Spreads ``smoothing`` of the probability over the wrong classes: Szegedy et al. 2015, arXiv:1512.00567.
 
-    Returns:
-        float32[..., classes] soft targets, and their entropy: the least loss that any logits can reach.
+    Besides the float32[..., classes] targets, their entropy is returned: the least loss that any logits can reach.
     """
     right = 1.0 - smoothing
     wrong = smoothing / (classes - 1)
@@ -103,17 +99,12 @@ def compute_weighted_cross_entropy(
     z_loss: float = 0.0,
     loss_normalizing_factor: float | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sums the cross entropy over all target positions.
+    """Sums the cross entropy of float[batch, length, classes] logits over all target positions, int[batch, length].
 
-    With label smoothing, the entropy of the smoothed targets is taken off, so that a perfect model still reaches zero.
-
-    Args:
-        logits: float[batch, length, classes].
-        targets: int[batch, length], class ids.
-        weights: float[batch, length], what each position counts; all ones if None.
-        label_smoothing: probability that is moved from the right class to all others, between 0 and 1.
-        z_loss: coefficient of the penalty on the softmax normalizer, see ``cross_entropy_with_logits``.
-        loss_normalizing_factor: what loss and z-loss are divided by; not divided if None.
+    ``weights`` are what each position counts, float[batch, length], all ones if None. ``label_smoothing`` is the
+    probability that is moved from the right class to all others; the entropy of the smoothed targets is taken off, so
+    that a perfect model still reaches zero. On ``z_loss`` see ``cross_entropy_with_logits``. Both losses are divided by
+    ``loss_normalizing_factor``, unless that is None.
 
     Returns:
         Three scalars: the loss (z-loss included), the z-loss, and the sum of the weights.
@@ -139,17 +130,7 @@ def compute_weighted_cross_entropy(
 
 
 def convert_special_loss_normalizing_factor_to_enum(x: str) -> SpecialLossNormalizingFactor:
-    """Reads the name of a special factor, in upper or lower case, as Gin files write it.
-
-    Args:
-        x: one of the names of ``SpecialLossNormalizingFactor``.
-
-    Returns:
-        The factor of that name.
-
-    Raises:
-        ValueError: there is no factor of that name.
-    """
+    """Reads the name of a special factor, in upper or lower case, as Gin files write it."""
     try:
         return SpecialLossNormalizingFactor[x.upper()]
     except KeyError:
@@ -174,15 +155,12 @@ def get_loss_normalizing_factor_and_weights(
 ) -> tuple[Any, jax.Array | None]:
     """Turns a configured loss normalizing factor into a number, and says what each target position counts.
 
-    Args:
-        loss_normalizing_factor: a number, None for no division, or a special factor (or its name), which is worked out
-            from the batch.
-        batch: one batch of features. Read are ``decoder_target_tokens``, ``decoder_loss_weights`` (if missing, every
-            non-padding target weighs one) and, for sequences that are packed, ``decoder_segment_ids``.
+    A special factor (or its name) is worked out from the batch: ``decoder_target_tokens``, ``decoder_loss_weights`` (if
+    missing, every non-padding target weighs one) and, for sequences that are packed, ``decoder_segment_ids``.
 
     Returns:
-        The factor (None, a number or a scalar array), and float[batch, length] weights. The weights are None when the
-        batch has none and the factor needs none.
+        The factor (None for no division, a number or a scalar array), and float[batch, length] weights. The weights are
+        None when the batch has none and the factor needs none.
 
     Raises:
         ValueError: the name of the factor is unknown.

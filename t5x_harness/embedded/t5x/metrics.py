@@ -25,11 +25,7 @@ def _as_array(value: Scalar) -> jax.Array | np.ndarray:
 
 @flax.struct.dataclass
 class Sum(clu_metrics.Metric):
-    """A plain total.
-
-    Attributes:
-        total: the sum so far.
-    """
+    """A plain total."""
 
     total: Scalar
 
@@ -49,11 +45,7 @@ class Sum(clu_metrics.Metric):
 
 @flax.struct.dataclass
 class Step(clu_metrics.Metric):
-    """A metric that depends on how many steps it spans.
-
-    Attributes:
-        steps: the count of training steps; the trainer sets it when it summarizes.
-    """
+    """A metric that depends on how many steps it spans; the trainer sets their number when it summarizes."""
 
     steps: int | None = 1
 
@@ -62,11 +54,7 @@ class Step(clu_metrics.Metric):
         return self.replace(steps=steps)
 
     def compute(self) -> jax.Array | np.ndarray:
-        """Returns the count of steps.
-
-        Raises:
-            ValueError: it was never set.
-        """
+        """Returns the count of steps; a ValueError if it was never set."""
         if self.steps is None:
             raise ValueError(f"{type(self).__name__} has no step count: call replace_steps before compute")
         return _as_array(self.steps)
@@ -74,11 +62,7 @@ class Step(clu_metrics.Metric):
 
 @flax.struct.dataclass
 class AveragePerStep(Step):
-    """A total divided by the count of steps, e.g. the loss per step.
-
-    Attributes:
-        total: the sum over all steps so far.
-    """
+    """A total divided by the count of steps, e.g. the loss per step."""
 
     total: Scalar | None = None
 
@@ -92,11 +76,7 @@ class AveragePerStep(Step):
         return type(self)(total=self.total + other.total, steps=self.steps + other.steps)
 
     def compute(self) -> jax.Array | np.ndarray:
-        """Returns total / steps.
-
-        Raises:
-            ValueError: the total or the step count was never set.
-        """
+        """Returns total / steps; a ValueError if one of them was never set."""
         steps = super().compute()
         if self.total is None:
             raise ValueError(f"{type(self).__name__} has no total: build it with from_model_output or total=")
@@ -105,11 +85,7 @@ class AveragePerStep(Step):
 
 @flax.struct.dataclass
 class Time(clu_metrics.Metric):
-    """A duration that is measured outside of the compiled step.
-
-    Attributes:
-        duration: seconds; the trainer sets it when it summarizes.
-    """
+    """A duration in seconds that is measured outside of the compiled step; the trainer sets it when it summarizes."""
 
     duration: Scalar | None = None
 
@@ -118,11 +94,7 @@ class Time(clu_metrics.Metric):
         return self
 
     def compute(self) -> jax.Array | np.ndarray:
-        """Returns the duration in seconds.
-
-        Raises:
-            ValueError: it was never set.
-        """
+        """Returns the duration; a ValueError if it was never set."""
         if self.duration is None:
             raise ValueError(f"{type(self).__name__} has no duration: call replace_duration before compute")
         return _as_array(self.duration)
@@ -134,11 +106,7 @@ class Time(clu_metrics.Metric):
 
 @flax.struct.dataclass
 class TimeRate(Time):
-    """A total per second, e.g. sequences per second.
-
-    Attributes:
-        numerator: the total so far.
-    """
+    """A total per second, e.g. sequences per second."""
 
     numerator: jax.Array | None = None
 
@@ -148,21 +116,13 @@ class TimeRate(Time):
         return cls(numerator=numerator)
 
     def merge(self, other: Self) -> Self:
-        """Adds the totals.
-
-        Raises:
-            AssertionError: one of the two has a duration already; rates over different times cannot be added.
-        """
+        """Adds the totals; an AssertionError if a duration is set: rates over different times cannot be added."""
         if self.duration is not None or other.duration is not None:
             raise AssertionError("rates can only be merged before their durations are set")
         return type(self)(numerator=self.numerator + other.numerator)
 
     def compute(self) -> jax.Array | np.ndarray:
-        """Returns numerator / duration.
-
-        Raises:
-            ValueError: the duration was never set.
-        """
+        """Returns numerator / duration; a ValueError if the latter was never set."""
         return self.numerator / super().compute()
 
 
@@ -180,11 +140,7 @@ class StepsPerTime(Step, Time):
         return type(self)(steps=self.steps + other.steps)
 
     def compute(self) -> jax.Array | np.ndarray:
-        """Returns steps / duration.
-
-        Raises:
-            ValueError: the step count or the duration was never set.
-        """
+        """Returns steps / duration; a ValueError if one of them was never set."""
         return Step.compute(self) / Time.compute(self)
 
 
@@ -206,11 +162,7 @@ def create_metrics_dict(float_metrics_dict: Mapping[str, Scalar]) -> dict[str, c
 def shape_obj_to_defined_obj(obj: clu_metrics.Metric) -> clu_metrics.Metric:
     """Replaces the shapes in a metric (as ``jax.eval_shape`` gives them) by zeros of that shape and dtype.
 
-    Args:
-        obj: a metric, possibly with metrics inside; fields without a shape are kept.
-
-    Returns:
-        A metric of the same class with arrays in place of the shapes.
+    There may be metrics inside it; fields without a shape are kept.
     """
 
     def defined(value: Any) -> Any:

@@ -37,18 +37,11 @@ class TokensIdsToLogitsCallable(Protocol):
     """The model as a decoder sees it."""
 
     def __call__(self, decoding_state: decoding.DecodingState) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Computes the logits of the next token.
-
-        Args:
-            decoding_state: the tokens so far and the cache, for batch * num_decodes rows.
-
-        Returns:
-            float[rows, vocabulary] logits and the next cache.
-        """
+        """Returns the float[rows, vocabulary] logits of the next token of each row, and the next cache."""
 
 
 class DecodeFnCallable(Protocol):
-    """A decoder as a model calls it; ``t5x.decoding`` has two."""
+    """A decoder as a model calls it; arguments and results as of ``t5x.decoding.temperature_sample``."""
 
     def __call__(
         self,
@@ -62,31 +55,14 @@ class DecodeFnCallable(Protocol):
         cache_offset: int,
         **kwargs: Any,
     ) -> tuple[jax.Array, jax.Array]:
-        """Continues prompts.
-
-        Args:
-            inputs: int32[batch, length] prompts, zeros where tokens are wanted.
-            cache: the model's autoregressive cache.
-            tokens_to_logits: the model.
-            eos_id: the token that ends a sequence.
-            num_decodes: continuations of each prompt.
-            decode_rng: key for decoders that draw random numbers.
-            cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
-            **kwargs: what else the decoder takes.
-
-        Returns:
-            int32[batch, num_decodes, length] sequences and float32[batch, num_decodes] scores, the best last.
-        """
+        """Continues prompts by int32[batch, num_decodes, length] tokens with float32[batch, num_decodes] scores."""
 
 
 class BaseModel(abc.ABC):
     """A model together with its loss, its metrics and its way to predict.
 
-    Models hold no parameters. The trainer keeps those and passes them in.
-
-    Attributes:
-        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
-        optimizer_def: the optimizer that the model is trained with.
+    Models hold no parameters: the trainer keeps those and passes them in. Batches are features by name, which
+    ``FEATURE_CONVERTER_CLS``, a SeqIO feature converter, makes.
     """
 
     FEATURE_CONVERTER_CLS: Callable[..., Any]
@@ -96,19 +72,10 @@ class BaseModel(abc.ABC):
 
     @abc.abstractmethod
     def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
-        """Computes the loss that training minimizes.
-
-        Args:
-            params: the parameters.
-            batch: features by name.
-            dropout_rng: key of the dropout; None turns dropout off.
-
-        Returns:
-            The scalar loss, and metrics by name.
-        """
+        """Computes the scalar loss that training minimizes, and metrics by name; no ``dropout_rng``, no dropout."""
 
     def eval_fn(self, params: PyTree, batch: Batch) -> tuple[jax.Array, MetricsMap]:
-        """Computes loss and metrics without dropout; arguments and results as of ``loss_fn``."""
+        """Computes loss and metrics without dropout."""
         return self.loss_fn(params=params, batch=batch, dropout_rng=None)
 
     def predict_batch(self, params: PyTree, batch: Batch, rng: jax.Array | None = None) -> jax.Array:
@@ -119,48 +86,20 @@ class BaseModel(abc.ABC):
     def predict_batch_with_aux(
         self, params: PyTree, batch: Batch, rng: jax.Array | None = None
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Predicts.
-
-        Args:
-            params: the parameters.
-            batch: features by name.
-            rng: key for models that draw random numbers.
-
-        Returns:
-            The predictions, batch axis first, and what else there is to say about each, e.g. scores.
-        """
+        """Predicts: an array, batch axis first, and what else there is to say about each, e.g. scores."""
 
     @abc.abstractmethod
     def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> jax.Array:
-        """Scores the targets of a batch: the higher, the likelier the model finds them.
+        """Scores the targets of a batch, float[batch]: the higher, the likelier the model finds them.
 
-        Args:
-            params: the parameters.
-            batch: features by name.
-            return_intermediates: whether to return what the network sows into ``intermediates`` too.
-
-        Returns:
-            float[batch] scores.
+        With ``return_intermediates``, a pair of that and of what the network sows into ``intermediates`` is returned.
         """
 
     @abc.abstractmethod
     def get_initial_variables(
-        self,
-        rng: jax.Array,
-        input_shapes: Mapping[str, Any],
-        input_types: Mapping[str, np.dtype] | None = None,
+        self, rng: jax.Array, input_shapes: Mapping[str, Any], input_types: Mapping[str, np.dtype] | None = None
     ) -> Mapping[str, Any]:
-        """Initializes the parameters.
-
-        Args:
-            rng: key of the initial values.
-            input_shapes: the shape of every feature.
-            input_types: the dtype of every feature.
-
-        Returns:
-            The variable collections: ``params``, ``params_axes`` (logical axis names) and whatever else the network
-            has.
-        """
+        """Initializes the variables: ``params``, ``params_axes`` (logical axis names) and what else there is."""
 
 
 LossNormalizingFactor = float | int | str | losses.SpecialLossNormalizingFactor | None
@@ -169,8 +108,9 @@ LossNormalizingFactor = float | int | str | losses.SpecialLossNormalizingFactor 
 class BaseTransformerModel(BaseModel):
     """A model of sequences of tokens.
 
-    Attributes:
-        module: the network.
+    ``decode_fn`` predicts, ``label_smoothing`` and ``z_loss`` are those of
+    ``t5x.losses.compute_weighted_cross_entropy``, and ``loss_normalizing_factor`` is what the loss is divided by: a
+    number, None, or a special factor.
     """
 
     def __init__(
@@ -184,18 +124,6 @@ class BaseTransformerModel(BaseModel):
         z_loss: float = 0.0,
         loss_normalizing_factor: LossNormalizingFactor = None,
     ) -> None:
-        """Puts a model together.
-
-        Args:
-            module: the network.
-            input_vocabulary: of the inputs.
-            output_vocabulary: of the targets.
-            optimizer_def: the optimizer that the model is trained with.
-            decode_fn: how to predict.
-            label_smoothing: see ``t5x.losses.compute_weighted_cross_entropy``.
-            z_loss: see there.
-            loss_normalizing_factor: what the loss is divided by: a number, None, or a special factor.
-        """
         super().__init__(optimizer_def=optimizer_def)
         self.module = module
         self._input_vocabulary, self._output_vocabulary = input_vocabulary, output_vocabulary
@@ -249,7 +177,7 @@ class BaseTransformerModel(BaseModel):
         z_loss: jax.Array | None = None,
         segment_ids: Mapping[str, jax.Array] | None = None,
     ) -> MetricsMap:
-        """Makes the metrics of a batch; subclasses add their own. Arguments as of ``compute_base_metrics``."""
+        """Makes the metrics of a batch; subclasses add their own."""
         return compute_base_metrics(logits, targets, mask, loss, z_loss, segment_ids)
 
 
@@ -263,20 +191,11 @@ def _segments(batch: Batch) -> dict[str, jax.Array]:
     return {name: tokens != 0 for name, tokens in batch.items() if name in counted}
 
 
-def _score_targets(
-    compute_logits: Callable[..., Any], params: PyTree, batch: Batch, return_intermediates: bool
-) -> jax.Array | tuple[jax.Array, Mapping[str, Any]]:
-    """Sums the log probabilities of the targets of every sequence.
+def _score_targets(compute_logits: Callable[..., Any], params: PyTree, batch: Batch, return_intermediates: bool) -> Any:
+    """Sums the log probabilities of the targets of every row, each times its ``decoder_loss_weights``: float[batch].
 
-    Args:
-        compute_logits: a model's ``_compute_logits``.
-        params: the parameters.
-        batch: features by name; ``decoder_loss_weights`` says what each target counts.
-        return_intermediates: whether to return intermediates too.
-
-    Returns:
-        float[batch] scores. With intermediates, a pair of them and of what the network sowed, to which the entry
-        ``decoder`` adds the targets, their weights and the log probability of each.
+    With ``return_intermediates``, a pair of that and of what the network sowed is returned, to which the entry
+    ``decoder`` adds the targets, their weights and the log probability of each.
     """
     targets, weights = batch["decoder_target_tokens"], batch["decoder_loss_weights"]
     sown: Mapping[str, Any] = {}
@@ -297,19 +216,7 @@ def _score_targets(
 def _decoder_arguments(
     given: MutableMapping[str, Any] | None, rng: jax.Array | None, vocabulary: seqio.Vocabulary
 ) -> dict[str, Any]:
-    """Completes the arguments of a decoder.
-
-    Args:
-        given: what the caller wants; it's left unchanged.
-        rng: key for the decoder, if the caller passes it on its own.
-        vocabulary: says which token ends a sequence, unless the caller does.
-
-    Returns:
-        Keyword arguments for the decoder.
-
-    Raises:
-        ValueError: there are two keys.
-    """
+    """Completes, in a copy, the arguments that the caller gave for a decoder, by a key and the end token."""
     arguments = dict(given or {})
     if rng is not None:
         if arguments.get("decode_rng") is not None:
@@ -342,12 +249,7 @@ _OPTIONAL_FEATURES = ("encoder_positions", "decoder_positions", "encoder_segment
 
 @dataclasses.dataclass(frozen=True)
 class DecoderParams:
-    """How a model predicts unless the call says otherwise.
-
-    Attributes:
-        return_all_decodes: whether to return all continuations of each input, not only the best.
-        num_decodes: how many continuations to look for.
-    """
+    """How a model predicts unless the call says otherwise; see ``EncoderDecoderModel.predict_batch_with_aux``."""
 
     return_all_decodes: bool = False
     num_decodes: int = 1
@@ -356,8 +258,9 @@ class DecoderParams:
 class EncoderDecoderModel(BaseTransformerModel):
     """A model that reads inputs with an encoder and writes targets with a decoder, e.g. T5.
 
-    Attributes:
-        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
+    It takes what ``BaseTransformerModel`` does, and more: ``module`` has the methods ``__call__``, ``encode`` and
+    ``decode`` of ``t5x.examples.t5.network``, ``feature_converter_cls`` makes the batches in place of
+    ``FEATURE_CONVERTER_CLS``, and ``default_decoder_params`` says how to predict unless the call does.
     """
 
     FEATURE_CONVERTER_CLS = SeqIOClass("EncDecFeatureConverter")
@@ -375,31 +278,22 @@ class EncoderDecoderModel(BaseTransformerModel):
         loss_normalizing_factor: LossNormalizingFactor = None,
         default_decoder_params: DecoderParams | None = None,
     ) -> None:
-        """Puts a model together from what ``BaseTransformerModel`` takes, and two more.
-
-        ``module`` has the methods ``__call__``, ``encode`` and ``decode`` of ``t5x.examples.t5.network``,
-        ``feature_converter_cls`` makes the batches in place of ``FEATURE_CONVERTER_CLS``, and
-        ``default_decoder_params`` says how to predict unless the call does.
-        """
         super().__init__(
-            module=module,
-            input_vocabulary=input_vocabulary,
-            output_vocabulary=output_vocabulary,
-            optimizer_def=optimizer_def,
-            decode_fn=decode_fn,
-            label_smoothing=label_smoothing,
-            z_loss=z_loss,
-            loss_normalizing_factor=loss_normalizing_factor,
+            module,
+            input_vocabulary,
+            output_vocabulary,
+            optimizer_def,
+            decode_fn,
+            label_smoothing,
+            z_loss,
+            loss_normalizing_factor,
         )
         self._default_decoder_params = default_decoder_params or DecoderParams()
         if feature_converter_cls is not None:
             self.FEATURE_CONVERTER_CLS = feature_converter_cls
 
     def get_initial_variables(
-        self,
-        rng: jax.Array,
-        input_shapes: Mapping[str, Any],
-        input_types: Mapping[str, np.dtype] | None = None,
+        self, rng: jax.Array, input_shapes: Mapping[str, Any], input_types: Mapping[str, np.dtype] | None = None
     ) -> flax_core.FrozenDict[str, Any]:
         """Initializes the parameters by a pass over features of ones.
 
@@ -431,18 +325,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         mutable: Any = False,
         other_variables: PyTree | None = None,
     ) -> Any:
-        """Runs the network on whole targets.
-
-        Args:
-            params: the parameters.
-            batch: features by name.
-            dropout_rng: key of the dropout; None turns dropout off.
-            mutable: which collections the network may write to, see ``flax.linen.Module.apply``.
-            other_variables: more collections to give to the network.
-
-        Returns:
-            float[batch, length, vocabulary]; if anything is mutable, a pair of that and of the collections.
-        """
+        """Runs the network on whole targets: float[batch, length, vocabulary], in a pair with mutable collections."""
         return self.module.apply(
             {"params": params, **(other_variables or {})},
             batch["encoder_input_tokens"],
@@ -463,18 +346,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         raw_inputs: jax.Array,
         max_decode_length: int,
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Runs the decoder for one token.
-
-        Args:
-            decoding_state: the last tokens and the cache, one row for every beam.
-            params: the parameters.
-            encoded_inputs: float[rows, input length, features], the encoder's output for every beam.
-            raw_inputs: int[rows, input length], the input tokens for every beam.
-            max_decode_length: how many positions the cache has.
-
-        Returns:
-            float[rows, vocabulary] logits, and the next cache.
-        """
+        """Runs the decoder for one token of every beam: float[rows, vocabulary] logits, and the next cache."""
         token = decoding_state.cur_token
         logits, variables = self.module.apply(
             {"params": params, "cache": decoding_state.cache},
@@ -498,17 +370,10 @@ class EncoderDecoderModel(BaseTransformerModel):
         decoder_input_tokens: jax.Array,
         prefill_decoder_prompt: bool = False,
     ) -> tuple[PyTree, jax.Array | None]:
-        """Makes the cache that decoding starts with.
+        """Makes the cache that decoding starts with, and returns the length of every prompt too if it's prefilled.
 
-        Args:
-            params: the parameters.
-            encoded_inputs: float[batch, input length, features], the encoder's output.
-            encoder_input_tokens: int[batch, input length].
-            decoder_input_tokens: int[batch, length], prompts for the decoder; their length is that of the cache.
-            prefill_decoder_prompt: whether to run the decoder over the whole prompt at once instead of token by token.
-
-        Returns:
-            The cache, and the length of every prompt if it's prefilled, else None.
+        It has as many positions as ``decoder_input_tokens``, the int[batch, length] prompts. With
+        ``prefill_decoder_prompt`` these go through the decoder all at once.
         """
         _, variables = self.module.apply(
             {"params": params},
@@ -559,16 +424,11 @@ class EncoderDecoderModel(BaseTransformerModel):
         num_decodes: int | None = None,
         prompt_with_targets: bool = False,
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Decodes the inputs of a batch.
+        """Decodes the inputs of a batch; the length of ``decoder_input_tokens`` is that of the predictions.
 
-        Args:
-            params: the parameters.
-            batch: features by name. The length of ``decoder_input_tokens`` is that of the predictions.
-            rng: key for decoders that draw random numbers.
-            decoder_params: more arguments for the decoder; it's left unchanged.
-            return_all_decodes: whether to return all continuations; None for the model's default.
-            num_decodes: how many continuations to look for; None for the model's default.
-            prompt_with_targets: whether the decoder must begin with the targets of the batch (without end tokens).
+        ``decoder_params``, more arguments for the decoder, are left unchanged. ``num_decodes`` continuations are looked
+        for, and only the best is returned unless ``return_all_decodes``; for None, the model's defaults count. With
+        ``prompt_with_targets`` the decoder must begin with the targets of the batch (without end tokens).
 
         Returns:
             int32[batch, length] predictions and ``scores``: float32[batch]. With ``return_all_decodes``, both have an
@@ -624,15 +484,7 @@ _PREFIX_FEATURE = "decoder_causal_attention"
 
 @jax.vmap
 def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
-    """Drops the beginning of every sequence and fills up with zeros at the end.
-
-    Args:
-        sequence: int[batch, length], or int[batch, num_decodes, length].
-        prefix_length: int[batch], how many tokens to drop.
-
-    Returns:
-        An array of the shape of ``sequence``.
-    """
+    """Drops the first ``prefix_length`` tokens of int[batch, ..., length] rows, and fills up with zeros at the end."""
     is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length  # [length]; the batch is mapped over
     return jnp.roll(jnp.where(is_prefix, 0, sequence), -prefix_length, axis=-1)
 
@@ -640,11 +492,9 @@ def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
 class DecoderOnlyModel(BaseTransformerModel):
     """A model that continues sequences of tokens; inputs and targets are one sequence.
 
-    Whether the inputs are read in both directions (prefix language models) or not: Raffel et al. 2019, section 3.2.1,
-    arXiv:1910.10683.
-
-    Attributes:
-        FEATURE_CONVERTER_CLS: the seqio feature converter that makes this model's batches.
+    It takes what ``BaseTransformerModel`` does, with one vocabulary. With ``inputs_bidirectional_attention`` the
+    positions of the inputs see each other in both directions (prefix language models: Raffel et al. 2019, section
+    3.2.1, arXiv:1910.10683). ``feature_converter_cls`` makes the batches in place of ``FEATURE_CONVERTER_CLS``.
     """
 
     FEATURE_CONVERTER_CLS = SeqIOClass("DecoderFeatureConverter")
@@ -661,30 +511,15 @@ class DecoderOnlyModel(BaseTransformerModel):
         z_loss: float = 0.0,
         loss_normalizing_factor: LossNormalizingFactor = None,
     ) -> None:
-        """Puts a model together from what ``BaseTransformerModel`` takes, with one vocabulary.
-
-        ``inputs_bidirectional_attention`` lets the positions of the inputs see each other in both directions, and
-        ``feature_converter_cls`` makes the batches in place of ``FEATURE_CONVERTER_CLS``.
-        """
         super().__init__(
-            module,
-            input_vocabulary=vocabulary,
-            output_vocabulary=vocabulary,
-            optimizer_def=optimizer_def,
-            decode_fn=decode_fn,
-            label_smoothing=label_smoothing,
-            z_loss=z_loss,
-            loss_normalizing_factor=loss_normalizing_factor,
+            module, vocabulary, vocabulary, optimizer_def, decode_fn, label_smoothing, z_loss, loss_normalizing_factor
         )
         self._inputs_bidirectional_attention = inputs_bidirectional_attention
         if feature_converter_cls is not None:
             self.FEATURE_CONVERTER_CLS = feature_converter_cls
 
     def get_initial_variables(
-        self,
-        rng: jax.Array,
-        input_shapes: Mapping[str, Any],
-        input_types: Mapping[str, np.dtype] | None = None,
+        self, rng: jax.Array, input_shapes: Mapping[str, Any], input_types: Mapping[str, np.dtype] | None = None
     ) -> flax_core.FrozenDict[str, Any]:
         """Initializes the parameters by a pass over ``decoder_input_tokens`` of ones, float32 unless typed."""
         feature = "decoder_input_tokens"
@@ -692,11 +527,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         return flax_core.freeze(self.module.init(rng, tokens, tokens, enable_dropout=False))
 
     def _get_decoder_causal_attention(self, batch: Batch) -> jax.Array | None:
-        """Gives the positions that see each other in both directions, or None if there are none.
-
-        Raises:
-            ValueError: the model wants them, but the batch doesn't say which they are.
-        """
+        """Gives the positions that see each other in both directions, or None if the model wants none."""
         if not self._inputs_bidirectional_attention:
             return None
         if _PREFIX_FEATURE not in batch:
@@ -747,15 +578,10 @@ class DecoderOnlyModel(BaseTransformerModel):
     def _compute_kv_cache(
         self, params: PyTree, inputs: jax.Array, causal_attention_mask: jax.Array
     ) -> tuple[PyTree, jax.Array]:
-        """Makes a cache that holds the inputs already.
+        """Makes a cache that holds the inputs, and returns their int[batch] lengths, the start token not counted.
 
-        Args:
-            params: the parameters.
-            inputs: int[batch, length], the start token, the inputs, then zeros.
-            causal_attention_mask: int[batch, length], 1 at the positions of the inputs and at the start token.
-
-        Returns:
-            The cache, and int[batch] lengths of the inputs, the start token not counted.
+        ``inputs`` are int[batch, length]: the start token, the inputs, then zeros. ``causal_attention_mask`` is 1 at
+        these positions, the start token's included.
         """
         lengths = jnp.sum(inputs[:, 1:] != 0, axis=-1)  # [batch]
         blank = jnp.ones_like(inputs)
@@ -789,23 +615,12 @@ class DecoderOnlyModel(BaseTransformerModel):
         num_decodes: int = 1,
         decoder_params: MutableMapping[str, Any] | None = None,
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Continues the inputs of a batch.
+        """Continues the inputs of a batch, which ``decoder_causal_attention`` tells from the targets.
 
-        Args:
-            params: the parameters.
-            batch: features by name, with ``decoder_causal_attention``, which tells inputs from targets.
-            rng: key for decoders that draw random numbers.
-            return_all_decodes: whether to return all continuations, not only the best.
-            num_decodes: how many continuations to look for.
-            decoder_params: more arguments for the decoder; it's left unchanged.
-
-        Returns:
-            int32[batch, length] predictions without the inputs, and ``scores``: float32[batch]. With
-            ``return_all_decodes``, both have an axis of size ``num_decodes`` after the batch axis, the best last.
+        Arguments and errors as of ``EncoderDecoderModel.predict_batch_with_aux``; the predictions leave the inputs out.
 
         Raises:
-            ValueError: the batch doesn't tell inputs from targets, or ``rng`` is given both by itself and within
-                ``decoder_params``.
+            ValueError: the batch doesn't tell inputs from targets.
         """
         if _PREFIX_FEATURE not in batch:
             raise ValueError(
@@ -835,15 +650,9 @@ class DecoderOnlyModel(BaseTransformerModel):
 
 
 def compute_weighted_accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array | None = None) -> jax.Array:
-    """Sums the weights of the targets that the model gets right.
+    """Sums the weights of the targets that the model gets right, or counts these without weights.
 
-    Args:
-        logits: float[batch, length, vocabulary].
-        targets: int[batch, length].
-        weights: float[batch, length]; all ones if None.
-
-    Returns:
-        A scalar: the weight (or the number) of right targets.
+    ``logits`` are float[batch, length, vocabulary], ``targets`` and ``weights`` [batch, length].
 
     Raises:
         ValueError: ``logits`` doesn't have exactly one axis more than ``targets``.
@@ -867,16 +676,7 @@ def compute_metrics(
 ) -> MetricsMap:
     """Makes plain sums of loss, accuracy, weights, examples and tokens.
 
-    Args:
-        logits: float[batch, length, vocabulary].
-        targets: int[batch, length].
-        weights: float[batch, length].
-        loss: scalar, summed over the batch.
-        weight_sum: scalar, the sum of the weights.
-        additional_metrics: metrics to add; they win over those of the same name.
-
-    Returns:
-        Metrics by name.
+    Shapes are those of ``compute_weighted_accuracy``; ``additional_metrics`` win over those of the same name.
     """
     sums = metrics_lib.create_metrics_dict(
         {
@@ -893,11 +693,7 @@ def compute_metrics(
 def count_packed_examples(segment_ids: jax.Array) -> jax.Array:
     """Counts the sequences that are packed into a batch, as SeqIO does for T5 (Raffel et al. 2019, section 3.1.2).
 
-    Args:
-        segment_ids: int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.
-
-    Returns:
-        An integer scalar.
+    ``segment_ids`` are int[batch, length], numbered from 1 in every row; the padding at the end of a row is 0.
     """
     # Every change of the id starts a sequence, or the padding.
     changes = jnp.sum(segment_ids[:, 1:] != segment_ids[:, :-1])
@@ -915,61 +711,43 @@ def compute_base_metrics(
 ) -> MetricsMap:
     """Makes the metrics that every model reports: accuracy, losses, speed, and how full the batch is.
 
-    Args:
-        logits: float[batch, length, vocabulary].
-        targets: int[batch, length].
-        mask: float[batch, length], what each target counts; None if all count the same.
-        loss: scalar, summed over the batch, z-loss included.
-        z_loss: scalar; None if there is none.
-        segment_ids: int[batch, length] packed segments by feature, 0 for padding; None to leave those metrics out.
-
-    Returns:
-        Metrics by name. Names that begin with ``timing/`` wait for a duration.
+    ``mask`` is what each target counts, float[batch, length]. ``loss`` is summed over the batch and includes
+    ``z_loss``. ``segment_ids`` are int[batch, length] by feature, 0 for padding. What is None is left out. Metrics
+    whose names begin with ``timing/`` wait for a duration.
     """
+    ratio = clu_metrics.Average  # of a total and a count
     # Arrays, because metrics pass through compiled functions.
     num_examples, num_tokens = jnp.array(targets.shape[0]), jnp.array(targets.size)
-    weight = targets.size if mask is None else jnp.sum(mask)
-    accuracy = clu_metrics.Accuracy.from_model_output(logits=logits, labels=targets.astype(jnp.int32), mask=mask)
-    return {
-        "accuracy": accuracy,
-        "loss": AveragePerStep(total=loss),
-        "loss_per_nonpadding_target_token": _ratio(loss, weight),
-        "loss_per_all_target_tokens": _ratio(loss, num_tokens),
-        **_throughput(num_examples, num_tokens),
-        "non_padding_fraction/loss_weights": _ratio(weight, num_tokens),
-        **({} if z_loss is None else _loss_terms(loss, z_loss, num_tokens)),
-        **({} if segment_ids is None else _packing_metrics(segment_ids)),
-    }
-
-
-def _ratio(total: jax.Array | int, count: jax.Array | int) -> clu_metrics.Average:
-    return clu_metrics.Average(total=total, count=count)
-
-
-def _throughput(num_examples: jax.Array, num_tokens: jax.Array) -> MetricsMap:
     num_devices = jax.device_count()
+    weight = targets.size if mask is None else jnp.sum(mask)
     rates = {
         "seqs_per_second": num_examples,
         "seqs_per_second_per_core": num_examples / num_devices,
         "target_tokens_per_second": num_tokens,
         "target_tokens_per_second_per_core": num_tokens / num_devices,
     }
-    return {
+    metrics: dict[str, clu_metrics.Metric] = {
+        "accuracy": clu_metrics.Accuracy.from_model_output(logits=logits, labels=targets.astype(jnp.int32), mask=mask),
+        "loss": AveragePerStep(total=loss),
+        "loss_per_nonpadding_target_token": ratio(loss, weight),
+        "loss_per_all_target_tokens": ratio(loss, num_tokens),
         **{f"timing/{name}": TimeRate.from_model_output(numerator=total) for name, total in rates.items()},
         "timing/steps_per_second": StepsPerTime.from_model_output(),
         "timing/seconds": Time(),
         "timing/seqs": Sum(total=num_examples),
+        "non_padding_fraction/loss_weights": ratio(weight, num_tokens),
     }
-
-
-def _loss_terms(loss: jax.Array, z_loss: jax.Array, num_tokens: jax.Array) -> MetricsMap:
-    cross_entropy = loss - z_loss
-    return {
-        "z_loss": AveragePerStep(total=z_loss),
-        "z_loss_per_all_target_tokens": _ratio(z_loss, num_tokens),
-        "cross_ent_loss": AveragePerStep(total=cross_entropy),
-        "cross_ent_loss_per_all_target_tokens": _ratio(jnp.sum(cross_entropy), num_tokens),
-    }
+    if z_loss is not None:
+        cross_entropy = loss - z_loss
+        metrics |= {
+            "z_loss": AveragePerStep(total=z_loss),
+            "z_loss_per_all_target_tokens": ratio(z_loss, num_tokens),
+            "cross_ent_loss": AveragePerStep(total=cross_entropy),
+            "cross_ent_loss_per_all_target_tokens": ratio(jnp.sum(cross_entropy), num_tokens),
+        }
+    if segment_ids is not None:
+        metrics |= _packing_metrics(segment_ids)
+    return metrics
 
 
 def _packing_metrics(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
@@ -980,9 +758,9 @@ def _packing_metrics(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
             continue
         used, positions = jnp.sum(ids != 0), jnp.array(ids.size)
         report[f"effective_batch_size/{feature}"] = AveragePerStep(total=count_packed_examples(ids))
-        report[f"non_padding_fraction/{feature}"] = _ratio(used, positions)
+        report[f"non_padding_fraction/{feature}"] = clu_metrics.Average(used, positions)
         all_used, all_positions = all_used + used, all_positions + positions
-    report["non_padding_fraction/overall"] = _ratio(all_used, all_positions)
+    report["non_padding_fraction/overall"] = clu_metrics.Average(all_used, all_positions)
     return report
 
 
