@@ -54,7 +54,6 @@ class ArrayMapFuture(typing_extensions.Protocol):
 
     def result(self) -> Mapping[str, Any]:
         """Waits for it and returns it."""
-        ...
 
 
 class MetricValueMapFuture(typing_extensions.Protocol):
@@ -62,7 +61,6 @@ class MetricValueMapFuture(typing_extensions.Protocol):
 
     def result(self) -> Mapping[str, clu.values.Value]:
         """Waits for them and returns value by tag."""
-        ...
 
 
 class TimeFuture(typing_extensions.Protocol):
@@ -70,7 +68,6 @@ class TimeFuture(typing_extensions.Protocol):
 
     def result(self) -> float:
         """Waits for it and returns it."""
-        ...
 
 
 class LearningRateCallable(typing_extensions.Protocol):
@@ -78,7 +75,6 @@ class LearningRateCallable(typing_extensions.Protocol):
 
     def __call__(self, step: jax.Array) -> jax.Array:
         """Returns the learning rate (a scalar) at ``step``."""
-        ...
 
 
 class SummarizeMetricsCallable(typing_extensions.Protocol):
@@ -86,7 +82,6 @@ class SummarizeMetricsCallable(typing_extensions.Protocol):
 
     def __call__(self, metrics: MetricMapType, duration: float, num_steps: int) -> Mapping[str, Any]:
         """Returns the summary of ``metrics``, merged over ``num_steps`` steps that took ``duration`` seconds."""
-        ...
 
 
 class PartitionedTrainCallable(typing_extensions.Protocol):
@@ -94,7 +89,6 @@ class PartitionedTrainCallable(typing_extensions.Protocol):
 
     def __call__(self, train_state: TrainState, batch: Batch) -> tuple[TrainState, MetricMapType]:
         """Returns the next train state and the step's metrics."""
-        ...
 
 
 class PartitionedEvalCallable(typing_extensions.Protocol):
@@ -102,7 +96,6 @@ class PartitionedEvalCallable(typing_extensions.Protocol):
 
     def __call__(self, train_state: TrainState, batch: Batch) -> MetricMapType:
         """Returns the step's metrics."""
-        ...
 
 
 class BaseTrainerConstructor(Protocol):
@@ -119,7 +112,6 @@ class BaseTrainerConstructor(Protocol):
         rng: jax.Array,
     ) -> BaseTrainer:
         """Returns a trainer; the arguments are those of its constructor."""
-        ...
 
 
 def _rms(x: jax.Array) -> jax.Array:
@@ -138,15 +130,10 @@ class WeightMetricsComputer:
     ) -> MutableMapping[str, clu.metrics.Metric]:
         """Compares the weights before and after a step.
 
-        Args:
-            gradients: the gradient of every parameter, a tree like the parameters.
-            old_train_state: before the step.
-            new_train_state: after it.
-
         Returns:
             Metrics averaged per step.  Tags are ``weight_rms``, ``weight_gradient_rms``, ``weight_update_rms``,
-            ``weight_update_divided_by_weight_rms`` and ``weight_max``, each followed by ``/`` and the parameter's
-            path, and ``weight_gradient_norm`` over all gradients together.
+            ``weight_update_divided_by_weight_rms`` and ``weight_max``, each followed by ``/`` and the parameter's path,
+            and ``weight_gradient_norm`` over all gradients together.
         """
         old, new = old_train_state.params, new_train_state.params
         update = jax.tree.map(jnp.subtract, new, old)
@@ -192,23 +179,18 @@ class _AsyncTimer:
         self._start_future: TimeFuture | None = None
 
     def _reading(self, arrays: PyTree) -> TimeFuture:
-        @self._worker
         def read() -> float:
             _wait_for(arrays)
             return _time()
 
-        return read()
+        return self._worker(read)()
 
     def start(self, block_on: PyTree = ()) -> None:
         """Starts as soon as ``block_on`` (a pytree of arrays) is computed."""
         self._start_future = self._reading(block_on)
 
     def stop(self, block_on: PyTree = ()) -> TimeFuture:
-        """Returns the future of the seconds from the start until ``block_on`` is computed.
-
-        Raises:
-            ValueError: if it was not started since the last stop.
-        """
+        """Returns the future of the seconds from the last start until ``block_on`` is computed."""
         if self._start_future is None:
             raise ValueError("a stopwatch was stopped that had not been started: call start_duration_timer() first")
         started, self._start_future = self._start_future, None
@@ -221,22 +203,17 @@ class _AsyncTimer:
 
 
 class MetricsManager:
-    """Writes the metrics of one collection, such as ``train`` or ``training_eval/my_task``.
+    """Writes the metrics of one collection, ``name``, such as ``train`` or ``training_eval/my_task``.
 
-    Only process 0 writes.  Scalars can be written from any thread; accumulated metrics are fetched, summarized and
-    written by a thread of its own, in the order of the calls.  ``close()`` waits for what is still being written.
+    Only process 0 writes: TensorBoard events, in the sub-folder ``name`` of ``summary_dir``, or the log alone if that
+    is None. Scalars can be written from any thread; accumulated metrics are fetched, summarized and written by a thread
+    of its own, in the order of the calls.  ``close()`` waits for what is still being written.
 
     Attributes:
         summary_dir: the folder of the TensorBoard events, or None where there is no folder.
     """
 
     def __init__(self, name: str, summary_dir: str | None = None):
-        """Opens the writers.
-
-        Args:
-            name: of the collection; the sub-folder of ``summary_dir`` and the prefix in the log.
-            summary_dir: parent folder of the events; None writes to the log only.
-        """
         self.summary_dir = os.path.join(summary_dir, name) if summary_dir else None
         self._writer: metric_writers.MetricWriter | None
         if jax.process_index() == 0:
@@ -252,11 +229,7 @@ class MetricsManager:
 
     @property
     def summary_writer(self) -> metric_writers.MetricWriter:
-        """The open ``clu`` writer.
-
-        Raises:
-            ValueError: if the manager is closed.
-        """
+        """The open ``clu`` writer; a ValueError once the manager is closed."""
         if self._writer is None:
             raise ValueError(f"the metrics manager of {self.summary_dir!r} is closed")
         return self._writer
@@ -278,18 +251,10 @@ class MetricsManager:
     def write_metrics_summary(
         self, metrics: MetricMapType, step: jax.Array | int, num_steps: int
     ) -> MetricValueMapFuture:
-        """Summarizes ``metrics`` that were merged over ``num_steps`` steps and writes them at ``step``.
+        """Summarizes metrics that were merged over ``num_steps`` steps, and writes and returns them, at ``step``.
 
         The time-based ones get the time from ``start_duration_timer`` until ``metrics`` are computed, which follows the
         device closely although steps are dispatched ahead of it.
-
-        Args:
-            metrics: accumulated metric by tag, still on the device.
-            step: the step that was reached.
-            num_steps: how many steps were merged.
-
-        Returns:
-            The future of the summarized value by tag.
         """
         step = int(checkpoints.get_local_data(step))
         duration = self._duration_timer.stop(block_on=metrics)
@@ -341,6 +306,10 @@ class PreemptionError(Exception):
 class BaseTrainer(abc.ABC):
     """Runs train and eval steps, whatever a step is.
 
+    It takes over ``train_state``, which ``partitioner`` laid out on the mesh; ``train_state_axes`` is a tree like it,
+    of partition specs. ``eval_names`` are the names that ``eval`` will be given, ``summary_dir`` the parent folder of
+    the TensorBoard folders (None writes to the log only), and every step's key is made from ``rng``.
+
     Threads write the metrics, so use it as a context manager or call ``close()``.
 
     Attributes:
@@ -359,17 +328,6 @@ class BaseTrainer(abc.ABC):
         train_state_axes: TrainState,
         rng: jax.Array,
     ):
-        """Takes over the train state.
-
-        Args:
-            model: what to train.
-            train_state: parameters and optimizer state, laid out on the mesh.
-            partitioner: laid it out.
-            eval_names: the names that ``eval`` will be given.
-            summary_dir: parent folder of the TensorBoard folders; None writes to the log only.
-            train_state_axes: a tree like ``train_state``, of partition specs.
-            rng: the key that every step's key is made from.
-        """
         self._model = model
         self._partitioner = partitioner
         self._train_state_axes = train_state_axes
@@ -416,15 +374,9 @@ class BaseTrainer(abc.ABC):
             self._train_state = train_state
 
     def train(self, batch_iter: Iterator[Batch], num_steps: int, start_step: int | None = None) -> ArrayMapFuture:
-        """Takes ``num_steps`` steps and writes their merged metrics at the last one.
+        """Takes ``num_steps`` steps on global batches, and writes and returns their merged metrics at the last one.
 
-        Args:
-            batch_iter: yields global batches, features by name.
-            num_steps: how many to take.
-            start_step: the step of the train state; given, it need not be fetched from the device.
-
-        Returns:
-            The future of the summarized metrics.
+        Given ``start_step``, the step of the train state, that need not be fetched from the device.
         """
         step_fn = self._compiled_train_step or self._partitioned_train_step
         merged: MetricMapType | None = None
@@ -461,14 +413,7 @@ class BaseTrainer(abc.ABC):
         )
 
     def eval(self, batch_iters: Mapping[str, Iterator[Batch]]) -> Mapping[str, Mapping[str, clu.values.Value]]:
-        """Runs through every iterator and writes its merged metrics at the train state's step.
-
-        Args:
-            batch_iters: by eval name; each yields this process's share of the batches.
-
-        Returns:
-            Summarized value by tag, by eval name.
-        """
+        """Runs through this process's batches by eval name, and writes and returns their merged metrics, by tag."""
         state = self.train_state
         summaries = {}
         for name, batches in batch_iters.items():
@@ -494,11 +439,7 @@ class BaseTrainer(abc.ABC):
             )
 
     def compile_eval(self, batches: Mapping[str, Batch]) -> None:
-        """Compiles the eval step now, once for all names whose batches have the same shapes and dtypes.
-
-        Args:
-            batches: an example batch by eval name; its values do not matter.
-        """
+        """Compiles the eval step now, once for all names whose example batches have the same shapes and dtypes."""
         for name, batch in batches.items():
             began = _time()
             layout = flax.core.FrozenDict(jax.eval_shape(lambda batch=batch: batch))
@@ -553,20 +494,14 @@ def accumulate_grads_microbatched(
 ) -> _Accumulated:
     """Computes the gradients of ``model.loss_fn`` over ``batch``, all at once or one microbatch after the other.
 
-    Args:
-        model: its ``loss_fn(params, batch, dropout_rng)`` returns the loss and metrics.  If the train state has Flax
-            mutables, they are its fourth argument, and it returns metrics and mutables.
-        train_state: holds the parameters.
-        batch: features by name, each with the batch as its first dimension.
-        dropout_rng: the step's key.
-        num_microbatches: into how many equal parts to cut the batch; None, 0 and 1 leave it whole.
-        data_partition_spec: how a microbatch lies on the mesh.
+    If the train state has Flax mutables, they are the fourth argument of ``loss_fn``, and it returns metrics and
+    mutables. The batch is cut into ``num_microbatches`` equal parts; None, 0 and 1 leave it whole.
 
     Returns:
         The summed gradients (a tree like the parameters), the merged metrics, and the new mutables or None.
 
     Raises:
-        ConfigError: if the batch cannot be cut into equal parts.
+        ConfigError: the batch cannot be cut into equal parts.
     """
     mutables = train_state.flax_mutables or None
     loss_and_grad = jax.value_and_grad(model.loss_fn, has_aux=True)
@@ -615,18 +550,13 @@ def apply_grads(
     weight_metrics_computer: WeightMetricsComputer | None,
     other_state_variables: Mapping[str, Any] | None = None,
 ) -> tuple[TrainState, MetricMapType]:
-    """Lets the optimizer take its step.
+    """Lets the optimizer take its step with the gradients ``grad_accum``, a tree like the parameters.
 
-    Args:
-        train_state: before the step.
-        grad_accum: the gradients, a tree like the parameters.
-        metrics: of the step so far; the learning rate and the weights' metrics are added to it.
-        learning_rate: a scalar.
-        weight_metrics_computer: computes metrics about the weights, or None for none.
-        other_state_variables: further keyword arguments of ``train_state.apply_gradient``, such as ``flax_mutables``.
+    ``other_state_variables`` are further keyword arguments of ``train_state.apply_gradient``, such as
+    ``flax_mutables``.
 
     Returns:
-        The train state after the step, and ``metrics``.
+        The train state after the step, and ``metrics``, to which learning rate and the weights' metrics are added.
     """
     stepped = train_state.apply_gradient(grad_accum, learning_rate=learning_rate, **(other_state_variables or {}))
     rate = jnp.asarray([learning_rate])
@@ -654,11 +584,7 @@ def train_with_lr(
     weight_metrics_computer: WeightMetricsComputer | None = None,
     data_partition_spec: PartitionSpec = PartitionSpec("data"),  # noqa: B008 (T5X's default, and immutable)
 ) -> tuple[TrainState, MetricMapType]:
-    """Takes one step: gradients over the batch, then the optimizer; see the two functions that it calls.
-
-    Returns:
-        The train state after the step, and the step's metrics.
-    """
+    """Takes one step: gradients over the batch, then the optimizer; see the two functions that it calls."""
     grads, metrics, mutables = accumulate_grads_microbatched(
         model, train_state, batch, dropout_rng, num_microbatches, data_partition_spec
     )
@@ -667,7 +593,12 @@ def train_with_lr(
 
 
 class Trainer(BaseTrainer):
-    """Trains a model with its loss, a learning rate schedule and, if asked for, microbatches."""
+    """Trains a model with its loss, a learning rate schedule and, if asked for, microbatches.
+
+    It takes what ``BaseTrainer`` does, and more: ``learning_rate_fn`` gives the learning rate at a step,
+    ``num_microbatches`` says into how many parts to cut each batch to save memory, and ``weight_metrics_computer`` adds
+    metrics about the weights to every step.
+    """
 
     def __init__(
         self,
@@ -682,11 +613,6 @@ class Trainer(BaseTrainer):
         num_microbatches: int | None,
         weight_metrics_computer: WeightMetricsComputer | None = None,
     ):
-        """Takes over the train state; as ``BaseTrainer``, and three arguments more.
-
-        ``learning_rate_fn`` gives the learning rate at a step, ``num_microbatches`` says into how many parts to cut
-        each batch to save memory, and ``weight_metrics_computer`` adds metrics about the weights to every step.
-        """
         self._learning_rate_fn = learning_rate_fn
         self._num_microbatches = num_microbatches
         self._weight_metrics_computer = weight_metrics_computer
@@ -742,14 +668,9 @@ class BaseAction(abc.ABC):
 
     @abc.abstractmethod
     def run(self, train_state: TrainState, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
-        """Acts on the metrics.
+        """Returns True if the training should stop, given the metrics of a train state.
 
-        Args:
-            train_state: the state that the metrics were measured with.
-            metrics_by_task: value by metric name, by task name; after training the one task is called ``train``.
-
-        Returns:
-            True if the training should stop.
+        ``metrics_by_task`` is value by metric name, by task name; after training the one task is called ``train``.
         """
 
 
@@ -759,15 +680,7 @@ ActionMapType = Mapping[ActionMode, Sequence[BaseAction]]
 def _watched(
     action: BaseAction, task: str, metric: str, metrics_by_task: Mapping[str, MetricValueMapType], *, floats: bool
 ) -> float | None:
-    """Returns the number that ``action`` watches, or None with a warning that says what there is instead.
-
-    Args:
-        action: named in the warning.
-        task: the task to look for.
-        metric: the metric of that task to look for.
-        metrics_by_task: where to look.
-        floats: whether a plain float counts too; SeqIO's evaluator gives those.
-    """
+    """Returns the number that ``action`` watches (``floats`` count too), or None with a warning why there is none."""
     if task not in metrics_by_task:
         problem = f"there is no task {task!r}; there are {sorted(metrics_by_task)}"
     elif metric not in metrics_by_task[task]:
@@ -784,21 +697,17 @@ def _watched(
 
 
 class EarlyStoppingAction(BaseAction):
-    """Stops the training when a metric has stopped getting better."""
+    """Stops the training when a metric has stopped getting better.
+
+    ``metric`` is a task name and a metric name; ``mode`` is ``"min"`` if less is better, ``"max"`` if more is.
+    ``patience`` values in a row, each no better than the one before, end the training. A change of at most ``atol``,
+    plus ``rtol`` as a fraction of the previous value, is not an improvement.
+
+    Raises:
+        ValueError: ``mode`` is neither, or a tolerance is negative.
+    """
 
     def __init__(self, metric: tuple[str, str], mode: str, patience: int = 3, atol: float = 0.0, rtol: float = 0.0):
-        """Says what to watch and when to give up.
-
-        Args:
-            metric: task name and metric name, such as ``("my_task", "accuracy")``.
-            mode: ``"min"`` if less is better, ``"max"`` if more is.
-            patience: how many values in a row, each no better than the one before, end the training.
-            atol: a change of at most this much is not an improvement.
-            rtol: added to ``atol`` as a fraction of the previous value.
-
-        Raises:
-            ValueError: if ``mode`` is neither, or a tolerance is negative.
-        """
         if mode not in ("min", "max"):
             raise ValueError(f"EarlyStoppingAction.mode must be 'min' or 'max', not {mode!r}")
         if atol < 0 or rtol < 0:
@@ -834,10 +743,9 @@ class EarlyStoppingAction(BaseAction):
 
 
 class TerminateOnNanAction(BaseAction):
-    """Stops the training when a metric is no longer a finite number."""
+    """Stops the training when a task's metric is no longer a finite number."""
 
     def __init__(self, task: str, metric: str = "loss"):
-        """Watches the metric called ``metric`` of the task called ``task``."""
         self._task = task
         self._metric = metric
 
