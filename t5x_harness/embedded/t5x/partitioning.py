@@ -45,12 +45,10 @@ def standard_logical_axis_rules(
     parameter_partitioning_dims: int = 1,
     additional_rules: LogicalAxisRules | None = None,
 ) -> LogicalAxisRules:
-    """Returns the rules for T5X's networks, the first that fits counts.
+    """Returns the rules for T5X's networks, the first that fits counts; ``additional_rules`` come after them.
 
-    Args:
-        activation_partitioning_dims: 2 divides activations along ``embed`` too, over ``model``.
-        parameter_partitioning_dims: 2 divides parameters along ``embed`` too, over ``data``.
-        additional_rules: rules to put after these.
+    Where dimensions are 2 instead of 1, activations are divided along ``embed`` too, over ``model``, and parameters
+    over ``data``.
 
     Raises:
         ValueError: a number of dimensions other than 1 or 2.
@@ -69,13 +67,9 @@ def standard_logical_axis_rules(
 
 
 def bounds_from_last_device(last_device: Any) -> HardwareMesh:
-    """Returns the size of the hardware mesh, given the device at its far corner.
+    """Returns the size of the hardware mesh, given the device with the largest coordinates.
 
-    Args:
-        last_device: the device with the largest coordinates.
-
-    Returns:
-        ``(x, y, z, cores per chip)`` where devices have coordinates, else ``(processes, local devices)``.
+    That is ``(x, y, z, cores per chip)`` where devices have coordinates, else ``(processes, local devices)``.
     """
     coords = getattr(last_device, "coords", ())
     if len(coords) == 3:
@@ -99,15 +93,9 @@ def get_mesh(
 ) -> Mesh:
     """Lays the devices out as (data, model), with one tile of neighboring devices for each model replica.
 
-    Args:
-        model_parallel_submesh: size of the tile, ``(x, y, z, core)`` on a TPU; each must divide the slice's.
-        input_devices: all devices; those of the backend by default.
-        input_local_devices: the devices of one host; those of the first by default.
-        tile_by_host_if_needed: order the devices host by host where a host's devices would not be contiguous.
-        backend: name of a JAX backend.
-
-    Returns:
-        A mesh with axes ``data`` and ``model``.
+    ``model_parallel_submesh`` is the tile's size, ``(x, y, z, core)`` on a TPU; each must divide the slice's. By
+    default the devices are those of the backend, and the local ones those of the first host. Where a host's devices
+    would not be contiguous, ``tile_by_host_if_needed`` orders them host by host.
 
     Raises:
         AssertionError: the tile does not divide the slice, or is neither a part nor a multiple of a host's devices.
@@ -153,14 +141,7 @@ def get_cpu_mesh() -> Mesh:
 
 
 def get_gpu_mesh(num_partitions: int) -> Mesh:
-    """Returns the mesh of all GPUs, with ``model`` inside a process as far as it goes.
-
-    Args:
-        num_partitions: devices per model replica: a part or a multiple of a process' devices.
-
-    Raises:
-        AssertionError: it is neither.
-    """
+    """Returns the mesh of all GPUs, with ``model`` inside a process as far as ``num_partitions`` goes."""
     local, processes = jax.local_device_count(), jax.process_count()
     inside = min(num_partitions, local)
     if local % inside or num_partitions % inside:
@@ -183,17 +164,9 @@ def default_mesh(
     ici_mesh_shape: HardwareMesh | None = None,
     dcn_mesh_shape: HardwareMesh | None = None,
 ) -> Mesh:
-    """Chooses the mesh for all devices.
+    """Chooses the mesh for all devices; arguments as of ``BasePartitioner``. CPUs read no ``num_partitions``.
 
-    Args:
-        num_partitions: devices per model replica; not read on CPU, nor when ``model_parallel_submesh`` is given.
-        model_parallel_submesh: the tile of a replica, ``(x, y, z, core)``.
-        backend: name of a JAX backend.
-        ici_mesh_shape: (replica, data, model) inside a slice; counts only together with ``dcn_mesh_shape``.
-        dcn_mesh_shape: (replica, data, model) over slices.
-
-    Returns:
-        A mesh with axes ``data`` and ``model``, and ``replica`` before them for several slices.
+    Its axes are ``data`` and ``model``, and ``replica`` before them for several slices.
 
     Raises:
         ValueError: no tile is known for this kind of device and number of partitions.
@@ -226,11 +199,9 @@ _AxisEntry = str | tuple[str, ...] | None
 
 @dataclasses.dataclass
 class LocalChunkInfo:
-    """The part of an array on this process.
+    """The part of an array on this process: one slice for each dimension.
 
-    Attributes:
-        slice: one slice for each dimension.
-        replica_id: which of the processes with the same part this is; the one with 0 writes it to checkpoints.
+    Of the processes with the same part, the one whose ``replica_id`` is 0 writes it to checkpoints.
     """
 
     slice: tuple[slice, ...]
@@ -239,13 +210,9 @@ class LocalChunkInfo:
 
 @dataclasses.dataclass
 class DataLayout:
-    """How a global batch is divided among processes.
+    """How a global batch of ``batch_size`` examples is divided among processes.
 
-    Attributes:
-        batch_size: examples in the global batch.
-        shard_id: which shard of the data this process reads.
-        num_shards: number of shards.
-        is_first_host_in_replica_set: whether this is the first of the processes that read the same shard.
+    This one reads shard ``shard_id``, and may be the first of those that read the same.
     """
 
     batch_size: int
@@ -255,15 +222,9 @@ class DataLayout:
 
 
 class LocalChunker:
-    """Finds the part of an array that lies on this process.
+    """Finds the part of an array that lies on this process, given the mesh of all processes.
 
-    Args:
-        global_mesh: the mesh over the devices of all processes.
-
-    Attributes:
-        mesh_axes: names of the mesh's axes, in order.
-        num_chunks: for each axis, the number of processes along it.
-        chunk_ids: for each axis, the place of this process among them.
+    ``num_chunks`` has for each axis of the mesh the number of processes along it, ``chunk_ids`` the place of this one.
     """
 
     def __init__(self, global_mesh: Mesh):
@@ -279,12 +240,7 @@ class LocalChunker:
             self.chunk_ids[axis] = int(start) // local_size
 
     def get_local_chunk_info(self, global_shape: tuple[int, ...], mesh_axes: Sequence[_AxisEntry]) -> LocalChunkInfo:
-        """Returns the part of an array on this process.
-
-        Args:
-            global_shape: shape of the whole array.
-            mesh_axes: for each dimension the mesh axis it is divided along, several of them, or None.
-        """
+        """Returns the part of an array, each dimension of which is divided along mesh axes, or along none (None)."""
         slices = [slice(None)] * len(global_shape)
         used: list[str] = []
         for dim, (size, entry) in enumerate(zip(global_shape, mesh_axes, strict=False)):
@@ -320,37 +276,20 @@ def global_mesh_defined() -> bool:
 
 
 def with_sharding_constraint(x: Any, axis_resources: Any) -> Any:
-    """Fixes how an array is divided inside a partitioned function; leaves it alone on CPU and without a mesh.
-
-    Args:
-        x: the array.
-        axis_resources: a ``PartitionSpec``.
-    """
+    """Fixes how an array is divided inside a partitioned function; leaves it alone on CPU and without a mesh."""
     if jax.devices()[0].platform == "cpu" or not global_mesh_defined():
         return x
     return jax.lax.with_sharding_constraint(x, axis_resources)
 
 
 def host_local_array_to_global_array(arr_tree: Any, mesh: Mesh, pspecs: Any) -> Any:
-    """Joins what the processes hold into global arrays.
-
-    Args:
-        arr_tree: arrays of this process.
-        mesh: the mesh over all processes.
-        pspecs: a tree, or a prefix of it, of ``PartitionSpec``; None where all processes hold the same.
-    """
+    """Joins what the processes hold into global arrays; where a ``PartitionSpec`` is None, they all hold the same."""
     specs = jax.tree.map(lambda spec: PartitionSpec() if spec is None else spec, pspecs, is_leaf=lambda x: x is None)
     return multihost_utils.host_local_array_to_global_array(arr_tree, mesh, specs)
 
 
 class PjittedFnWithContext(Callable[..., Any]):
-    """A jitted function that runs with its mesh and axis rules set.
-
-    Args:
-        pjitted_fn: what ``jax.jit`` returned.
-        partition_mesh: the mesh to set.
-        logical_axis_rules: the rules to set for Flax.
-    """
+    """A jitted function that runs with its mesh and Flax's axis rules set."""
 
     def __init__(self, pjitted_fn: Any, partition_mesh: Mesh, logical_axis_rules: LogicalAxisRules = ()):
         self._pjitted_fn = pjitted_fn
@@ -395,12 +334,13 @@ class BasePartitioner(metaclass=abc.ABCMeta):
     """Divides data, parameters and computations among devices.
 
     Args:
-        num_partitions: devices per model replica. Give this or ``model_parallel_submesh``.
+        num_partitions: devices per model replica. Give this or ``model_parallel_submesh``, which counts if both are
+            given.
         model_parallel_submesh: the tile of a replica, ``(x, y, z, core)``.
         params_on_devices: keep parameters in device memory, not on the host.
         backend: name of a JAX backend.
         ici_mesh_shape: (replica, data, model) inside a slice, for jobs over several slices.
-        dcn_mesh_shape: (replica, data, model) over slices.
+        dcn_mesh_shape: (replica, data, model) over slices; counts only together with ``ici_mesh_shape``.
 
     Raises:
         ValueError: neither ``num_partitions`` nor ``model_parallel_submesh`` is given.
@@ -477,11 +417,7 @@ class BasePartitioner(metaclass=abc.ABCMeta):
         return self._local_chunker.get_shard_id(self._data_axis)
 
     def get_data_layout(self, batch_size: int | None = None, host_index: int | None = None) -> DataLayout:
-        """Returns how a global batch is divided among processes.
-
-        Args:
-            batch_size: examples in the global batch; the smallest possible by default.
-            host_index: must be None.
+        """Returns how a global batch, the smallest possible by default, is divided among processes.
 
         Raises:
             ValueError: the batch cannot be divided evenly.
@@ -542,12 +478,7 @@ class BasePartitioner(metaclass=abc.ABCMeta):
     ) -> PartitionedCallable:
         """Makes a function that runs on all devices of the mesh.
 
-        Args:
-            fn: the function.
-            in_axis_resources: trees, or prefixes of them, of ``PartitionSpec`` for the arguments; None is replicated.
-            out_axis_resources: the same for the result.
-            static_argnums: arguments to compile anew for each value of.
-            donate_argnums: arguments whose memory may be used for the result.
+        The resources are trees, or prefixes of them, of ``PartitionSpec`` for arguments and result; None is replicated.
         """
 
     @abc.abstractmethod
@@ -557,6 +488,8 @@ class BasePartitioner(metaclass=abc.ABCMeta):
 
 class BasePjitPartitioner(BasePartitioner):
     """Partitions functions with ``jax.jit`` over the mesh that ``default_mesh`` chooses."""
+
+    _logical_axis_rules: LogicalAxisRules = ()
 
     @functools.cached_property
     def _local_chunker(self) -> LocalChunker:
@@ -572,10 +505,6 @@ class BasePjitPartitioner(BasePartitioner):
             self._ici_mesh_shape,
             self._dcn_mesh_shape,
         )
-
-    @property
-    def _context_rules(self) -> LogicalAxisRules:
-        return ()
 
     def partition(
         self,
@@ -593,7 +522,7 @@ class BasePjitPartitioner(BasePartitioner):
             static_argnums=static_argnums,
             donate_argnums=donate_argnums,
         )
-        return PjittedFnWithContext(jitted, self.mesh, self._context_rules)
+        return PjittedFnWithContext(jitted, self.mesh, self._logical_axis_rules)
 
     def compile(self, partitioned_fn: PjittedFnWithContext, *args: Any) -> CompiledPartitionedCallable:
         """Compiles a partitioned function for arguments of these shapes."""
@@ -619,12 +548,7 @@ class PjitPartitioner(BasePjitPartitioner):
         logical_axis_rules: LogicalAxisRules | None = None,
     ):
         super().__init__(
-            num_partitions=num_partitions,
-            model_parallel_submesh=model_parallel_submesh,
-            params_on_devices=params_on_devices,
-            backend=backend,
-            ici_mesh_shape=ici_mesh_shape,
-            dcn_mesh_shape=dcn_mesh_shape,
+            num_partitions, model_parallel_submesh, params_on_devices, backend, ici_mesh_shape, dcn_mesh_shape
         )
         rules = standard_logical_axis_rules() if logical_axis_rules is None else logical_axis_rules
         if self._spans_slices:
@@ -642,10 +566,6 @@ class PjitPartitioner(BasePjitPartitioner):
     @property
     def logical_axis_rules(self) -> LogicalAxisRules:
         """The rules from axis names to mesh axes."""
-        return self._logical_axis_rules
-
-    @property
-    def _context_rules(self) -> LogicalAxisRules:
         return self._logical_axis_rules
 
     def partition(
