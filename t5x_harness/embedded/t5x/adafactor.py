@@ -62,10 +62,9 @@ def standard_logical_factor_rules() -> flax.core.FrozenDict[str, FactorDim]:
 
 
 def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
-    """Turns a name as gin files write it into a ``FactorDim``.
+    """Turns a name as gin files write it into a ``FactorDim``, and leaves one as it is.
 
-    Args:
-        name: ``row``, ``col``, ``column``, ``batch``, ``none`` or ``unfactorized`` in any case, or a FactorDim.
+    Names are ``row``, ``col``, ``column``, ``batch``, ``none`` or ``unfactorized``, in any case.
 
     Raises:
         KeyError: another name.
@@ -81,12 +80,7 @@ def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
 
 
 class HParamMap:
-    """Gives each parameter a value by its path.
-
-    Args:
-        rules: pairs of a regular expression, searched for in the path (names joined with ``/``), and the value. The
-            first that is found counts.
-    """
+    """Gives each parameter the value of the first rule whose regular expression is found in its path, ``a/b/c``."""
 
     def __init__(self, rules: Iterable[tuple[str, Any]]):
         self._rules = [(re.compile(pattern), value) for pattern, value in rules]
@@ -109,10 +103,8 @@ class HParamMap:
 class _Factoring:
     """How one parameter's second moment is kept.
 
-    Attributes:
-        scale_dims: the dimensions that the root mean squares of parameter and update are taken over.
-        rows: dimensions of the row factor, empty when the moment is not factored.
-        columns: dimensions of the column factor.
+    Root mean squares of parameter and update are taken over ``scale_dims``. ``rows`` and ``columns`` are the dimensions
+    of the factors, empty when the moment is not factored.
     """
 
     scale_dims: tuple[int, ...]
@@ -124,28 +116,12 @@ class _Factoring:
         """Whether row and column factors stand in for the full moment."""
         return bool(self.rows or self.columns)
 
-    def row_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Returns the shape of ``v_row``: the parameter's without its columns."""
-        return tuple(size for dim, size in enumerate(shape) if dim not in self.columns)
-
-    def column_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Returns the shape of ``v_col``: the parameter's without its rows."""
-        return tuple(size for dim, size in enumerate(shape) if dim not in self.rows)
-
 
 def _plan_factoring(rule: FactorRule, shape: Sequence[int], path: str, min_dim_size: int) -> _Factoring:
     """Decides how a parameter's second moment is kept.
 
-    A rule for a parameter of rank 2 or less that has no batch dimension is not used: the heuristic decides there.
-
-    Args:
-        rule: a factor dimension for each dimension, the heuristic, or None to keep the full moment.
-        shape: of the parameter.
-        path: of the parameter, for messages.
-        min_dim_size: the heuristic factors only if both dimensions have at least this size.
-
-    Raises:
-        ValueError: the rule's length is not the rank, or a parameter of rank 3 or more has no rule.
+    A rule for a parameter of rank 2 or less that has no batch dimension is not used: the heuristic decides there, which
+    factors only if both dimensions have at least ``min_dim_size``.
     """
     every_dim = tuple(range(len(shape)))
     if rule is None:
@@ -172,14 +148,7 @@ def _plan_factoring(rule: FactorRule, shape: Sequence[int], path: str, min_dim_s
 
 
 def _rule_from_axes(axes: Sequence[str], rules: Mapping[str, str | FactorDim], path: str) -> tuple[FactorDim, ...]:
-    """Turns a parameter's axis names into its factor rule.
-
-    A parameter without both a row and a column is not factored; only its batch dimensions stay.
-
-    Raises:
-        KeyError: an axis name has no rule.
-        ValueError: rows and columns do not cover the parameter.
-    """
+    """Turns a parameter's axis names into its factor rule; without both row and column, only batch dimensions stay."""
     missing = [axis for axis in axes if axis not in rules]
     if missing:
         raise KeyError(f"Adafactor's logical_factor_rules lack axis {missing[0]!r} of parameter {path}, {tuple(axes)}")
@@ -219,11 +188,8 @@ class _AdafactorHyperParams:
 class _AdafactorParamState:
     """What is remembered of one parameter: either ``v`` or both factors, and ``m``; what is unused is ``zeros((1,))``.
 
-    Attributes:
-        v_row: second moment over the columns.
-        v_col: second moment over the rows.
-        v: full second moment.
-        m: first moment.
+    ``v_row`` and ``v_col`` are the second moment over the columns and over the rows, ``v`` is the full one, ``m`` the
+    first.
     """
 
     v_row: Any  # arrays, or leaves of another kind in a state of axis names
@@ -270,11 +236,6 @@ def _weight_decay(hp: _AdafactorHyperParams) -> jax.Array | float | None:
     if not hp.weight_decay_rate_lr_exponent:
         return hp.weight_decay_rate
     return (hp.weight_decay_rate or 1.0) * hp.learning_rate**hp.weight_decay_rate_lr_exponent
-
-
-def _unless_nan(new: jax.Array, old: jax.Array) -> jax.Array:
-    """Keeps the old value of each element whose new one is NaN."""
-    return jnp.where(jnp.isnan(new), old, new)
 
 
 def _rms(x: jax.Array, dims: tuple[int, ...]) -> jax.Array:
@@ -375,18 +336,13 @@ class Adafactor(OptimizerDef):
         return hash((type(self), self.dtype_momentum))
 
     def init_param_state(self, param: jax.Array, path: str) -> _AdafactorParamState:
-        """Returns the state of one parameter at step 0.
-
-        Args:
-            param: an array or anything with a shape.
-            path: the parameter's names joined with ``/``.
-        """
+        """Returns the state at step 0 of one parameter, an array or anything with a shape."""
         factoring = self._factoring(param.shape, path)
         unused = jnp.zeros((1,))
         if factoring.factored:
             second = {
-                "v_row": jnp.zeros(factoring.row_shape(param.shape), jnp.float32),
-                "v_col": jnp.zeros(factoring.column_shape(param.shape), jnp.float32),
+                "v_row": jnp.zeros(np.delete(param.shape, factoring.columns), jnp.float32),
+                "v_col": jnp.zeros(np.delete(param.shape, factoring.rows), jnp.float32),
                 "v": unused,
             }
         else:
@@ -402,13 +358,7 @@ class Adafactor(OptimizerDef):
     def apply_gradient(
         self, hyper_params: _AdafactorHyperParams, params: PyTree, state: OptimizerState, grads: PyTree
     ) -> tuple[PyTree, OptimizerState]:
-        """Returns the parameters and the state after one update.
-
-        Args:
-            hyper_params: the hyperparameters of this step, from ``update_hyper_params``.
-            params: nested dict of parameters.
-            state: the state before.
-            grads: gradients, a tree like ``params``.
+        """Returns the parameters and the state after one update with the hyperparameters of this step.
 
         Raises:
             ValueError: no learning rate is set.
@@ -458,14 +408,13 @@ class Adafactor(OptimizerDef):
         decay = _weight_decay(hp)
         new_param = (param if decay is None else (1.0 - decay) * param) - change
         if hp.skip_nan_updates:
-            new_param, new_state = jax.tree.map(_unless_nan, (new_param, new_state), (param, state))
+            new_param, new_state = jax.tree.map(
+                lambda new, old: jnp.where(jnp.isnan(new), old, new), (new_param, new_state), (param, state)
+            )
         return new_param.astype(param.dtype), new_state
 
     def set_param_axes(self, param_logical_axes: PyTree) -> None:
         """Takes the factor rules from the model's axis names, if ``logical_factor_rules`` are set.
-
-        Args:
-            param_logical_axes: a tree like the parameters, with axis names as leaves.
 
         Raises:
             KeyError: an axis name has no factor dimension.

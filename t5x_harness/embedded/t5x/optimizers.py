@@ -6,7 +6,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import flax.core
 import flax.struct
@@ -20,12 +20,7 @@ PyTree: TypeAlias = Any
 
 @flax.struct.dataclass
 class OptimizerState:
-    """Where an optimizer is.
-
-    Attributes:
-        step: updates made, an int32 scalar.
-        param_states: what the optimizer remembers of each parameter.
-    """
+    """Where an optimizer is: updates made, an int32 scalar, and what it remembers of each parameter."""
 
     step: Any  # an array, or a leaf of another kind in a state of axis names
     param_states: Any
@@ -34,8 +29,7 @@ class OptimizerState:
 class OptimizerDef:
     """The rule of an optimizer, without any arrays.
 
-    Args:
-        hyper_params: a dataclass with a ``replace`` method; values given at each step override it.
+    Its hyperparameters are a dataclass with a ``replace`` method; values given at each step override them.
     """
 
     def __init__(self, hyper_params: Any):
@@ -52,11 +46,7 @@ class OptimizerDef:
         raise NotImplementedError(f"{type(self).__name__}.apply_gradient")
 
     def update_hyper_params(self, **hyper_param_overrides: Any) -> Any:
-        """Returns the hyperparameters of one step.
-
-        Args:
-            **hyper_param_overrides: values that replace the definition's own; ``hyper_params=`` replaces all of them.
-        """
+        """Returns the hyperparameters of one step: the definition's own, or ``hyper_params``, with these overrides."""
         own = hyper_param_overrides.pop("hyper_params", self.hyper_params)
         return own.replace(**hyper_param_overrides) if hyper_param_overrides else own
 
@@ -79,25 +69,14 @@ class OptimizerDef:
 
 
 class Optimizer(flax.struct.PyTreeNode):
-    """A definition together with the parameters it trains.
-
-    Attributes:
-        optimizer_def: the rule; not part of the tree.
-        state: step and what is remembered of each parameter.
-        target: the parameters.
-    """
+    """A definition, which is not part of the tree, together with the state and the parameters it trains."""
 
     optimizer_def: OptimizerDef = flax.struct.field(pytree_node=False)
     state: Any
     target: PyTree
 
     def apply_gradient(self, grads: PyTree, **hyper_param_overrides: Any) -> Optimizer:
-        """Returns the optimizer after one update.
-
-        Args:
-            grads: gradients, a tree like ``target``.
-            **hyper_param_overrides: hyperparameters of this step, such as ``learning_rate``.
-        """
+        """Returns the optimizer after one update, with hyperparameters of this step such as ``learning_rate``."""
         definition = self.optimizer_def
         hyper_params = definition.update_hyper_params(**hyper_param_overrides)
         target, state = definition.apply_gradient(hyper_params, self.target, self.state, grads)
@@ -119,56 +98,50 @@ OptimizerDefType = OptimizerDef
 OptimizerStateType = OptimizerState | Mapping[str, Any]
 
 
-class _Fields(NamedTuple):
-    """The fields of an optax state that hold something per parameter; all others are replicated."""
-
-    like_params: tuple[str, ...] = ()
-    like_params_whole: tuple[str, ...] = ()  # never masked
-    states: tuple[str, ...] = ()
-
+# The fields of optax states that hold something per parameter: all others are replicated.
+_LIKE_PARAMS = frozenset({"ema", "mu", "nu", "sum_of_squares", "trace"})
+_NEVER_MASKED = frozenset({"acc_grads"})
+_STATES = frozenset({"inner_opt_state", "inner_state", "inner_states"})
 
 # A state type that is missing here is refused, and not guessed: a state with factored arrays would get axes of another
 # rank. T5X knows these types and refuses the others too.
-_KNOWN_STATES: dict[type, _Fields] = {
-    optax.AddNoiseState: _Fields(),
-    optax.contrib.DifferentiallyPrivateAggregateState: _Fields(),
-    optax.EmptyState: _Fields(),
-    optax.ScaleByScheduleState: _Fields(),
-    optax.ScaleByTrustRatioState: _Fields(),
-    optax.ZeroNansState: _Fields(),
-    optax.EmaState: _Fields(("ema",)),
-    optax.TraceState: _Fields(("trace",)),
-    optax.ScaleByAdamState: _Fields(("mu", "nu")),
-    optax.ScaleByBeliefState: _Fields(("mu", "nu")),
-    optax.ScaleByLionState: _Fields(("mu",)),
-    optax.ScaleByRssState: _Fields(("sum_of_squares",)),
-    optax.ScaleByRmsState: _Fields(("nu",)),
-    optax.ScaleByRStdDevState: _Fields(("mu", "nu")),
-    optax.ScaleBySM3State: _Fields(("mu", "nu")),
-    optax.MaskedState: _Fields(states=("inner_state",)),
-    optax.InjectHyperparamsState: _Fields(states=("inner_state",)),
-    optax.MultiStepsState: _Fields(like_params_whole=("acc_grads",), states=("inner_opt_state",)),
-    optax.ApplyIfFiniteState: _Fields(states=("inner_state",)),
-    optax.ConditionallyTransformState: _Fields(states=("inner_state",)),
-    optax.MultiTransformState: _Fields(states=("inner_states",)),
-}
+_KNOWN_STATES: tuple[type, ...] = (
+    optax.AddNoiseState,
+    optax.ApplyIfFiniteState,
+    optax.ConditionallyTransformState,
+    optax.EmaState,
+    optax.EmptyState,
+    optax.InjectHyperparamsState,
+    optax.MaskedState,
+    optax.MultiStepsState,
+    optax.MultiTransformState,
+    optax.ScaleByAdamState,
+    optax.ScaleByBeliefState,
+    optax.ScaleByLionState,
+    optax.ScaleByRStdDevState,
+    optax.ScaleByRmsState,
+    optax.ScaleByRssState,
+    optax.ScaleBySM3State,
+    optax.ScaleByScheduleState,
+    optax.ScaleByTrustRatioState,
+    optax.TraceState,
+    optax.ZeroNansState,
+    optax.contrib.DifferentiallyPrivateAggregateState,
+)
 
 
-def _rule(fields: _Fields) -> Callable[[Any, Any], Any]:
-    def axes_of(state: Any, params_axes: PyTree) -> Any:
-        axes = {}
-        for name, value in state._asdict().items():
-            if name in fields.like_params:
-                axes[name] = OptaxStatePartitionRules.derive_params_axes(value, params_axes)
-            elif name in fields.like_params_whole:
-                axes[name] = params_axes
-            elif name in fields.states:
-                axes[name] = OptaxStatePartitionRules.derive_optax_logical_axes(value, params_axes)
-            else:
-                axes[name] = jax.tree.map(lambda _: None, value)
-        return type(state)(**axes)
-
-    return axes_of
+def _state_axes(state: Any, params_axes: PyTree) -> Any:
+    axes = {}
+    for name, value in state._asdict().items():
+        if name in _LIKE_PARAMS:
+            axes[name] = OptaxStatePartitionRules.derive_params_axes(value, params_axes)
+        elif name in _NEVER_MASKED:
+            axes[name] = params_axes
+        elif name in _STATES:
+            axes[name] = OptaxStatePartitionRules.derive_optax_logical_axes(value, params_axes)
+        else:
+            axes[name] = jax.tree.map(lambda _: None, value)
+    return type(state)(**axes)
 
 
 class OptaxStatePartitionRules:
@@ -178,17 +151,11 @@ class OptaxStatePartitionRules:
     states of its own transformations.
     """
 
-    _RULES: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {
-        kind: _rule(fields) for kind, fields in _KNOWN_STATES.items()
-    }
+    _RULES: ClassVar[dict[type, Callable[[Any, Any], Any]]] = dict.fromkeys(_KNOWN_STATES, _state_axes)
 
     @classmethod
     def derive_optax_logical_axes(cls, optax_state: PyTree, params_axes: PyTree) -> Any:
-        """Returns a tree like an optax state with axis names, or None, for arrays.
-
-        Args:
-            optax_state: a state or any tree of states.
-            params_axes: axis names of the parameters.
+        """Returns a tree like an optax state, or a tree of states, with axis names, or None, for arrays.
 
         Raises:
             ValueError: the tree has a state of an unknown type.
@@ -243,9 +210,6 @@ class OptaxWrapper(OptimizerDef):
     """Trains with an optax gradient transformation.
 
     The learning rate that a trainer passes at each step is not used: the transformation has its own.
-
-    Args:
-        optax_optimizer: the transformation.
     """
 
     def __init__(self, optax_optimizer: optax.GradientTransformation):
@@ -265,11 +229,7 @@ class OptaxWrapper(OptimizerDef):
         return optax.apply_updates(params, updates), OptimizerState(step=state.step + 1, param_states=param_states)
 
     def derive_logical_axes(self, optimizer: Optimizer, param_logical_axes: PyTree) -> Optimizer:
-        """Returns the optimizer with axis names, or None, in place of arrays.
-
-        Raises:
-            ValueError: the optax state is of a type that has no known partitioning.
-        """
+        """Returns the optimizer with axis names, or None, in place of arrays."""
         axes = jax.tree.map(lambda _: None, optimizer.state_dict())
         axes["target"] = flax.core.unfreeze(param_logical_axes)
         state_axes = OptaxStatePartitionRules.derive_optax_logical_axes(
@@ -304,10 +264,9 @@ class OptaxWrapper(OptimizerDef):
 
 
 def wrap_optax_optimizer(optax_optimizer: Callable[..., optax.GradientTransformation]) -> Callable[..., OptimizerDef]:
-    """Turns a function that makes an optax optimizer into one that makes an ``OptimizerDef``.
+    """Turns a function that makes an optax optimizer, such as ``optax.adamw``, into one that makes an ``OptimizerDef``.
 
-    Args:
-        optax_optimizer: for example ``optax.adamw``. Its signature is kept, so that gin can bind its arguments.
+    Its signature is kept, so that gin can bind its arguments.
     """
 
     @functools.wraps(optax_optimizer)
@@ -356,13 +315,10 @@ _Flat = dict[_Path, Any]
 
 
 class MultiOptimizer(OptimizerDef):
-    """Splits the parameters among optimizers by traversals.
+    """Splits the parameters among optimizers by traversals, ``flax.traverse_util.Traversal``.
 
     A parameter that no traversal matches stays as it is, and its state is None. Hyperparameters are a list, one entry
     for each optimizer in order.
-
-    Args:
-        traversals_and_optimizers: pairs of a ``flax.traverse_util.Traversal`` and the optimizer of what it matches.
     """
 
     def __init__(self, traversals_and_optimizers: Sequence[tuple[traverse_util.Traversal, OptimizerDef]]):
@@ -438,10 +394,9 @@ class MultiOptimizer(OptimizerDef):
 
     def _matches(self, index: int, params: PyTree) -> list[_Path]:
         """Returns the paths of the parameters that one traversal matches."""
-        paths = {path: path for path in _flat(params)}
-        # A path is a leaf only when it is not a pytree: an object that holds it.
-        tree = _nest(params, {path: _Box(path) for path in paths})
-        return [box.path for box in self.traversals[index].iterate(tree)]
+        paths = {"/".join(path): path for path in _flat(params)}  # a tuple would not be a leaf
+        tree = _nest(params, {path: name for name, path in paths.items()})
+        return [paths[name] for name in self.traversals[index].iterate(tree)]
 
     def _refuse_overlaps(self, params: PyTree) -> None:
         owners: dict[_Path, list[int]] = {}
@@ -467,13 +422,6 @@ class MultiOptimizer(OptimizerDef):
         for part in parts:
             leaves.update(_flat(part, stop_at=own_paths))
         return _nest(params, leaves)
-
-
-class _Box:
-    """Holds a path where a tree needs a leaf."""
-
-    def __init__(self, path: _Path):
-        self.path = path
 
 
 def _flat(tree: PyTree, stop_at: Mapping[_Path, Any] | None = None) -> _Flat:
