@@ -32,16 +32,7 @@ NAMES: dict[str, dict[str, str]] = {
 
 
 def refuse_module(module: str, *, is_program: bool) -> NoReturn:
-    """Ends the import of a module that is not here, or the program that it was to be.
-
-    Args:
-        module: its full name.
-        is_program: whether it is run with ``python -m``.
-
-    Raises:
-        ImportError: it is imported.
-        SystemExit: it is run.
-    """
+    """Ends the import of a module that is not here, or the program (``python -m``) that it was to be."""
     message = f"the embedded T5X runtime has no {module}: {MODULES[module]}"
     raise SystemExit(message) if is_program else ImportError(message, name=module)
 

@@ -17,7 +17,7 @@ def by_step(paths: Iterable[str]) -> list[str]:
     """Returns checkpoint paths in the order of their steps, such as ``.../checkpoint_100`` or ``.../model.ckpt-100``.
 
     Raises:
-        ConfigError: if a path does not end in a step.
+        ConfigError: a path does not end in a step.
     """
 
     def step(path: str) -> int:
@@ -34,11 +34,7 @@ def by_step(paths: Iterable[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedList:
-    """A text file with the paths of the checkpoints that were evaluated, one a line, so that none is evaluated twice.
-
-    Attributes:
-        path: of the file.
-    """
+    """A text file of the paths of the checkpoints that were evaluated, one a line, so that none is evaluated twice."""
 
     path: str
 
@@ -67,9 +63,8 @@ def _all_checkpoints(restore_cfg: utils.RestoreCheckpointConfig) -> set[str]:
     for folder in folders:
         if not tf.io.gfile.isdir(folder):
             raise ConfigError(
-                f"RestoreCheckpointConfig.path ({folder!r}) is not a folder, as it must be with mode "
-                "'all': give the folder "
-                "that holds the checkpoints"
+                f"RestoreCheckpointConfig.path ({folder!r}) is not a folder, as it must be with mode 'all': give the "
+                "folder that holds the checkpoints"
             )
         steps = checkpoints.all_steps(folder)
         found.update(checkpoints.get_checkpoint_dir(folder, step) for step in steps)
@@ -81,10 +76,7 @@ def checkpoints_to_evaluate(
 ) -> tuple[utils.RestoreCheckpointConfig | None, list[str]]:
     """Returns the config to restore with and the checkpoint paths, less those that an interrupted evaluation did.
 
-    Args:
-        restore_cfg: with mode 'all' it is set to 'specific' once paths are
-            known.
-        evaluated: only counts with mode 'all', where going on makes sense.
+    Going on makes sense with mode 'all' only, which is set to 'specific' once paths are known.
     """
     if restore_cfg.mode == "all" and evaluated.exists():
         remaining = by_step(_all_checkpoints(restore_cfg) - evaluated.read())

@@ -37,9 +37,6 @@ class SeqIOClass:
     """A class of SeqIO, imported when it is called, compared or asked for through a class that has it as attribute.
 
     It is what functions have as a default, so that their definition does not import SeqIO; it looks like the class.
-
-    Args:
-        name: as SeqIO has it.
     """
 
     def __init__(self, name: str) -> None:

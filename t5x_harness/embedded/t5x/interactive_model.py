@@ -72,7 +72,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         eval_names: the names that the trainer's ``eval`` will be given.
 
     Raises:
-        ValueError: if the partitions do not divide the devices, or several checkpoints are asked for.
+        ValueError: the partitions do not divide the devices, or several checkpoints are asked for.
     """
 
     def __init__(
@@ -198,23 +198,19 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     def train_step(self, examples: Examples) -> None:
         """Trains one step, on the first batch of the examples, and saves a checkpoint.
 
-        Args:
-            examples: a batch of them, or more.
-
         Raises:
-            ValueError: if there are fewer.
+            ValueError: there are fewer than a batch.
         """
         self.train_step_with_preprocessors(examples=examples, preprocessors=_usual_preprocessors())
 
     def train_step_with_preprocessors(self, examples: Examples, preprocessors: Preprocessors) -> None:
         """Does what :meth:`train_step` does, with other preprocessors.
 
-        Args:
-            examples: a batch of them, or more.
-            preprocessors: from a dataset to a dataset, applied in order; the last gives inputs and targets as tokens.
+        Each goes from a dataset to a dataset; they are applied in order, and the last gives inputs and targets as
+        tokens.
 
         Raises:
-            ValueError: if there are fewer, or the preprocessors do not give such features.
+            ValueError: there are fewer examples than a batch, or the preprocessors do not give such features.
         """
         if len(examples) < self._batch_size:
             raise ValueError(
@@ -235,11 +231,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         self.save_checkpoint()
 
     def train_step_from_batch_iterator(self, iterator: Any) -> None:
-        """Trains one step, on the next batch of model features, and saves nothing.
-
-        Args:
-            iterator: of batches, each a mapping from model feature to an array [batch, length].
-        """
+        """Trains one step, on the next batch of model features (arrays [batch, length] by name), and saves nothing."""
         self._train_summary = self._trainer.train(iterator, 1, start_step=self.step)
         utils.sync_global_devices("t5x.interactive_model: step complete")
         self._train_state = self._trainer.train_state
@@ -258,20 +250,16 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     def infer_with_preprocessors(
         self, mode: InferenceType, examples: Examples, preprocessors: Preprocessors, **inference_kwargs: Any
     ) -> Inferences:
-        """Predicts or scores examples.
+        """Predicts or scores any number of examples; preprocessors as of :meth:`train_step_with_preprocessors`.
 
-        Args:
-            mode: which of the two.
-            examples: any number of them.
-            preprocessors: from a dataset to a dataset, applied in order; the last gives inputs and targets as tokens.
-            **inference_kwargs: for the model's ``predict_batch_with_aux`` or ``score_batch``.
+        ``inference_kwargs`` are for the model's ``predict_batch_with_aux`` or ``score_batch``.
 
         Returns:
             For each example its features and its prediction, as bytes, or its score; and, by name, what else the model
             returned, a list over the examples.
 
         Raises:
-            ValueError: if the mode is not an ``InferenceType``.
+            ValueError: the mode is not an ``InferenceType``.
         """
         infer_fn = functools.partial(self._infer_fn(mode, inference_kwargs), train_state=self._train_state)
         inferred: list[tuple[Mapping[str, Any], Any]] = []
@@ -327,20 +315,17 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         metric_fns: Sequence[seqio.dataset_providers.MetricFnCallable],
         postprocessor: Callable[..., Any] | None = None,
     ) -> Mapping[Any, Any]:
-        """Computes metrics of predictions or scores.
+        """Computes metrics of predictions or scores; preprocessors as of :meth:`train_step_with_preprocessors`.
 
-        Args:
-            examples: with inputs and targets.
-            preprocessors: from a dataset to a dataset, applied in order.
-            metric_fns: with the arguments (targets, predictions), (targets, predictions, aux_values) or
-                (targets, scores), each returning a mapping from name to value.
-            postprocessor: turns a target, with the arguments ``example`` and ``is_target``, into what metrics take.
+        ``metric_fns`` take (targets, predictions), (targets, predictions, aux_values) or (targets, scores), and each
+        returns a mapping from name to value. ``postprocessor`` turns a target, with the arguments ``example`` and
+        ``is_target``, into what they take.
 
         Returns:
             Value by name, in process 0; nothing in others.
 
         Raises:
-            ValueError: if a metric has other arguments, or two give the same name.
+            ValueError: a metric has other arguments, or two give the same name.
         """
         kinds = [_metric_arguments(fn) for fn in metric_fns]
         dataset, _ = self._tokenize(examples, preprocessors)
@@ -381,14 +366,8 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     ) -> tuple[Any, Any, Any]:
         """Trains some steps and infers in between: how the other methods go together.
 
-        Args:
-            num_steps: how many train steps.
-            eval_period: steps between two inferences; the first is after the first step.
-            train_batches: one batch for all steps, or a list of batches to go through; None does not train.
-            predict_batches: the batches to predict.
-            score_batches: the batches to score.
-            eval_batches: the batches to evaluate.
-            metrics_fns: of the evaluation.
+        ``train_batches`` is one batch for all steps, or a list of batches to go through; None does not train. Inference
+        is after the first step, and then every ``eval_period`` steps.
 
         Returns:
             The last predictions, scores and metrics; None where there was nothing to do.
@@ -445,20 +424,13 @@ def get_dataset_from_natural_text_examples(
     task_feature_lengths: Mapping[str, int],
     features: Mapping[str, Any],
 ) -> tf.data.Dataset:
-    """Makes a dataset of texts.
+    """Makes a dataset of unbatched examples out of texts: inputs alone, or mappings with "input" and "target".
 
-    Args:
-        examples: inputs alone, whose targets are then empty, or mappings with "input" and "target".
-        preprocessors: from a dataset to a dataset, applied in order. One that has an argument ``sequence_length`` gets
-            the lengths, one with ``output_features`` the features.
-        task_feature_lengths: by feature, the length to cut it to.
-        features: a ``seqio.Feature`` by name; what the last preprocessor has to give.
-
-    Returns:
-        A dataset of unbatched examples.
+    A preprocessor that has an argument ``sequence_length`` gets the lengths to cut features to, one with
+    ``output_features`` the ``seqio.Feature`` by name that the last of them has to give.
 
     Raises:
-        ValueError: if a feature is missing afterwards, or has another dtype or rank.
+        ValueError: a feature is missing afterwards, or has another dtype or rank.
     """
     pairs = [example if isinstance(example, dict) else {"input": example, "target": ""} for example in examples]
     dataset = tf.data.Dataset.from_tensor_slices({f"{name}s": [pair[name] for pair in pairs] for name in pairs[0]})
@@ -499,20 +471,13 @@ def get_batches_from_seqio(
 ) -> Sequence[Sequence[Mapping[str, str]]]:
     """Reads batches of a SeqIO task or mixture, to be given to an :class:`InteractiveModel`.
 
-    Args:
-        task_or_mixture_name: which.
-        split: of it.
-        batch_size: examples in each.
-        num_batches: how many.
-        get_pretokenized_examples: the texts as they were before tokenization, else the tokens.
-        sequence_length: by task feature, the length to cut it to.
-        **get_dataset_kwargs: for ``get_dataset`` of the task or mixture.
+    ``get_pretokenized_examples`` gives the texts as they were before tokenization, else the tokens are given.
 
     Returns:
         The batches, each a list of mappings with "input" and "target".
 
     Raises:
-        ValueError: if there are too few examples.
+        ValueError: there are too few examples.
     """
     wanted = batch_size * num_batches
     dataset = seqio.get_mixture_or_task(task_or_mixture_name).get_dataset(
@@ -543,18 +508,10 @@ def get_seqio_task_from_examples(
     metric_fns: Sequence[seqio.dataset_providers.MetricFnCallable] | None = None,
     add_to_registry: bool = True,
 ) -> seqio.Task | seqio.Mixture:
-    """Registers a SeqIO task of examples, for the scripts.
+    """Registers a SeqIO task of examples, the same in its splits "train" and "validation", for the scripts.
 
-    Args:
-        task_name: of the new task.
-        interactive_model: whose vocabularies and lengths it has.
-        examples: all of its splits "train" and "validation".
-        preprocessors: of the task.
-        metric_fns: of the task.
-        add_to_registry: whether to register it; if not, the task of this name that is registered already is returned.
-
-    Returns:
-        The task.
+    It has the model's vocabularies and lengths. Without ``add_to_registry``, the task of this name that is registered
+    already is returned.
     """
 
     def read(split: str, shuffle_files: bool) -> tf.data.Dataset:
@@ -589,10 +546,12 @@ train_script.train:
   eval_period = 0
   total_steps = 0
 """
-_TRAIN_IMPORTS = (
+_INFER_BEGINNING = ("include 't5x/configs/runs/infer.gin'",)
+_TRAIN_BEGINNING = (
     "from __gin__ import dynamic_registration",
     "import __main__ as train_script",
     "from t5x import utils",
+    "include 't5x/configs/runs/pretrain.gin'",
 )
 
 
@@ -605,22 +564,13 @@ def get_gin_config_from_interactive_model(
     train_steps: int = 1,
     imports_str: str = "",
 ) -> str:
-    """Writes the gin config of a script that does what the model does here.
+    """Writes the gin config of a script that does what the model does here; all but inference are ``t5x.train``.
 
-    Args:
-        interactive_model: the model.
-        script_type: which script; all but inference are ``t5x.train``.
-        task_name: the SeqIO task to run on.
-        partitioner_config_str: gin lines that configure the partitioner.
-        model_config_str: gin lines that define ``MODEL``.
-        train_steps: how far to train.
-        imports_str: gin lines that these two need before them.
-
-    Returns:
-        The text of a gin file.
+    ``partitioner_config_str`` are gin lines that configure the partitioner, ``model_config_str`` such that define
+    ``MODEL``, and ``imports_str`` what these two need before them.
 
     Raises:
-        ValueError: if inference is asked for of a model that was not restored from a checkpoint.
+        ValueError: inference is asked for of a model that was not restored from a checkpoint.
     """
     restore, save = interactive_model._restore_checkpoint_cfg, interactive_model._save_checkpoint_cfg
     infers = script_type is T5XScriptType.INFERENCE
@@ -630,15 +580,8 @@ def get_gin_config_from_interactive_model(
     def block(name: str, **bindings: Any) -> list[str]:
         return [f"{name}:", *(f"  {key} = {value}" for key, value in bindings.items())]
 
-    lines = (
-        ["include 't5x/configs/runs/infer.gin'"]
-        if infers
-        else [
-            *_TRAIN_IMPORTS,
-            "include 't5x/configs/runs/pretrain.gin'",
-        ]
-    )
-    lines += [
+    lines = [
+        *(_INFER_BEGINNING if infers else _TRAIN_BEGINNING),
         imports_str,
         f'MODEL_DIR = "{interactive_model._output_dir}"',
         f'MIXTURE_OR_TASK_NAME = "{task_name}"',

@@ -57,12 +57,7 @@ class TpuDevice:
 
 
 def coords_to_idx(coords: tuple[int, ...], bounds: tuple[int, ...]) -> int:
-    """Returns the number of a grid point, counted along the first axis first.
-
-    Args:
-        coords: of the point.
-        bounds: of the grid, in the same order.
-    """
+    """Returns the number of a grid point, counted along the first axis first."""
     return int(np.ravel_multi_index(coords, bounds, order="F"))
 
 
@@ -76,13 +71,8 @@ def make_devices(
 ) -> list[TpuDevice]:
     """Returns the cores of a TPU slice.
 
-    Args:
-        nx: chips along x.
-        ny: chips along y.
-        nz: chips along z.
-        nc: cores of a chip.
-        host_layout: x, y, z and cores of what one host holds.
-        kind: of device.
+    It has ``nx``, ``ny`` and ``nz`` chips along its axes, with ``nc`` cores each. ``host_layout`` are x, y, z and cores
+    of what one host holds.
     """
     bounds = (nx, ny, nz, nc)
     hosts = tuple(size // part for size, part in zip(bounds, host_layout, strict=True))
@@ -154,11 +144,7 @@ def create_sharded_array(
 
 
 def get_t5_test_model(**config_overrides: Any) -> models.EncoderDecoderModel:
-    """Returns a T5 1.1 with two layers, eight dimensions and T5's vocabulary, which is not read before it is used.
-
-    Args:
-        **config_overrides: fields of its ``T5Config``.
-    """
+    """Returns a T5 1.1 with two layers, eight dimensions and T5's vocabulary, which is not read before it is used."""
     config = network.T5Config(
         **{
             "vocab_size": 32128,
@@ -235,10 +221,7 @@ _TIMES = {"train": 1, "validation": 4}
 def get_fake_tokenized_dataset(*_: Any, split: str = "validation", **__: Any) -> tf.data.Dataset:
     """Returns a few tokenized examples: "train" has three, without end, "validation" and "test" two, each four times.
 
-    Args:
-        *_: whatever else ``seqio.Task.get_dataset`` is called with.
-        split: which examples.
-        **__: the same.
+    It takes, and does not read, what else ``seqio.Task.get_dataset`` is called with.
     """
     split = "validation" if split == "test" else split
     examples = [
@@ -284,13 +267,7 @@ def get_train_state_from_variables(
 
 
 class FakePartitioner(partitioning.BasePartitioner):
-    """A partitioner that lays everything over a mesh in one way.
-
-    Args:
-        mesh: over which.
-        mesh_axes: in which way.
-        params_on_devices: what it says of itself.
-    """
+    """A partitioner that lays everything over a mesh in one way, ``mesh_axes``."""
 
     def __init__(self, mesh: Mesh, mesh_axes: PartitionSpec, params_on_devices: bool = True):
         super().__init__(num_partitions=1, params_on_devices=params_on_devices)
@@ -310,11 +287,6 @@ class FakePartitioner(partitioning.BasePartitioner):
     @property
     def _local_chunker(self) -> partitioning.LocalChunker:
         return self._chunker
-
-    @property
-    def params_on_devices(self) -> bool:
-        """What it was made with."""
-        return self._params_on_devices
 
     def move_params_to_devices(self, train_state: Any, train_state_axes: Any) -> Any:
         """Returns the train state as it is."""
