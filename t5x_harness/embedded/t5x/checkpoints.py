@@ -56,11 +56,9 @@ _MODES = ("max", "min")
 
 @dataclasses.dataclass
 class _ParameterInfo:
-    """How one array of the state is stored.
+    """How one array of the state, with its path as name, is stored.
 
     Attributes:
-        name: its path in the state, joined with ``/``.
-        shape: of the whole array.
         ts_spec: where it lies, relative to the checkpoint's folder; None for one that lies in the msgpack file.
         local_chunk_info: the part of it on this process.
         axes: how it is divided among devices; None for one that is replicated.
@@ -680,9 +678,9 @@ class DatasetArgs(ocp.args.CheckpointArgs):
 class OrbaxCheckpointManagerInterface:
     """Saves and restores train states through ``orbax.checkpoint.CheckpointManager``, in the background.
 
-    Arguments that are not below are as of ``Checkpointer``. As with T5X, ``save_dtype``, ``checkpoint_steps`` and
-    ``keep_dataset_checkpoints`` are not used: parameters are saved in their own dtype, the train loop acts on the
-    steps, and a dataset state goes with its checkpoint.
+    Arguments that are not below are as of ``Checkpointer``, those about metrics as of ``SaveBestCheckpointer``. As with
+    T5X, ``save_dtype``, ``checkpoint_steps`` and ``keep_dataset_checkpoints`` are not used: parameters are saved in
+    their own dtype, the train loop acts on the steps, and a dataset state goes with its checkpoint.
 
     Args:
         directory: folder of all checkpoints. For one that does not exist, such as the path of a checkpoint to restore,
@@ -691,9 +689,7 @@ class OrbaxCheckpointManagerInterface:
         keep: how many checkpoints to keep; None for all.
         period: steps between saves that are not forced.
         force_keep_period: keep the checkpoints of steps that this divides.
-        metric_name_to_monitor: ``run/tag`` in TensorBoard files: keep the best by it instead of the latest.
-        metric_mode: ``max`` or ``min``: which values are the best.
-        keep_checkpoints_without_metrics: keep those that have no value of the metric too.
+        metric_name_to_monitor: keep the best by this metric instead of the latest.
 
     Raises:
         ValueError: there is neither ``directory`` nor its parent.

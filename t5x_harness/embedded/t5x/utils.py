@@ -103,9 +103,8 @@ class SaveCheckpointConfig:
         keep: how many of the newest checkpoints stay; None keeps all.
         keep_dataset_checkpoints: the same for the state of the input pipeline.
         save_dataset: save the input pipeline's state too.
-        checkpointer_cls: makes the checkpointer that writes.
+        checkpointer_cls: makes T5X's own checkpointer; ``checkpoint_manager_cls`` makes the manager for orbax.
         state_transformation_fns: applied in order to the state before it is written.
-        checkpoint_manager_cls: makes the manager when checkpoints are managed by orbax.
 
     Raises:
         ValueError: ``dtype`` is not one of those above.
@@ -138,9 +137,7 @@ class RestoreCheckpointConfig:
         fallback_to_scratch: initialize parameters that the checkpoint lacks after the transformations.
         dtype: cast floating-point parameters to 'float32', 'bfloat16' or 'float16'; None keeps the stored one.
         restore_dataset: restore the input pipeline's state; it must be there.
-        checkpointer_cls: makes the checkpointer that reads.
         state_transformation_fns: applied in order to the state that was read.
-        checkpoint_manager_cls: makes the manager when checkpoints are managed by orbax.
 
     Raises:
         ValueError: ``mode`` or ``dtype`` is not one of those above.
