@@ -17,6 +17,7 @@ __all__ = [
     "SOURCE_VARIABLE",
     "STANDINS_VARIABLE",
     "START_VARIABLE",
+    "TPU_VM_VARIABLE",
     "VERTEX_PREFIX",
     "WORKER_SOCKET_VARIABLE",
 ]
@@ -32,6 +33,8 @@ BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
 """Set in a process that makes a few steps; see :mod:`t5x_harness.upstream.short_run`."""
 STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
 """Set in a process that makes stand-ins itself: the folder of the project with its declared rows."""
+TPU_VM_VARIABLE = "T5X_HARNESS_TPU_VM"
+"""Set in the processes of a TPU VM: its folder, by which they are found when it ends."""
 START_VARIABLE = "T5X_HARNESS_START"
 """``MODULE:FUNCTION``, called without arguments at the start of each Python process."""
 CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"

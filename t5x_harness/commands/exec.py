@@ -122,7 +122,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         raise _Refused(str(error), _USAGE_ERROR) from None
     environment = program_environment(slice_, runtime, choice)
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
-        environment |= _start_google(args, project)
+        environment = _with_google(args, project, environment)
     if project and not environment.get(ROOT_VARIABLE):
         raise _Refused(
             "--standins=missing: there are no buckets to put stand-ins in; add --google or --google-root DIR, or read "
@@ -132,13 +132,13 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     return {**environment, **(program_standins.variables(project) if project else {STANDINS_VARIABLE: ""})}
 
 
-def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
+def _with_google(args: argparse.Namespace, project: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Starts an emulated Google Cloud that ends with this process, and so with the command that this process becomes.
 
     Returns:
-      The variables that lead clients there.
+      The environment with the variables that lead clients there.
     """
-    from t5x_harness.google.environment import google_environment
+    from t5x_harness.google.environment import google_environment, with_programs
     from t5x_harness.google.server.launch import launch
     from t5x_harness.google.server.settings import ServerError, Settings
 
@@ -150,7 +150,7 @@ def _start_google(args: argparse.Namespace, project: str) -> Mapping[str, str]:
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None
     launched.detach()
-    return google_environment(launched.endpoints)
+    return with_programs(launched.endpoints, {**environment, **google_environment(launched.endpoints)})
 
 
 def _with_gcs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
 from t5x_harness.commands.google_arguments import add_standins_argument, add_vertex_arguments, options_of, project_of
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.settings.project import ProjectError
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, stack: contextlib.ExitStack) -> None:
-    lines = export_lines(google_environment(endpoints))
+    lines = export_lines(google_environment(endpoints)) + _path_line(SessionFolder(endpoints.folder).programs)
     where = root or f"{endpoints.root}, which is removed at the end (keep it with --root DIR)"
     print(f"serving gs:// from {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
     stack.enter_context(announce(lines, env_file))
@@ -93,6 +94,12 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
         print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
     # A shell that runs cannot be given a mount, a command that begins can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
+
+
+def _path_line(programs: Path) -> str:
+    """Returns what puts a folder in front of PATH, once, however often a shell reads the lines."""
+    folder = shlex.quote(str(programs))
+    return f'case ":$PATH:" in *:{folder}:*) ;; *) export PATH={folder}:"$PATH" ;; esac\n'
 
 
 def _port(text: str) -> int:

@@ -64,6 +64,13 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     )
 
 
+def with_programs(endpoints: Endpoints, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment in which gcloud finds the session's own ``ssh`` and ``scp``, for workers of TPU VMs."""
+    programs = str(SessionFolder(endpoints.folder).programs)
+    path = environment.get("PATH", os.defpath)
+    return {**environment, "PATH": os.pathsep.join([programs, path])}
+
+
 def _trust(folder: SessionFolder) -> dict[str, str]:
     """Makes clients trust the session's CA alone: one that gets around the proxy meets a certificate it refuses."""
     names = "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"

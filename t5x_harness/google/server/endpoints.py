@@ -64,6 +64,8 @@ class SessionFolder:
       no_certificates: an empty folder, in the place of the machine's folder of trusted certificates.
       jobs: what jobs of Vertex AI need on disk.
       buckets: the root of the storage, where none is named.
+      programs: what goes in front of PATH: ``ssh`` and ``scp`` for gcloud.
+      tpu_vms: the homes of TPU VMs' workers.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,3 +80,5 @@ class SessionFolder:
         self.no_certificates = path / "no-certificates"
         self.jobs = path / "jobs"
         self.buckets = path / "root"
+        self.programs = path / "bin"
+        self.tpu_vms = path / "tpu"

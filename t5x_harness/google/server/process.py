@@ -29,6 +29,7 @@ from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
+from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings
 
 _DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that jobs start close all that there may be
@@ -66,7 +67,9 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     grpc = GrpcService(vertex)
     context = fill_folder(folder)
     storage = _storage(settings, root)
-    app = front(storage, vertex, authority, refusals)
+    tpu = TpuService(authority)
+    vertex.resets.append(tpu.reset)
+    app = front(storage, vertex, tpu, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
     def through_grpc(host: str = "") -> Relay:
@@ -85,6 +88,7 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
             )
         await stack.enter_async_context(http.connections.watched())
         stack.push_async_callback(http.stop)
+        stack.push_async_callback(asyncio.to_thread, tpu.close)
         stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
 
         def listen(protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None) -> int:
@@ -106,7 +110,9 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         )
         authority.key = await service_key
         write_clients_files(folder, authority.key, authority.token, url=endpoints.url, proxy=endpoints.proxy)
-        vertex.begin(VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex))
+        vertex_settings = VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex)
+        vertex.begin(vertex_settings)
+        tpu.begin(folder.tpu_vms, vertex_settings)
         yield endpoints
 
 

@@ -1,4 +1,4 @@
-"""Who answers a request: storage, Vertex AI, tokens, the metadata server, or nobody, by its host and path."""
+"""Who answers a request: storage, Vertex AI, Cloud TPU, tokens, metadata, or nobody, by its host and path."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answe
 from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.server.tunnel import Refusals
 from t5x_harness.google.server.vertex_endpoint import ADMIN, LOG_ENTRIES, VertexService
+from t5x_harness.google.tpu import service as tpu_service
+from t5x_harness.google.tpu.service import TpuService
 
 _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
 _REGISTRIES = ("gcr.io", ".pkg.dev")
@@ -31,12 +33,13 @@ _VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.c
 _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
 
 
-def front(storage: App, vertex: VertexService, authority: Authority, refusals: Refusals) -> App:
+def front(storage: App, vertex: VertexService, tpu: TpuService, authority: Authority, refusals: Refusals) -> App:
     """Returns the application that has all of Google's hosts, and this machine's names for them.
 
     Args:
       storage: answers for Cloud Storage.
       vertex: answers for Vertex AI, and for the numbers of projects.
+      tpu: answers for Cloud TPU.
       authority: knows who is given the session's token.
       refusals: of the proxy, which the private path ``/_t5x_harness/refused`` tells.
     """
@@ -61,6 +64,8 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
                 return await answer_token(authority, scope, receive, send)
             if path == f"{PRIVATE}/refused":
                 return await answer_json(send, 200, refusals.counts)
+            if path == tpu_service.OWN_PATH:
+                return await tpu.answer(scope, receive, send)
             if path.startswith(_VERTEX_PATHS):
                 return await vertex.answer(scope, receive, send)
             if not path.startswith(METADATA_PATH):
@@ -71,13 +76,17 @@ def front(storage: App, vertex: VertexService, authority: Authority, refusals: R
             return await storage(scope, receive, send)
         if _is_vertex(name, path):
             return await vertex.answer(scope, receive, send)
+        if name == tpu_service.HOST:
+            return await tpu.answer(scope, receive, send)
+        if name == tpu_service.COMPUTE_HOST and await tpu_service.answer_compute(scope, send):
+            return None
         if name.endswith(_REGISTRIES):
             return await _answer_registry(scope, name, refusals, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
             return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
         message = (
-            f"t5x-harness does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training and "
-            "tokens are emulated"
+            f"t5x-harness does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training, "
+            "TPU VMs and tokens are emulated"
         )
         await answer_json(send, NOT_EMULATED, not_emulated(message))
 

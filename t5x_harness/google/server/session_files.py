@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 import ssl
+import sys
 from pathlib import Path
 
 import trustme
@@ -19,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from t5x_harness.google.identity import PRIVATE, PROJECT
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
+from t5x_harness.google.tpu import remote_shell
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # Some clients refuse certificates that are valid for longer than 825 days; a clock may be wrong by hours.
@@ -87,7 +90,7 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
       A context for connections that clients open. It prefers HTTP/1.1 and takes ``h2`` from a client that offers
       nothing else, which only those of gRPC do.
     """
-    for empty in (folder.gcloud, folder.gsutil, folder.no_certificates):
+    for empty in (folder.gcloud, folder.gsutil, folder.no_certificates, folder.programs):
         empty.mkdir()
     authority, server = make_certificates()
     folder.authority.write_bytes(authority)
@@ -111,6 +114,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
     _write_gcloud_configuration(folder.gcloud)
     _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
+    _write_remote_shells(folder, url)
     boto: dict[str, dict[str, object]] = {
         "Boto": {
             "ca_certificates_file": folder.authority,
@@ -137,6 +141,15 @@ def _write_gcloud_configuration(folder: Path) -> None:
     configurations.mkdir()
     (configurations / "config_default").write_text(f"[core]\nproject = {PROJECT}\n")
     (folder / "active_config").write_text("default")
+
+
+def _write_remote_shells(folder: SessionFolder, url: str) -> None:
+    """Writes the ``ssh`` and the ``scp`` that gcloud calls for workers of TPU VMs."""
+    for name in ("ssh", "scp"):
+        words = [sys.executable, "-I", remote_shell.__file__, name, str(folder.programs), url, str(folder.token)]
+        path = folder.programs / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
 
 
 def _write_secret(path: Path, data: bytes) -> None:

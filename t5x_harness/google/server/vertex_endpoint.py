@@ -54,7 +54,11 @@ class VertexMissing(Exception):
 
 
 class VertexService:
-    """The API, when it is asked for, in threads of its own."""
+    """The API, when it is asked for, in threads of its own.
+
+    Attributes:
+      resets: called, in a thread, when all resources are to be forgotten: what else the session has.
+    """
 
     def __init__(self, options: VertexOptions, authority: Authority) -> None:
         self._options = options
@@ -63,6 +67,7 @@ class VertexService:
         self._state: StateStore | None = None
         self._settings: VertexSettings | None = None
         self._loading: asyncio.Task[Api] | None = None
+        self.resets: list[Callable[[], object]] = []
 
     async def open_state(self) -> str:
         """Opens the state, or raises ServerError; returns the URL at which other processes find it."""
@@ -100,6 +105,9 @@ class VertexService:
         if scope["path"] == f"{ADMIN}warm":
             self._load()
             return await answer_json(send, 200, None)
+        if scope["path"] == f"{ADMIN}reset":
+            for reset in self.resets:
+                await self._run(reset)
         try:
             api = await self._api()
         except VertexMissing as error:

@@ -39,9 +39,6 @@ from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"
 
-# What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
-# user's credentials nor his settings are.
-_KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 # What the service does besides running a job, and nothing does here.
 _NO_UPLOAD = (
     "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here: "
@@ -190,7 +187,7 @@ class Attempt:
         return image, ["python", "-m", spec.python_module, *spec.args], spec
 
     def _environment(self, unit: Unit, spec: Any, folder: Path) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        kept = python_environment.kept(os.environ)
         variables = {
             **kept,
             **python_environment.variables(folder / "home", kept.get("PATH", os.defpath)),

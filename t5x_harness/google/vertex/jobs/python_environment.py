@@ -16,9 +16,13 @@ import site
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+
+# What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
+# user's credentials nor his settings are.
+_KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
@@ -57,6 +61,11 @@ _HINTS = {
         "the build system there that the package's pyproject.toml names; without one it is setuptools"
     ),
 }
+
+
+def kept(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of this machine that the processes of jobs have, too."""
+    return {name: environment[name] for name in _KEPT if name in environment}
 
 
 def variables(home: Path, path: str) -> dict[str, str]:

@@ -1,0 +1,119 @@
+"""Which accelerator types, runtime versions and zones the service takes."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions
+from t5x_harness.slices.generations import GENERATIONS
+from t5x_harness.slices.slice import Slice, SliceError, get_slice
+
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+_TYPES: Mapping[str, str] = MappingProxyType(
+    {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
+)
+
+# The versions of https://cloud.google.com/tpu/docs/runtimes, and older ones that public recipes name.
+_RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "tpu-ubuntu2204-base": (),
+        "tpu-vm-base": (),
+        "v2-alpha": ("v2", "v3"),
+        "v2-alpha-tpuv4": ("v4",),
+        "tpu-vm-v4-base": ("v4",),
+        "v2-alpha-tpuv5-lite": ("v5e",),
+        "v2-alpha-tpuv5": ("v5p",),
+        "v2-alpha-tpuv6e": ("v6e",),
+    }
+)
+_FRAMEWORKS = re.compile(r"tpu-vm-(?:tf|pt|v4-pt)-[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:-[a-z0-9]+)*")
+
+
+def accelerator_types() -> list[str]:
+    """Returns the types in the service's spelling."""
+    return [f"{_spelled(g.name)}-{size}" for g in GENERATIONS for size, _ in g.sizes]
+
+
+def runtime_versions() -> list[str]:
+    """Returns those that are known by name; besides there are those of TensorFlow and PyTorch."""
+    return list(_RUNTIMES)
+
+
+def check_zone(zone: str) -> None:
+    """Raises TpuError for a location that is not a zone."""
+    if not _ZONE.fullmatch(zone):
+        raise TpuError("INVALID_ARGUMENT", f"Location {zone} is not a zone, such as us-central1-a")
+
+
+def slice_of(node: Mapping[str, object], zone: str) -> Slice:
+    """Returns the slice that a node asks for by ``acceleratorType`` or ``acceleratorConfig``.
+
+    Raises:
+      TpuError: there is none such, or not in this zone.
+    """
+    config = node.get("acceleratorConfig")
+    if isinstance(config, Mapping):
+        generation, topology = str(config.get("type", "")), str(config.get("topology", ""))
+        asked, name = f"{generation} {topology}", f"{_TYPES.get(generation, generation)}:{topology}"
+    else:
+        asked = str(node.get("acceleratorType") or "v2-8")
+        name = asked.replace("v5litepod", "v5e") if asked in accelerator_types() else ""
+    try:
+        found = get_slice(name or asked)
+    except SliceError:
+        raise _not_found(asked, zone, _nearest(asked)) from None
+    if not name:
+        raise _not_found(asked, zone, f"write {type_of(found)}")
+    regions, region = tpu_regions(found.generation.name), zone.rpartition("-")[0]
+    if regions and region not in regions and not may_have_tpu(region, found.generation.name):
+        raise _not_found(asked, zone, f"{found.generation.name} is in {', '.join(regions)}")
+    return found
+
+
+def type_of(slice_: Slice) -> str:
+    """Returns the service's name of a slice's accelerator type; that of one by topology counts as names do."""
+    generation = slice_.generation
+    return f"{_spelled(generation.name)}-{slice_.num_chips * generation.cores_per_name}"
+
+
+def config_of(slice_: Slice) -> dict[str, str]:
+    """Returns a slice as ``acceleratorConfig``."""
+    kind = next(kind for kind, name in _TYPES.items() if name == slice_.generation.name)
+    return {"type": kind, "topology": "x".join(str(n) for n in slice_.topology[: slice_.generation.dimensions])}
+
+
+def check_runtime(version: str, slice_: Slice) -> None:
+    """Raises TpuError for a runtime version that there is not, or that is another generation's by its name."""
+    generation = slice_.generation.name
+    fits = [name for name, of in _RUNTIMES.items() if not of or generation in of]
+    if not version:
+        raise TpuError("INVALID_ARGUMENT", f"Runtime version must be specified, such as {fits[-1]}")
+    if version not in _RUNTIMES and not _FRAMEWORKS.fullmatch(version):
+        message = f"Runtime version {version} was not found; those for {generation} are {', '.join(fits)}"
+        raise TpuError("INVALID_ARGUMENT", message)
+    of = _RUNTIMES.get(version, ())
+    if of and generation not in of:
+        message = f"Runtime version {version} is for {' and '.join(of)}, not for {type_of(slice_)}; "
+        raise TpuError("INVALID_ARGUMENT", f"{message}those for {generation} are {', '.join(fits)}")
+
+
+def _nearest(asked: str) -> str:
+    known = accelerator_types()
+    of_generation = [name for name in known if name.partition("-")[0] == asked.partition("-")[0].lower()]
+    if of_generation:
+        return f"there are {', '.join(of_generation)}"
+    return f"there are types of {', '.join(dict.fromkeys(name.partition('-')[0] for name in known))}, such as v3-8"
+
+
+def _spelled(generation: str) -> str:
+    return "v5litepod" if generation == "v5e" else generation
+
+
+def _not_found(asked: str, zone: str, why: str) -> TpuError:
+    code = zlib.crc32(f"{asked} {zone}".encode())
+    message = f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone}"
+    return TpuError("INVALID_ARGUMENT", f"{message} [EID: {code:#x}] (t5x-harness: {why})")

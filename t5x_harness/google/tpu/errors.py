@@ -1,0 +1,17 @@
+"""Errors of the Cloud TPU API."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+TpuCode = Literal["INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION"]
+_HTTP = {"INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "NOT_FOUND": 404, "ALREADY_EXISTS": 409}
+
+
+class TpuError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, code: TpuCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.http_status = _HTTP[code]

@@ -1,0 +1,192 @@
+"""``ssh`` and ``scp`` in front of PATH: to a worker of an emulated TPU VM they are processes here, else the real ones.
+
+gcloud calls them. It is run by its path, and imports nothing but the standard library, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+_NOT_REACHED = 255
+"""As ssh ends where it cannot connect, which gcloud tries again."""
+
+# Options with a value, of ssh(1) and of scp(1); all others stand alone.
+_WITH_VALUE = {"ssh": "BbcDEeFIiJLlmOopQRSWw", "scp": "cDFiJlnoPSX"}
+_FORWARDING = "DLRW"
+_REMOTE = re.compile(r"(?:(?P<user>[^@:/]+)@)?(?P<host>[^@:/]+):(?P<path>.*)", re.DOTALL)
+_EMULATED = re.compile(r"198\.1[89]\.\d+\.\d+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """The emulated Google Cloud that knows the workers.
+
+    Attributes:
+      url: of plain HTTP.
+      token: the file with the session's token.
+    """
+
+    url: str
+    token: Path
+
+    def worker(self, address: str, user: str, command: str) -> dict[str, Any]:
+        """Returns a worker's ``environment`` and ``home``; ends this process where it cannot be reached."""
+        body = json.dumps({"address": address, "user": user, "command": command}).encode()
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            headers = {"Authorization": f"Bearer {self.token.read_text()}", "Content-Type": "application/json"}
+            request = urllib.request.Request(f"{self.url}/_t5x_harness/tpu/worker", body, headers)
+            with direct.open(request, timeout=60) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            with contextlib.suppress(ValueError, KeyError):
+                _end(json.load(error)["error"]["message"])
+            _end(f"{address}: the emulated Google Cloud answers {error.code}")
+        except (OSError, ValueError) as error:
+            _end(f"{address}: the emulated Google Cloud of this session has ended ({error})")
+
+
+@dataclasses.dataclass
+class Arguments:
+    """What an ``ssh`` or ``scp`` was called with.
+
+    Attributes:
+      options: with their values, if they have some.
+      words: what is left: of ``ssh`` the host and the command, of ``scp`` the files.
+    """
+
+    options: list[tuple[str, str]]
+    words: list[str]
+
+    @classmethod
+    def read(cls, program: str, arguments: Sequence[str]) -> Arguments:
+        """Reads them. Of ``ssh`` the first word that is not an option is the host, the second begins the command."""
+        options: list[tuple[str, str]] = []
+        words: list[str] = []
+        left = list(arguments)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                return cls(options, words + left)
+            if len(word) < 2 or not word.startswith("-"):
+                words.append(word)
+                if program == "ssh" and len(words) > 1:
+                    return cls(options, words + left)
+                continue
+            options += _options(program, word[1:], left)
+        return cls(options, words)
+
+    def value(self, option: str) -> str:
+        """Returns the last value that an option has; empty for none."""
+        return next((value for name, value in reversed(self.options) if name == option), "")
+
+    def has(self, option: str) -> bool:
+        return any(name == option for name, _ in self.options)
+
+
+def _options(program: str, letters: str, left: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields the options of one word; the value of the last may be the next word, which is taken then."""
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter in _WITH_VALUE[program]:
+            yield letter, letters or (left.pop(0) if left else "")
+            return
+        yield letter, ""
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Becomes the command on a worker, the copy, or the real program.
+
+    Args:
+      arguments: ``ssh`` or ``scp``, the folder that has the two, the server's address, the file with its token, and the
+        program's arguments.
+    """
+    program, own, url, token, *given = arguments
+    server, parsed = Server(url, Path(token)), Arguments.read(program, given)
+    if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
+        _log_in(server, parsed)
+    if program == "scp" and any(_remote(word) for word in parsed.words):
+        _copy(server, parsed)
+    _become_the_real(program, own, given)
+
+
+def _log_in(server: Server, parsed: Arguments) -> NoReturn:
+    user, _, host = parsed.words[0].rpartition("@")
+    command = " ".join(parsed.words[1:])
+    if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
+        _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
+    worker = server.worker(host, user or parsed.value("l") or _this_user(), command)
+    os.chdir(worker["home"])
+    shell = worker["environment"]["SHELL"]
+    if parsed.has("N"):
+        while True:
+            time.sleep(3600)
+    words = [shell, "-c", command] if command else [shell, "-i"] if sys.stdin.isatty() else [shell]
+    os.execve(shell, words, worker["environment"])
+
+
+def _copy(server: Server, parsed: Arguments) -> NoReturn:
+    paths = []
+    for word in parsed.words:
+        found = _remote(word)
+        if found is None:
+            if (other := _REMOTE.fullmatch(word)) and not os.path.exists(word):
+                _end(f"{other['host']} is not a worker of an emulated TPU VM, and one copy cannot be to both")
+            paths.append(os.path.abspath(word) if not word.endswith("/") else os.path.abspath(word) + "/")
+            continue
+        home = server.worker(found["host"], found["user"] or _this_user(), "")["home"]
+        path = found["path"] or "."
+        path = re.sub(r"^~(?=/|$)", ".", path)
+        paths.append(os.path.join(home, path))
+    program = shutil.which("cp") or "/bin/cp"
+    flags = [f"-{letter}" for letter in "rp" if parsed.has(letter)]
+    os.execv(program, [program, *flags, "--", *paths])
+
+
+def _remote(word: str) -> re.Match[str] | None:
+    found = _REMOTE.fullmatch(word)
+    return found if found and _is_emulated(found["host"]) else None
+
+
+def _is_emulated(host: str) -> bool:
+    return _EMULATED.fullmatch(host) is not None
+
+
+def _become_the_real(program: str, own: str, arguments: Sequence[str]) -> NoReturn:
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders = [each for each in path if os.path.realpath(each) != os.path.realpath(own)]
+    real = shutil.which(program, path=os.pathsep.join(folders))
+    if real is None:
+        _end(f"{shlex.join([program, *arguments])}: there is no {program} on this machine")
+    os.execv(real, [real, *arguments])
+
+
+def _this_user() -> str:
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+
+
+def _say(message: str) -> None:
+    print(f"t5x-harness: {message}", file=sys.stderr)
+
+
+def _end(message: str) -> NoReturn:
+    _say(message)
+    sys.exit(_NOT_REACHED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

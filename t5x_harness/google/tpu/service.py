@@ -1,0 +1,245 @@
+"""The Cloud TPU API over HTTP, and what of Compute Engine gcloud's ``ssh`` asks for besides."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from t5x_harness.google.asgi import (
+    NOT_EMULATED,
+    Receive,
+    Scope,
+    Send,
+    answer_error,
+    answer_json,
+    body_of,
+    header_of,
+    not_emulated,
+)
+from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer, project_number
+from t5x_harness.google.json_text import BadJson, read_json
+from t5x_harness.google.tpu import checks
+from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.vms import Json, TpuVms, typed
+from t5x_harness.google.tpu.workers import Workers
+from t5x_harness.google.vertex.settings import VertexSettings
+
+HOST = "tpu.googleapis.com"
+COMPUTE_HOST = "compute.googleapis.com"
+OWN_PATH = f"{PRIVATE}/tpu/worker"
+"""Where ``ssh`` and ``scp`` ask what a worker's processes run in."""
+
+_PATH = re.compile(
+    r"/(?P<version>v1|v2|v2alpha1)/(?P<parent>projects/[^/]+/locations/[^/]+)"
+    r"(?:/(?P<collection>[a-zA-Z]+)(?:/(?P<id>[^/:]+))?(?::(?P<verb>[a-zA-Z]+))?)?"
+)
+_LOCATIONS = re.compile(r"/(?:v1|v2|v2alpha1)/(?P<project>projects/[^/]+)/locations")
+_COMPUTE_PROJECT = re.compile(r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)")
+_ZONES = (
+    "us-central1-a",
+    "us-central1-b",
+    "us-central2-b",
+    "us-east5-a",
+    "us-west4-a",
+    "europe-west4-a",
+    "asia-east1-c",
+)
+
+
+class TpuService:
+    """The API of a session's TPU VMs.
+
+    Args:
+      authority: knows who may ask.
+    """
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._workers: Workers | None = None
+        self._vms: TpuVms | None = None
+
+    def begin(self, folder: Path, settings: VertexSettings) -> None:
+        """Takes up work, once the server's ports are known.
+
+        Args:
+          folder: for the workers' homes.
+        """
+        options = settings.options
+        self._workers = Workers(folder, settings)
+        self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers)
+
+    def reset(self) -> None:
+        """Deletes all TPU VMs, and ends what runs on them."""
+        if self._vms is not None:
+            self._vms.reset()
+
+    def close(self) -> None:
+        """Ends what runs on all TPU VMs."""
+        if self._workers is not None:
+            self._workers.close()
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers JSON over HTTP, at ``tpu.googleapis.com`` and at :data:`OWN_PATH`."""
+        if not await asyncio.to_thread(self._authority.admits, bearer(header_of(scope, b"authorization"))):
+            return await answer_error(send, 401, UNAUTHENTICATED)
+        try:
+            text = await body_of(receive)
+            body = read_json(text) if text else {}
+            if not isinstance(body, dict):
+                raise BadJson("An object is expected.")
+        except (BadJson, ValueError) as error:
+            return await answer_error(send, 400, f"Invalid JSON payload received. {error}")
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        try:
+            found = await asyncio.to_thread(self._answer, scope["method"], scope["path"], query, body)
+        except TpuError as error:
+            details = {"code": error.http_status, "message": str(error), "status": error.code}
+            return await answer_json(send, error.http_status, {"error": details})
+        if found is None:
+            message = f"t5x-harness does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
+            return await answer_json(send, NOT_EMULATED, not_emulated(message))
+        await answer_json(send, 200, found)
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
+        """Returns the answer; None for what is not emulated."""
+        assert self._vms is not None, "no port is open before it begins"
+        if path == OWN_PATH:
+            return self._worker(self._vms, body)
+        if found := _LOCATIONS.fullmatch(path):
+            return {"locations": [_location(f"{found['project']}/locations/{zone}") for zone in _ZONES]}
+        match = _PATH.fullmatch(path)
+        if match is None:
+            return None
+        place = match["collection"] or ""
+        place += "/*" if match["id"] else ""
+        place += f":{match['verb']}" if match["verb"] else ""
+        asked = f"{method} {place}".strip()
+        if match["version"] == "v1" and asked not in _OF_VERSION_1:
+            return None
+        function = _METHODS.get(asked)
+        return function(_Request(self._vms, match, query, body)) if function else None
+
+    def _worker(self, vms: TpuVms, body: Json) -> Json:
+        assert self._workers is not None
+        address, user, command = (str(body.get(name) or "") for name in ("address", "user", "command"))
+        worker = vms.worker_at(address)
+        if worker is None:
+            raise TpuError("NOT_FOUND", f"{address}: no TPU VM of this session has a worker there any more")
+        if worker.state != "READY":
+            raise TpuError("FAILED_PRECONDITION", f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
+        environment = self._workers.environment(worker, user, command)
+        return {"environment": environment, "home": str(self._workers.home(worker))}
+
+
+_EMULATED = "of Cloud TPU it has nodes, queued resources, accelerator types, runtime versions and operations"
+
+
+class _Request:
+    """One request: what its path, its query and its body say."""
+
+    def __init__(self, vms: TpuVms, match: re.Match[str], query: Mapping[str, str], body: Json) -> None:
+        self.vms = vms
+        self.version, self.parent, self.id = match["version"], match["parent"], match["id"] or ""
+        self.name = f"{self.parent}/{match['collection']}/{self.id}"
+        self.query, self.body = query, body
+
+    def operation(self, operation: Json) -> Json:
+        return typed(operation, self.version)
+
+    def node(self, node: Json) -> Json:
+        return {**node, "apiVersion": "V2" if self.version == "v2" else "V2_ALPHA1"}
+
+    def named(self, field: str, name: str, known: Sequence[str]) -> Json:
+        """Returns an accelerator type or a runtime version."""
+        if name not in known:
+            raise TpuError("NOT_FOUND", f"Resource '{self.name}' was not found")
+        return {"name": f"{self.name.rpartition('/')[0]}/{name}", field: name}
+
+
+def _create_node(asked: _Request) -> Json:
+    return asked.operation(asked.vms.create_node(asked.parent, asked.query.get("nodeId", ""), asked.body))
+
+
+def _create_queued(asked: _Request) -> Json:
+    identifier = asked.query.get("queuedResourceId", "")
+    return asked.operation(asked.vms.create_queued(asked.parent, identifier, asked.body))
+
+
+def _delete_queued(asked: _Request) -> Json:
+    is_forced = asked.query.get("force", "").lower() == "true"
+    return asked.operation(asked.vms.delete_queued(asked.name, force=is_forced))
+
+
+def _update_node(asked: _Request) -> Json:
+    return asked.operation(asked.vms.update_node(asked.name, asked.body, asked.query.get("updateMask", "")))
+
+
+def _guest_attributes(asked: _Request) -> Json:
+    """Returns what workers say of themselves: their host names, by which gcloud tunnels to them."""
+    wanted = {str(each) for each in asked.body.get("workerIds", ()) if each != ""}
+    shown = [worker for worker in asked.vms.workers_of(asked.name) if not wanted or str(worker.index) in wanted]
+    names = [[{"namespace": "hostkeys", "key": "hostname", "value": worker.hostname}] for worker in shown]
+    return {"guestAttributes": [{"queryPath": "hostkeys/", "queryValue": {"items": items}} for items in names]}
+
+
+# In the first version nodes are those of another kind, which users cannot log in to.
+_OF_VERSION_1 = ("GET", "GET acceleratorTypes", "GET acceleratorTypes/*")
+_METHODS: Mapping[str, Callable[[_Request], Json]] = {
+    "GET": lambda asked: _location(asked.parent),
+    "GET acceleratorTypes": lambda asked: {
+        "acceleratorTypes": [asked.named("type", name, (name,)) for name in checks.accelerator_types()]
+    },
+    "GET acceleratorTypes/*": lambda asked: asked.named("type", asked.id, checks.accelerator_types()),
+    "GET runtimeVersions": lambda asked: {
+        "runtimeVersions": [asked.named("version", name, (name,)) for name in checks.runtime_versions()]
+    },
+    "GET runtimeVersions/*": lambda asked: asked.named("version", asked.id, checks.runtime_versions()),
+    "POST nodes": _create_node,
+    "GET nodes": lambda asked: {"nodes": [asked.node(node) for node in asked.vms.list_nodes(asked.parent)]},
+    "GET nodes/*": lambda asked: asked.node(asked.vms.get_node(asked.name)),
+    "PATCH nodes/*": _update_node,
+    "DELETE nodes/*": lambda asked: asked.operation(asked.vms.delete_node(asked.name)),
+    "POST nodes/*:start": lambda asked: asked.operation(asked.vms.start_or_stop(asked.name, "start")),
+    "POST nodes/*:stop": lambda asked: asked.operation(asked.vms.start_or_stop(asked.name, "stop")),
+    "POST nodes/*:getGuestAttributes": _guest_attributes,
+    "POST queuedResources": _create_queued,
+    "GET queuedResources": lambda asked: {"queuedResources": asked.vms.list_queued(asked.parent)},
+    "GET queuedResources/*": lambda asked: asked.vms.get_queued(asked.name),
+    "DELETE queuedResources/*": _delete_queued,
+    "GET operations": lambda asked: {
+        "operations": [asked.operation(each) for each in asked.vms.list_operations(asked.parent)]
+    },
+    "GET operations/*": lambda asked: asked.operation(asked.vms.get_operation(asked.name)),
+}
+
+
+def _location(name: str) -> Json:
+    return {"name": name, "locationId": name.rpartition("/")[2]}
+
+
+async def answer_compute(scope: Scope, send: Send) -> bool:
+    """Answers for a project of Compute Engine, which gcloud's ``ssh`` looks for keys in.
+
+    Returns:
+      Whether the request was for one; else nothing is sent.
+    """
+    found = _COMPUTE_PROJECT.fullmatch(scope["path"])
+    if found is None or scope["method"] != "GET":
+        return False
+    project = found["project"]
+    metadata: dict[str, Any] = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
+    await answer_json(
+        send,
+        200,
+        {
+            "kind": "compute#project",
+            "id": project_number(project),
+            "name": project,
+            "commonInstanceMetadata": metadata,
+        },
+    )
+    return True

@@ -1,0 +1,128 @@
+"""What the processes of a TPU VM's workers run in: a home of its own for each worker, and the slice's devices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+from t5x_harness.google.tpu.vms import Worker
+from t5x_harness.google.vertex.jobs import python_environment
+from t5x_harness.google.vertex.jobs.programs import find_programs
+from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.slices.pod import Pod
+from t5x_harness.variables import TPU_VM_VARIABLE
+
+_SHELL = "/bin/bash"
+_LOOK_SECONDS = 0.05
+_LOOKS = 100
+
+
+class Workers:
+    """The folders of all TPU VMs' workers. Any thread may call it.
+
+    Args:
+      folder: for all of them; it is made when the first is needed.
+      settings: what jobs of Vertex AI are run with, too: the environment, and what stands for T5X.
+    """
+
+    def __init__(self, folder: Path, settings: VertexSettings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._lock = threading.Lock()
+
+    def home(self, worker: Worker) -> Path:
+        """Returns the home folder of a worker, which is made with its Python environment when it is first used."""
+        home = self._vm(worker.uid) / str(worker.index) / "home"
+        with self._lock:
+            if not home.is_dir():
+                making = home.with_name("home.new")
+                shutil.rmtree(making, ignore_errors=True)
+                home.with_name("tmp").mkdir(parents=True, exist_ok=True)
+                making.mkdir()
+                python_environment.make(making)
+                making.rename(home)
+        return home
+
+    def environment(self, worker: Worker, user: str, command: str) -> dict[str, str]:
+        """Returns the whole environment of a process on a worker.
+
+        Args:
+          user: who has logged in.
+          command: that is run; empty for a shell.
+        """
+        home = self.home(worker)
+        kept = python_environment.kept(os.environ)
+        programs = find_programs(self._settings.options.programs)
+        variables = {
+            **kept,
+            **python_environment.variables(home, kept.get("PATH", os.defpath)),
+            **self._settings.environment,
+            "HOME": str(home),
+            "TMPDIR": str(home.with_name("tmp")),
+            "USER": user,
+            "LOGNAME": user,
+            "SHELL": _SHELL,
+            "HOSTNAME": worker.hostname,
+            "TPU_WORKER_ID": str(worker.index),
+            "TPU_WORKER_HOSTNAMES": ",".join(worker.addresses),
+            "TPU_ACCELERATOR_TYPE": worker.accelerator_type,
+            TPU_VM_VARIABLE: str(self._vm(worker.uid)),
+        }
+        hosts = len(worker.addresses)
+        pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
+        seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
+        return {**seen, **self._settings.options.job_environment}
+
+    def end(self, uid: str) -> None:
+        """Ends all processes of a TPU VM at once, and removes what they have left."""
+        folder = self._vm(uid)
+        end_processes(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def stop(self, uid: str) -> None:
+        """Ends all processes of a TPU VM at once; its disks stay."""
+        end_processes(self._vm(uid))
+
+    def close(self) -> None:
+        """Ends the processes of all TPU VMs."""
+        if self._folder.is_dir():
+            for folder in self._folder.iterdir():
+                end_processes(folder)
+
+    def _vm(self, uid: str) -> Path:
+        return self._folder / uid
+
+
+def end_processes(folder: Path) -> None:
+    """Kills the processes whose environment says that they are of the TPU VM with this folder, and waits for it.
+
+    A process that a killed one has just started is found by the next look.
+    """
+    if not folder.is_dir():
+        return
+    mark = f"{TPU_VM_VARIABLE}={folder}".encode()
+    for _ in range(_LOOKS):
+        found = [pid for pid in _pids() if _has(pid, mark)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    """Returns whether a process has a variable; one that has ended, or is another user's, has not."""
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

@@ -1,0 +1,85 @@
+"""What docs/tpu-vms.md shows is run with gcloud, where that is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.commands.main import parser_of
+from t5x_harness.google.environment import with_programs
+from t5x_harness.google.session import GoogleSession
+
+PROJECT, VOCABULARY = "tests/public_configs/script", "sample_tasks/data/sentencepiece.model"
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "tpu-vms.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    if shutil.which("gcloud") is None:
+        pytest.skip("gcloud is not installed")
+    home = tmp_path_factory.mktemp("home")
+    with GoogleSession() as session:
+        environment = {**os.environ, **session.environment(), "HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        yield with_programs(session.endpoints, environment)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def bash(script: str, folder: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_commands_for_the_server_parse(page: str) -> None:
+    (block,) = blocks(page, "console")
+    serve, source = (line.removeprefix("$ ") for line in block.splitlines())
+    words = shlex.split(serve)
+    parser, _ = parser_of(words[1])
+    assert source == f". ./{parser.parse_args(words[1:]).env_file}"
+    (command,) = re.findall(r"`t5x-harness (exec [^`]+)`", page)
+    parser, _ = parser_of("exec")
+    assert parser.parse_args(shlex.split(command)).command == ["--", "bash", "my-commands.sh"]
+
+
+@pytest.mark.journey
+def test_the_recipe_trains_on_all_workers(
+    page: str, environment: Mapping[str, str], repository: Path, tmp_path: Path
+) -> None:
+    recipe, _ = blocks(page, "shell")
+    project = Path(shutil.copytree(repository / PROJECT, tmp_path / "my-project"))
+    (project / "fjord_tiny.sh").rename(project / "start.sh")
+    shutil.copy(repository / VOCABULARY, tmp_path / "fjord.model")
+    said = bash(recipe, tmp_path, environment)
+    assert re.search(r"^my-tpu +us-central2-b +v4-16 +V4 +2x2x2 +default +READY$", said, re.MULTILINE)
+    written = re.findall(r"gs://fjord-lm/models/fjord_tiny/(\w+)/$", said, re.MULTILINE)
+    assert "checkpoint_2" in written
+
+
+@pytest.mark.journey
+def test_a_queued_resource_becomes_a_tpu_vm(page: str, environment: Mapping[str, str], tmp_path: Path) -> None:
+    _, queue = blocks(page, "shell")
+    said = bash(queue, tmp_path, environment)
+    assert re.search(r"^my-queue +us-west4-a +1 +v5litepod-8 +ACTIVE$", said, re.MULTILINE)
+    assert "8 cpu" in said.splitlines()

@@ -1,0 +1,153 @@
+"""``ssh`` and ``scp`` to workers of TPU VMs: processes here, each worker with a home of its own."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.tpu.remote_shell import Arguments
+
+ZONE = "projects/t5x-harness/locations/us-central2-b"
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def addresses(node: Any) -> list[str]:
+    return [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
+
+
+def test_each_worker_has_its_own_home_and_says_which_it_is(tpu: Any, shell: Shell) -> None:
+    node = tpu.create("pod", "v4-16")
+    hosts = addresses(node)
+    command = (
+        'echo "$TPU_WORKER_ID $USER $TPU_WORKER_HOSTNAMES"; echo "$HOME"; pwd; echo $JAX_NUM_CPU_DEVICES; date > mine'
+    )
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        runs = list(pool.map(lambda host: shell("ssh", "-T", f"me@{host}", "--", command), hosts))
+    assert [run.returncode for run in runs] == [0, 0], runs
+    said = [run.stdout.splitlines() for run in runs]
+    assert [lines[0] for lines in said] == [f"{worker} me {','.join(hosts)}" for worker in range(2)]
+    homes = [lines[1] for lines in said]
+    assert homes == [lines[2] for lines in said]
+    assert len(set(homes)) == 2
+    assert [lines[3] for lines in said] == ["4", "4"]
+    assert all(Path(home, "mine").is_file() for home in homes)
+    tpu("DELETE", f"{ZONE}/nodes/pod")
+    assert not any(Path(home).exists() for home in homes)
+
+
+def test_the_command_s_status_and_input_are_its_own(tpu: Any, shell_environment: Mapping[str, str]) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = subprocess.run(
+        ["ssh", "-o", "StrictHostKeyChecking=no", "-i", "key", host, "cat >&2; exit 7"],
+        env=shell_environment,
+        input="words",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "words")
+
+
+def test_nothing_of_the_user_s_own_environment_is_on_a_worker(tpu: Any, shell: Shell) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", host, "echo ${SECRET-unset} $STORAGE_EMULATOR_HOST", SECRET="mine")
+    assert done.stdout.startswith("unset http://127.0.0.1:")
+
+
+def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, shell: Shell) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", host, "nohup sh -c 'sleep 600 & sleep 600' > /dev/null 2>&1 & echo $!")
+    process = Path(f"/proc/{done.stdout.strip()}")
+    assert process.exists()
+    tpu("POST", f"{ZONE}/nodes/one:stop", {})
+    while process.exists() and "Z" not in process.joinpath("stat").read_text():
+        time.sleep(0.02)
+    stopped = shell("ssh", host, "true")
+    assert stopped.returncode == 255
+    assert stopped.stderr == f"t5x-harness: {host}: the TPU VM {ZONE}/nodes/one is STOPPED, not READY\n"
+    tpu("POST", f"{ZONE}/nodes/one:start", {})
+    assert shell("ssh", host, "ls -d $HOME").returncode == 0
+    tpu("DELETE", f"{ZONE}/nodes/one")
+    gone = shell("ssh", host, "true")
+    assert (gone.returncode, gone.stderr) == (
+        255,
+        f"t5x-harness: {host}: no TPU VM of this session has a worker there any more\n",
+    )
+
+
+def test_files_are_copied_there_and_back(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+    first, second = addresses(tpu.create("pod", "v4-16"))
+    (tmp_path / "tree/below").mkdir(parents=True)
+    (tmp_path / "tree/below/file").write_text("x")
+    for host in (first, second):
+        assert shell("scp", "-r", "-i", "key", "tree", f"me@{host}:").returncode == 0
+    assert shell("ssh", second, "rm -r tree; ls").stdout == ""
+    assert shell("scp", f"{first}:tree/below/file", "back").returncode == 0
+    assert (tmp_path / "back").read_text() == "x"
+    assert shell("scp", "back", f"{second}:~/there").returncode == 0
+    assert shell("ssh", second, "cat there").stdout == "x"
+    missing = shell("scp", f"{second}:none", ".")
+    assert missing.returncode == 1
+    assert "none': No such file or directory" in missing.stderr
+
+
+def test_other_hosts_are_the_real_programs(shell: Shell, shell_environment: Mapping[str, str], tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    for name in ("ssh", "scp"):
+        (real / name).write_text(f'#!/bin/sh\necho real {name} "$@"\n')
+        (real / name).chmod(0o755)
+    first, *others = shell_environment["PATH"].split(os.pathsep)
+    path = os.pathsep.join([first, str(real), *others])
+    assert shell("ssh", "-p", "22", "me@example.org", "ls", PATH=path).stdout == "real ssh -p 22 me@example.org ls\n"
+    assert shell("scp", "a", "example.org:b", PATH=path).stdout == "real scp a example.org:b\n"
+    none = shell("ssh", "example.org", PATH=first)
+    assert (none.returncode, none.stderr) == (255, "t5x-harness: ssh example.org: there is no ssh on this machine\n")
+
+
+def test_forwarding_is_named(tpu: Any, shell: Shell) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", "-L", "6006:localhost:6006", host, "true")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "t5x-harness: -L 6006:localhost:6006: nothing is forwarded, as the ports of a worker are this machine's own\n"
+    )
+
+
+def test_others_than_the_session_s_clients_are_refused(tpu: Any, fake_gcs_server: GoogleSession) -> None:
+    answer = tpu("GET", f"{ZONE}/nodes", token="fake")
+    assert (answer["error"]["code"], answer["error"]["status"]) == (401, "UNAUTHENTICATED")
+
+
+def test_what_is_not_emulated_is_named(tpu: Any) -> None:
+    answer = tpu("POST", f"{ZONE}/nodes/t:performMaintenance", {})
+    assert answer["error"]["message"] == (
+        f"t5x-harness does not emulate POST tpu.googleapis.com/v2/{ZONE}/nodes/t:performMaintenance; of Cloud TPU it "
+        "has nodes, queued resources, accelerator types, runtime versions and operations"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "options", "left"),
+    [
+        (
+            "ssh",
+            "-T -i key -o A=b -p22 me@h -- ls -l",
+            [("T", ""), ("i", "key"), ("o", "A=b"), ("p", "22")],
+            "me@h ls -l",
+        ),
+        ("ssh", "h ls -l", [], "h ls -l"),
+        ("ssh", "h -t -v bash -l", [("t", ""), ("v", "")], "h bash -l"),
+        ("scp", "-rC a -i key h:b", [("r", ""), ("C", ""), ("i", "key")], "a h:b"),
+    ],
+)
+def test_arguments(program: str, words: str, options: list[tuple[str, str]], left: str) -> None:
+    assert Arguments.read(program, words.split()) == Arguments(options, left.split())

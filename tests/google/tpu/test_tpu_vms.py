@@ -1,0 +1,213 @@
+"""TPU VMs and queued resources: their states, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.vms import TpuVms
+
+ZONE = "projects/p/locations/us-central2-b"
+NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+
+
+class Ended:
+    """Remembers which TPU VMs' processes were to end."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+        self.ended: list[str] = []
+
+    def stop(self, uid: str) -> None:
+        self.stopped.append(uid)
+
+    def end(self, uid: str) -> None:
+        self.ended.append(uid)
+
+
+@pytest.fixture
+def now() -> list[float]:
+    """The time, to be set."""
+    return [1000.0]
+
+
+@pytest.fixture
+def ended() -> Ended:
+    return Ended()
+
+
+@pytest.fixture
+def vms(now: list[float], ended: Ended) -> TpuVms:
+    return TpuVms(10, 5, ended, clock=lambda: now[0])
+
+
+def refused(function: Any, *args: Any, **fields: Any) -> str:
+    with pytest.raises(TpuError) as caught:
+        function(*args, **fields)
+    return f"{caught.value.code}: {caught.value}"
+
+
+def test_a_node_is_created_and_then_ready(vms: TpuVms, now: list[float]) -> None:
+    operation = vms.create_node(ZONE, "t", {**NODE, "labels": {"team": "nlp"}})
+    assert operation["done"] is False
+    node = vms.get_node(f"{ZONE}/nodes/t")
+    assert (node["state"], node["acceleratorConfig"]) == ("CREATING", {"type": "V4", "topology": "2x2x1"})
+    now[0] += 10
+    done = vms.get_operation(operation["name"])
+    assert done["response"] == vms.get_node(node["name"]) == {**node, "state": "READY"}
+    assert [each["labels"] for each in vms.list_nodes(ZONE)] == [{"team": "nlp"}]
+    assert vms.list_nodes("projects/p/locations/-") == vms.list_nodes(ZONE)
+    assert vms.list_nodes("projects/other/locations/-") == []
+
+
+def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) -> None:
+    config = {"type": "V5LITE_POD", "topology": "4x4"}
+    given = {**NODE, "networkConfig": {"enableExternalIps": True}, "runtimeVersion": "v2-alpha-tpuv5-lite"}
+    vms.create_node(
+        "projects/p/locations/us-west4-a", "t", {**given, "acceleratorType": "", "acceleratorConfig": config}
+    )
+    now[0] += 10
+    (node,) = vms.list_nodes("projects/p/locations/us-west4-a")
+    assert node["acceleratorType"] == "v5litepod-16"
+    addresses = [endpoint["accessConfig"]["externalIp"] for endpoint in node["networkEndpoints"]]
+    workers = [vms.worker_at(address) for address in addresses]
+    assert [(worker.index, worker.state) for worker in workers if worker] == [(n, "READY") for n in range(4)]
+    assert len({worker.coordinator for worker in workers if worker}) == 1
+    assert vms.worker_at("198.18.200.1") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "zone", "message"),
+    [
+        (
+            {"acceleratorType": "v3-16"},
+            "us-central1-a",
+            "(t5x-harness: there are v3-8, v3-32, v3-64, v3-128, v3-256",
+        ),
+        ({"acceleratorType": "v5e-8"}, "us-west4-a", "(t5x-harness: write v5litepod-8)"),
+        (
+            {"acceleratorType": "a100"},
+            "us-west4-a",
+            "(t5x-harness: there are types of v2, v3, v4, v5litepod, v5p, v6",
+        ),
+        ({"acceleratorType": "v3-8"}, "us-east1-b", "(t5x-harness: v3 is in europe-west4, us-central1)"),
+        ({}, "us-central1", "INVALID_ARGUMENT: Location us-central1 is not a zone, such as us-central1-a"),
+        ({"runtimeVersion": ""}, "us-central2-b", "Runtime version must be specified, such as tpu-vm-v4-base"),
+        (
+            {"runtimeVersion": "tpu-vm"},
+            "us-central2-b",
+            "Runtime version tpu-vm was not found; those for v4 are tpu-",
+        ),
+        (
+            {"runtimeVersion": "v2-alpha-tpuv5"},
+            "us-central2-b",
+            "Runtime version v2-alpha-tpuv5 is for v5p, not for v4-8; those for v4 are tpu-ubuntu2204-base, tpu-vm-bas",
+        ),
+        ({"machine": 1}, "us-central2-b", "Invalid JSON payload received. Unknown name \"machine\" at 'node'"),
+    ],
+)
+def test_what_the_service_does_not_have(vms: TpuVms, fields: dict[str, Any], zone: str, message: str) -> None:
+    said = refused(vms.create_node, f"projects/p/locations/{zone}", "t", {**NODE, **fields})
+    assert message in said
+    if "(t5x-harness" in message:
+        asked = fields["acceleratorType"]
+        assert f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone} [EID: " in said
+    assert vms.list_nodes("projects/p/locations/-") == []
+
+
+@pytest.mark.parametrize("version", ["tpu-vm-tf-2.12.0", "tpu-vm-tf-2.15.0-pod-pjrt", "tpu-vm-pt-2.0", "tpu-vm-base"])
+def test_versions_of_frameworks_are_taken(vms: TpuVms, version: str) -> None:
+    vms.create_node(ZONE, "t", {**NODE, "runtimeVersion": version})
+
+
+def test_names_are_checked_and_taken_once(vms: TpuVms) -> None:
+    vms.create_node(ZONE, "t", NODE)
+    assert refused(vms.create_node, ZONE, "t", NODE) == f"ALREADY_EXISTS: Resource '{ZONE}/nodes/t' already exists"
+    assert "node_id 'T_1' does not match" in refused(vms.create_node, ZONE, "T_1", NODE)
+    assert refused(vms.get_node, f"{ZONE}/nodes/u") == f"NOT_FOUND: Resource '{ZONE}/nodes/u' was not found"
+    assert refused(vms.get_operation, f"{ZONE}/operations/o").startswith("NOT_FOUND: ")
+
+
+def test_of_many_who_make_the_same_one_does(vms: TpuVms) -> None:
+    results: list[str] = []
+
+    def make() -> None:
+        try:
+            results.append(vms.create_node(ZONE, "t", NODE)["name"])
+        except TpuError as error:
+            results.append(error.code)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results.count("ALREADY_EXISTS") == 7
+
+
+def test_a_stopped_one_keeps_its_disk_and_a_deleted_one_does_not(vms: TpuVms, now: list[float], ended: Ended) -> None:
+    name = f"{ZONE}/nodes/t"
+    vms.create_node(ZONE, "t", NODE)
+    assert refused(vms.start_or_stop, name, "stop").endswith(" is CREATING, not READY: it cannot be stopped")
+    now[0] += 10
+    vms.start_or_stop(name, "stop")
+    assert vms.get_node(name)["state"] == "STOPPED"
+    assert (len(ended.stopped), ended.ended) == (1, [])
+    vms.start_or_stop(name, "start")
+    assert vms.get_node(name)["state"] == "READY"
+    assert vms.delete_node(name)["done"]
+    assert ended.ended == ended.stopped
+    assert vms.list_nodes(ZONE) == []
+    vms.create_node(ZONE, "pod", {**NODE, "acceleratorType": "v4-16"})
+    assert refused(vms.start_or_stop, f"{ZONE}/nodes/pod", "stop").endswith("has several hosts: it cannot be stopped")
+
+
+def test_only_some_fields_can_be_changed(vms: TpuVms) -> None:
+    name = f"{ZONE}/nodes/t"
+    vms.create_node(ZONE, "t", NODE)
+    vms.update_node(name, {"metadata": {"ssh-keys": "k"}}, "metadata")
+    assert vms.get_node(name)["metadata"] == {"ssh-keys": "k"}
+    said = refused(vms.update_node, name, {}, "runtime_version")
+    assert said == (
+        "INVALID_ARGUMENT: runtimeVersion cannot be changed; these can: dataDisks, description, labels, metadata, tags"
+    )
+
+
+def queued(**spec: Any) -> dict[str, Any]:
+    return {"tpu": {"nodeSpec": [{"parent": ZONE, "node": NODE, **spec}]}}
+
+
+def test_a_queued_resource_waits_and_has_its_nodes(vms: TpuVms, now: list[float], ended: Ended) -> None:
+    name, node = f"{ZONE}/queuedResources/q", f"{ZONE}/nodes/t"
+    assert vms.create_queued(ZONE, "q", queued(nodeId="t"))["done"]
+    assert vms.get_queued(name)["state"] == {"state": "WAITING_FOR_RESOURCES"}
+    assert refused(vms.get_node, node).startswith("NOT_FOUND")
+    now[0] += 5
+    assert vms.get_queued(name)["state"] == {"state": "PROVISIONING"}
+    assert vms.get_node(node)["state"] == "CREATING"
+    now[0] += 10
+    assert [each["state"] for each in vms.list_queued(ZONE)] == [{"state": "ACTIVE"}]
+    assert vms.get_node(node)["queuedResource"] == name
+    assert f"is of the queued resource {name}: delete that one, with force" in refused(vms.delete_node, node)
+    said = refused(vms.delete_queued, name, force=False)
+    assert said == f"FAILED_PRECONDITION: {name} is ACTIVE, and its TPU VMs would go with it: delete it with force"
+    vms.delete_queued(name, force=True)
+    assert (vms.list_queued(ZONE), vms.list_nodes(ZONE), len(ended.ended)) == ([], [], 1)
+
+
+def test_a_queued_resource_of_several_slices(vms: TpuVms, now: list[float]) -> None:
+    vms.create_queued(ZONE, "q", queued(multisliceParams={"nodeCount": 2}))
+    now[0] += 15
+    assert [node["name"].rpartition("/")[2] for node in vms.list_nodes(ZONE)] == ["q-0", "q-1"]
+    said = refused(vms.create_queued, ZONE, "r", {"tpu": {"nodeSpec": []}})
+    assert said == "INVALID_ARGUMENT: queued_resource.tpu.node_spec must be specified"
+    assert "already exists" in refused(vms.create_queued, ZONE, "q", queued(nodeId="t"))
+
+
+def test_nodes_that_wait_are_not_listed(vms: TpuVms) -> None:
+    vms.create_queued(ZONE, "q", queued(nodeId="t"))
+    assert json.dumps(vms.list_nodes(ZONE)) == "[]"
