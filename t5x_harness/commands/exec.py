@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--google",
         action="store_true",
-        help="start an emulated Google Cloud for the command: gs:// is a temporary folder, Vertex AI's jobs run here, "
-        "and no other host is reached; it ends with the command",
+        help="start an emulated Google Cloud for the command: gs:// is a temporary folder, Vertex AI's jobs and what "
+        "gcloud runs on TPU VMs run here, and no other host is reached; it ends with the command",
     )
     parser.add_argument(
         "--google-root", metavar="DIR", help="--google, with the buckets kept in DIR: gs://b/x is DIR/buckets/b/x"

@@ -13,7 +13,7 @@ SERVED_NAMES = (
     "*.mtls.googleapis.com",  # what clients with a device certificate ask
     "*.p.googleapis.com",  # Private Service Connect
     "accounts.google.com",
-    "gcr.io",  # registries of images, which gcloud asks: they answer that they are not emulated
+    "gcr.io",  # registries of images, which gcloud asks for those that jobs name
     "*.gcr.io",
     "*.pkg.dev",
     *METADATA_HOSTS,

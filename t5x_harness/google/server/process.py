@@ -16,6 +16,7 @@ from pathlib import Path
 from t5x_harness.google.asgi import StorageApp
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority
+from t5x_harness.google.images.service import ImageService
 from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.grpc_endpoint import GrpcService
@@ -69,7 +70,8 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     storage = _storage(settings, root)
     tpu = TpuService(authority)
     vertex.resets.append(tpu.reset)
-    app = front(storage, vertex, tpu, authority, refusals)
+    images = ImageService(settings.vertex.images, refusals.refuse)
+    app = front(storage, vertex, tpu, images, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
     def through_grpc(host: str = "") -> Relay:

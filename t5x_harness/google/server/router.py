@@ -15,6 +15,8 @@ from t5x_harness.google.asgi import (
     not_emulated,
 )
 from t5x_harness.google.identity import PRIVATE, Authority
+from t5x_harness.google.images import service as image_service
+from t5x_harness.google.images.service import ImageService
 from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
 from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.server.tunnel import Refusals
@@ -23,7 +25,6 @@ from t5x_harness.google.tpu import service as tpu_service
 from t5x_harness.google.tpu.service import TpuService
 
 _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
-_REGISTRIES = ("gcr.io", ".pkg.dev")
 _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")
 
 
@@ -33,13 +34,21 @@ _VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.c
 _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
 
 
-def front(storage: App, vertex: VertexService, tpu: TpuService, authority: Authority, refusals: Refusals) -> App:
+def front(
+    storage: App,
+    vertex: VertexService,
+    tpu: TpuService,
+    images: ImageService,
+    authority: Authority,
+    refusals: Refusals,
+) -> App:
     """Returns the application that has all of Google's hosts, and this machine's names for them.
 
     Args:
       storage: answers for Cloud Storage.
       vertex: answers for Vertex AI, and for the numbers of projects.
       tpu: answers for Cloud TPU.
+      images: answers for registries of images.
       authority: knows who is given the session's token.
       refusals: of the proxy, which the private path ``/_t5x_harness/refused`` tells.
     """
@@ -80,8 +89,12 @@ def front(storage: App, vertex: VertexService, tpu: TpuService, authority: Autho
             return await tpu.answer(scope, receive, send)
         if name == tpu_service.COMPUTE_HOST and await tpu_service.answer_compute(scope, send):
             return None
-        if name.endswith(_REGISTRIES):
-            return await _answer_registry(scope, name, refusals, send)
+        if image_service.is_registry(name):
+            return await images.answer_registry(scope, name, send)
+        if name == image_service.ARTIFACTS:
+            return await images.answer_artifacts(scope, send)
+        if name == image_service.ANALYSIS:
+            return await images.answer_analysis(scope, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
             return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
         message = (
@@ -91,19 +104,6 @@ def front(storage: App, vertex: VertexService, tpu: TpuService, authority: Autho
         await answer_json(send, NOT_EMULATED, not_emulated(message))
 
     return app
-
-
-async def _answer_registry(scope: Scope, name: str, refusals: Refusals, send: Send) -> None:
-    """Refuses in the form of Docker's registries: their clients crash at any other one."""
-    if scope["path"] == "/v2/":  # whether there is a registry, and how to log in
-        return await answer_json(send, 200, {})
-    message = (
-        f"t5x-harness does not emulate {scope['method']} {name}{scope['path']}: images are neither kept nor run here; "
-        "a job's image stands for a command, see --vertex-image"
-    )
-    refusals.refuse(name, message)  # gcloud shows "Access denied" and nothing of this
-    error = {"code": "DENIED", "message": message, "detail": "nothing passes through to the network"}
-    await answer_json(send, NOT_EMULATED, {"errors": [error]})
 
 
 @functools.lru_cache(maxsize=1024)

@@ -95,7 +95,8 @@ def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: 
     error = json.loads(text)["error"]
     assert (error["status"], error["details"][0]["reason"]) == ("PERMISSION_DENIED", "SERVICE_DISABLED")
     assert error["message"] == (
-        f"t5x-harness does not emulate GET {host}{path}; Cloud Storage, Vertex AI's training and tokens are emulated"
+        f"t5x-harness does not emulate GET {host}{path}; Cloud Storage, Vertex AI's training, TPU VMs and tokens are "
+        "emulated"
     )
 
 
@@ -121,12 +122,19 @@ def test_what_is_of_storage_goes_there(google: GoogleSession, host: str, path: s
 @pytest.mark.parametrize("host", ["gcr.io", "eu.gcr.io", "us-docker.pkg.dev"])
 def test_registries_of_images_refuse_in_their_own_form(google: GoogleSession, host: str) -> None:
     assert _ask(google, "GET", host, "/v2/") == (200, "{}")
-    status, text = _ask(google, "GET", host, "/v2/p/image/manifests/latest")
+    status, text = _ask(google, "PUT", host, "/v2/p/image/manifests/latest")
     (error,) = json.loads(text)["errors"]
     assert (status, error["code"]) == (403, "DENIED")
     assert error["message"] == (
-        f"t5x-harness does not emulate GET {host}/v2/p/image/manifests/latest: images are neither kept nor run here; "
+        f"t5x-harness does not emulate PUT {host}/v2/p/image/manifests/latest: images are neither kept nor run here; "
         "a job's image stands for a command, see --vertex-image"
+    )
+    status, text = _ask(google, "GET", host, "/v2/p/image/manifests/latest")
+    (error,) = json.loads(text)["errors"]
+    assert (status, error["code"]) == (404, "MANIFEST_UNKNOWN")
+    assert error["message"] == (
+        f"t5x-harness has no image {host}/p/image:latest: it has those that --vertex-image, or images of "
+        "VertexOptions, names"
     )
 
 

@@ -1,0 +1,155 @@
+"""Answers of image registries, of Artifact Registry and of Container Analysis, for images that were declared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t5x_harness.google.asgi import NOT_EMULATED, Scope, Send, answer, answer_error, answer_json, not_emulated
+from t5x_harness.google.images.catalog import CONFIG_TYPE, MANIFEST_TYPE, Catalog, Image, tags_list
+
+ARTIFACTS = "artifactregistry.googleapis.com"
+ANALYSIS = "containeranalysis.googleapis.com"
+_REGISTRIES = ("gcr.io", ".pkg.dev")
+
+_DOCKER = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<reference>[^/]+)")
+_REPOSITORY = re.compile(
+    r"/v1/projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/repositories/(?P<repository>[^/]+)"
+    r"(?:/(?P<collection>dockerImages|packages)(?:/(?P<package>.+?)(?:/(?P<part>tags|versions)(?:/(?P<id>[^/]+))?)?)?)?"
+)
+_SETTINGS = re.compile(r"/v1/(?P<name>projects/[^/]+/projectSettings)")
+_OCCURRENCES = re.compile(r"/v1(?:beta1|alpha1)?/projects/[^/]+/occurrences(?::vulnerabilitySummary)?")
+_READS = ("GET", "HEAD")
+# When an image was declared, nobody knows; clients want a time.
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+def is_registry(host: str) -> bool:
+    """Returns whether a host is a registry of images."""
+    return host.endswith(_REGISTRIES)
+
+
+class ImageService:
+    """Tells which images there are, and takes none.
+
+    Args:
+      images: the declared ones; see :class:`Catalog`.
+      refused: called with a host and a message for what is refused, as gcloud shows nothing of it.
+    """
+
+    def __init__(self, images: Mapping[str, str], refused: Callable[[str, str], object]) -> None:
+        self._catalog = Catalog(images)
+        self._refused = refused
+
+    async def answer_registry(self, scope: Scope, host: str, send: Send) -> None:
+        """Answers in the form of Docker's registries: their clients crash at any other one."""
+        path, found = scope["path"], _DOCKER.fullmatch(scope["path"])
+        if path == "/v2/":  # whether there is a registry, and how to log in
+            return await answer_json(send, 200, {})
+        if scope["method"] not in _READS or found is None:
+            message = (
+                f"t5x-harness does not emulate {scope['method']} {host}{path}: images are neither kept nor run here; "
+                "a job's image stands for a command, see --vertex-image"
+            )
+            self._refused(host, message)
+            error = {"code": "DENIED", "message": message, "detail": "nothing passes through to the network"}
+            return await answer_json(send, NOT_EMULATED, {"errors": [error]})
+        name, kind, reference = found["name"], found["kind"], found["reference"]
+        if kind == "tags":
+            listed = tags_list(self._catalog, host, name)
+            return await (answer_json(send, 200, listed) if listed else self._unknown(host, name, "NAME_UNKNOWN", send))
+        image = self._catalog.find(f"{host}/{name}", reference if kind == "manifests" else "")
+        content = _content(image, kind, reference) if image else None
+        if content is None:
+            code = "MANIFEST_UNKNOWN" if kind == "manifests" else "BLOB_UNKNOWN"
+            return await self._unknown(host, f"{name}:{reference}", code, send)
+        body, media_type, digest = content
+        headers = {"content-type": media_type, "docker-content-digest": digest}
+        await answer(send, 200, body, headers)
+
+    async def answer_artifacts(self, scope: Scope, send: Send) -> None:
+        """Answers for Artifact Registry."""
+        path, found = scope["path"], _REPOSITORY.fullmatch(scope["path"])
+        if scope["method"] == "GET" and (settings := _SETTINGS.fullmatch(path)):
+            state = "REDIRECTION_FROM_GCR_IO_DISABLED"
+            return await answer_json(send, 200, {"name": settings["name"], "legacyRedirectionState": state})
+        if scope["method"] != "GET" or found is None:
+            message = (
+                f"t5x-harness does not emulate {scope['method']} {ARTIFACTS}{path}; of Artifact Registry it has lists "
+                "and descriptions of the images that --vertex-image names"
+            )
+            return await answer_json(send, NOT_EMULATED, not_emulated(message))
+        shown = self._artifact(found)
+        if shown is None:
+            message = f"Requested entity was not found. t5x-harness has the images that --vertex-image names: {path}"
+            return await answer_error(send, 404, message)
+        await answer_json(send, 200, shown)
+
+    async def answer_analysis(self, scope: Scope, send: Send) -> None:
+        """Answers for Container Analysis: nothing is known of any image."""
+        if scope["method"] == "GET" and _OCCURRENCES.fullmatch(scope["path"]):
+            return await answer_json(send, 200, {})
+        message = f"t5x-harness does not emulate {scope['method']} {ANALYSIS}{scope['path']}"
+        await answer_json(send, NOT_EMULATED, not_emulated(message))
+
+    def _artifact(self, found: re.Match[str]) -> dict[str, Any] | None:
+        """Returns a repository, what is in it, or None for what is not there."""
+        host = f"{found['location']}-docker.pkg.dev"
+        prefix = f"{host}/{found['project']}/{found['repository']}/"
+        parent = "projects/{project}/locations/{location}/repositories/{repository}".format(**found.groupdict())
+        if not self._catalog.has_any(prefix):
+            return None
+        collection, package, part, identifier = (found[name] for name in ("collection", "package", "part", "id"))
+        if collection is None:
+            return {"name": parent, "format": "DOCKER", "createTime": _EPOCH, "updateTime": _EPOCH}
+        if package is None:
+            images = self._catalog.below(prefix)
+            if collection == "packages":
+                return {"packages": [{"name": _package(parent, prefix, image)} for image in images]}
+            return {"dockerImages": [_docker_image(parent, prefix, image) for image in images]}
+        name, _, digest = package.partition("@")
+        image = self._catalog.find(prefix + name, digest or (identifier if part else "") or "")
+        if image is None:
+            return None
+        if collection == "dockerImages":
+            return _docker_image(parent, prefix, image)
+        package_name = _package(parent, prefix, image)
+        version = {"name": f"{package_name}/versions/{image.digest}", "createTime": _EPOCH, "updateTime": _EPOCH}
+        tags = [{"name": f"{package_name}/tags/{tag}", "version": version["name"]} for tag in image.tags]
+        full = {**version, "relatedTags": tags}
+        if part is None:
+            return {"name": package_name}
+        if identifier is None:
+            return {"tags": tags} if part == "tags" else {"versions": [full]}
+        return full if part == "versions" else {"name": f"{package_name}/tags/{identifier}", "version": version["name"]}
+
+    async def _unknown(self, host: str, what: str, code: str, send: Send) -> None:
+        known = "those that --vertex-image, or images of VertexOptions, names"
+        message = f"t5x-harness has no image {host}/{what}: it has {known}"
+        self._refused(host, message)
+        await answer_json(send, 404, {"errors": [{"code": code, "message": message, "detail": what}]})
+
+
+def _content(image: Image, kind: str, reference: str) -> tuple[bytes, str, str] | None:
+    """Returns a manifest or a blob, with its type and digest; None for a blob that the image does not have."""
+    if kind == "manifests":
+        return image.manifest, MANIFEST_TYPE, image.digest
+    config = image.manifest.decode().partition('"digest": "')[2].partition('"')[0]
+    return (image.config, CONFIG_TYPE, config) if reference == config else None
+
+
+def _package(parent: str, prefix: str, image: Image) -> str:
+    return f"{parent}/packages/{image.name.removeprefix(prefix).replace('/', '%2F')}"
+
+
+def _docker_image(parent: str, prefix: str, image: Image) -> dict[str, Any]:
+    return {
+        "name": f"{parent}/dockerImages/{image.name.removeprefix(prefix).replace('/', '%2F')}@{image.digest}",
+        "uri": f"{image.name}@{image.digest}",
+        "tags": list(image.tags),
+        "imageSizeBytes": str(len(image.manifest)),
+        "mediaType": MANIFEST_TYPE,
+        "uploadTime": _EPOCH,
+        "updateTime": _EPOCH,
+    }

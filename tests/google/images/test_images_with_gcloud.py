@@ -1,0 +1,107 @@
+"""What gcloud asks registries of images and Artifact Registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.vertex.settings import VertexOptions
+
+IMAGES = {"gcr.io/p/trainer:1": "", "us-docker.pkg.dev/p/r/t5x*": ""}
+REPOSITORY = "/v1/projects/p/locations/us/repositories/r"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[GoogleSession]:
+    with GoogleSession(vertex=VertexOptions(images=IMAGES)) as session:
+        yield session
+
+
+def ask(session: GoogleSession, host: str, path: str) -> Any:
+    request = urllib.request.Request(session.endpoints.url + path, headers={"Host": host})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        return json.load(error)
+
+
+def test_artifact_registry_lists_what_was_declared(session: GoogleSession) -> None:
+    def artifacts(path: str) -> Any:
+        return ask(session, "artifactregistry.googleapis.com", path)
+
+    assert artifacts(REPOSITORY)["format"] == "DOCKER"
+    (image,) = artifacts(f"{REPOSITORY}/dockerImages")["dockerImages"]
+    uri, _, digest = image["uri"].partition("@")
+    assert (uri, image["tags"]) == ("us-docker.pkg.dev/p/r/t5x", ["latest"])
+    assert artifacts(f"{REPOSITORY}/dockerImages/t5x@{digest}") == image
+    tag = artifacts(f"{REPOSITORY}/packages/t5x/tags/v2")
+    assert tag["version"].endswith(f"/packages/t5x/versions/{digest}")
+    assert artifacts(f"{REPOSITORY}/packages/t5x/versions/{digest}")["name"] == tag["version"]
+    (version,) = artifacts(f"{REPOSITORY}/packages/t5x/versions")["versions"]
+    assert [each["name"].rpartition("/")[2] for each in version["relatedTags"]] == ["latest"]
+    for missing in ("/packages/other/tags/v1", "/packages/t5x/versions/sha256:0", "/dockerImages/other"):
+        error = artifacts(REPOSITORY + missing)["error"]
+        assert (error["code"], error["status"]) == (404, "NOT_FOUND")
+    error = artifacts("/v1/projects/p/locations/us/repositories/other")["error"]
+    assert error["message"] == (
+        "Requested entity was not found. t5x-harness has the images that --vertex-image names: "
+        "/v1/projects/p/locations/us/repositories/other"
+    )
+
+
+@pytest.fixture
+def gcloud(session: GoogleSession, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    if shutil.which("gcloud") is None:
+        pytest.skip("gcloud is not installed")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["gcloud", *words],
+            env={**os.environ, **session.environment(), "HOME": str(tmp_path)},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.journey
+def test_container_images(gcloud: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    described = gcloud("container", "images", "describe", "gcr.io/p/trainer:1", "--format=json")
+    summary = json.loads(described.stdout)["image_summary"]
+    assert (summary["registry"], summary["repository"]) == ("gcr.io", "p/trainer")
+    tags = gcloud("container", "images", "list-tags", "gcr.io/p/trainer", "--format=value(tags,digest)")
+    assert (
+        tags.stdout.split() == ["1", summary["digest"].removeprefix("sha256:")[:12]] or summary["digest"] in tags.stdout
+    )
+    missing = gcloud("container", "images", "describe", "gcr.io/p/trainer:2")
+    assert missing.returncode == 1
+    assert "[gcr.io/p/trainer:2] is not found or is not a valid name" in missing.stderr
+
+
+@pytest.mark.journey
+def test_artifacts_docker_images(gcloud: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    listed = gcloud("artifacts", "docker", "images", "list", "us-docker.pkg.dev/p/r", "--include-tags", "--format=json")
+    (image,) = json.loads(listed.stdout)
+    assert (image["package"], image["tags"]) == ("us-docker.pkg.dev/p/r/t5x", ["latest"])
+    described = gcloud("artifacts", "docker", "images", "describe", "us-docker.pkg.dev/p/r/t5x:v2", "--format=json")
+    assert json.loads(described.stdout)["image_summary"]["digest"] == image["version"], described.stderr
+    missing = gcloud("artifacts", "docker", "images", "describe", "us-docker.pkg.dev/p/r/other:v2")
+    assert missing.returncode == 1
+    assert "ERROR: (gcloud.artifacts.docker.images.describe) Image not found." in missing.stderr
