@@ -156,7 +156,11 @@ def vertex_options() -> VertexOptions:
     from t5x_harness.google.vertex.settings import VertexOptions
 
     programs = Path(__file__).parent / "vertex"
-    stand_ins = {"*tells-devices*": "t5x_telling_devices.py", "*stand-in*": "t5x_stand_in.py"}
+    stand_ins = {
+        "*tells-devices*": "t5x_telling_devices.py",
+        "*stand-in*": "t5x_stand_in.py",
+        "*auxiliary*": "../auxiliary/stand_in_job.py",
+    }
     return VertexOptions(images={glob: f"{sys.executable} {programs / name}" for glob, name in stand_ins.items()})
 
 

@@ -1,0 +1,172 @@
+"""Auxiliary jobs as Vertex AI jobs, of a train job whose folder is in a bucket; on the emulated Google Cloud."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from train_desk import Desk
+
+from t5x_harness.commands.main import main
+from t5x_harness.google.gcs import FakeGcs
+from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.vertex_admin import FakeVertex
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+pytest.importorskip("google_crc32c", reason="needs the extra google")
+
+
+class Cloud:
+    """A train job's folder in a bucket, and the command for it, whose jobs are of the stand-in."""
+
+    def __init__(self, desk: Desk, bucket: str, vertex: FakeVertex, root: str) -> None:
+        self.desk = desk
+        self.address = f"gs://{bucket}/run"
+        self.folder = Path(root) / "buckets" / bucket / "run"
+        self._bucket = bucket
+        self._vertex = vertex
+
+    def words(self, *more: str) -> list[str]:
+        """Returns the arguments of the command."""
+        return [
+            *("auxiliary", "train.gin", "--on=vertex", f"--model_dir={self.address}", f"--bucket={self._bucket}"),
+            *("--auxiliary_job_mixtures=numbers", "--auxiliary_job_gin_file=eval.gin", "--replace_gin_file=True"),
+            *("--image=docker.pkg.dev/p/auxiliary/image:1", f"--env=STAND_IN_CALLS={self.desk.notes}", *more),
+        ]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The journal, by step."""
+        found = (json.loads(path.read_text()) for path in self.folder.glob("auxiliary/*/journal/*/*.json"))
+        return sorted(found, key=lambda record: record["step"])
+
+    @property
+    def specs(self) -> list[Mapping[str, Any]]:
+        """The jobs that Vertex AI has."""
+        return [job.resource["jobSpec"] | {"labels": job.resource["labels"]} for job in self._vertex.jobs()]
+
+
+@pytest.fixture
+def put(fake_gcs: FakeGcs, gcs_bucket: str) -> Callable[..., None]:
+    """Writes objects into the train job's folder."""
+
+    def write(*names: str) -> None:
+        fake_gcs.put(gcs_bucket, {f"run/{name}": "x" for name in names})
+
+    return write
+
+
+@pytest.fixture
+def cloud(vertex: FakeVertex, gcs_bucket: str, desk: Desk, fake_gcs_server: GoogleSession) -> Cloud:
+    return Cloud(desk, gcs_bucket, vertex, fake_gcs_server.endpoints.root)
+
+
+def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    """Waits for something that comes while a process works."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_finished_checkpoints_have_jobs(
+    cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What orbax has not committed, and what T5X is still renaming, is none."""
+    put("checkpoint_5/state/x", "checkpoint_6/checkpoint", "checkpoint_6.tmp-1/checkpoint")
+    put("checkpoint_10/state/x", "checkpoint_10/commit_success.txt", "checkpoint_30/checkpoint")
+    options = ("--label=team=t5x", "--priority=low", "--auxiliary_job_platform=v2-8", "--auxiliary_job_cell=us-east1")
+    assert main(cloud.words(*options, "--auxiliary_job_cell=us-central1")) == 0
+    shown = capsys.readouterr().out
+    assert f"{cloud.address}, eval: 2 succeeded; newest checkpoint: checkpoint_30 of 30 steps\n" in shown
+    calls = cloud.desk.calls
+    assert [call["CHECKPOINT_PATH"] for call in calls] == [f"{cloud.address}/checkpoint_{step}" for step in (10, 30)]
+    assert {call["EVAL_OUTPUT_DIR"] for call in calls} == {cloud.address}
+    for spec in cloud.specs:
+        pool = spec["workerPoolSpecs"][0]
+        assert "--run_mode=eval" in pool["containerSpec"]["args"]
+        assert pool["machineSpec"]["acceleratorType"] == "TPU_V2"
+        assert spec["labels"]["team"] == "t5x"
+        assert spec["scheduling"]["strategy"] == "SPOT"
+    assert main(cloud.words(*options[:3])) == 0
+    assert len(cloud.specs) == 2
+    assert not (cloud.folder / "auxiliary" / "eval" / "controller.json").exists()
+
+
+def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
+    cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("checkpoint_10/commit_success.txt", "checkpoint_30/commit_success.txt")
+    cloud.desk.jobs_do("wait")
+    words = [sys.executable, "-m", "t5x_harness", *cloud.words()]
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: cloud.records and cloud.records[0]["state"] == "running", first)
+    assert main(cloud.words()) == 1
+    said = capsys.readouterr().err
+    assert f"another controller has these auxiliary jobs: process {first.pid} on " in said
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    cloud.desk.jobs_do("")
+    assert main(cloud.words()) == 0
+    assert [record["state"] for record in cloud.records] == ["succeeded", "succeeded"]
+    assert len(cloud.specs) == 2
+
+
+def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
+    cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("checkpoint_30/commit_success.txt")
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("t5x_harness.auxiliary.journal.Journal.update", die)
+        with pytest.raises(Killed):
+            main(cloud.words())
+    assert cloud.records[0]["state"] == "starting"
+    assert main(cloud.words()) == 0
+    assert len(cloud.specs) == 1
+    assert "checkpoint_30, numbers is found again: projects/" in capsys.readouterr().err
+
+
+def test_a_job_that_fails_and_one_that_may_not_be_sent(
+    cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("checkpoint_30/commit_success.txt")
+    cloud.desk.jobs_do("fail")
+    assert main(cloud.words()) == 1
+    shown, said = capsys.readouterr()
+    assert "checkpoint_30, numbers failed: failed: The replica workerpool0-0 exited with a non-zero status of 3" in said
+    assert "1 failed" in shown
+    assert main(cloud.words("--name=large", "--auxiliary_job_platform=v3-512")) == 1
+    assert "more than the 16 that --tpu-max-chip-hours" in capsys.readouterr().err
+    assert len(cloud.specs) == 1
+
+
+def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_it(
+    cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
+    copy = cloud.folder / "auxiliary" / "eval" / "held" / "checkpoint_30"
+    seen = []
+    monkeypatch.setattr(
+        "t5x_harness.auxiliary.vertex_jobs.VertexJobs.find",
+        lambda *_: seen.append(sorted(path.name for path in copy.rglob("*") if path.is_file())),
+    )
+    assert main(cloud.words("--gin.utils.SaveCheckpointConfig.keep=1")) == 0
+    assert seen == [["commit_success.txt", "x"]]
+    assert not copy.exists()
+    (call,) = cloud.desk.calls
+    assert call["CHECKPOINT_PATH"] == f"{cloud.address}/auxiliary/eval/held/checkpoint_30"
