@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from t5x_harness.fixtures.auxiliary import AuxiliaryJobs as AuxiliaryJobs
+    from t5x_harness.fixtures.auxiliary import AuxiliaryResults as AuxiliaryResults
     from t5x_harness.fixtures.runs import T5XRun as T5XRun
     from t5x_harness.fixtures.samples import FakeHuggingFaceDataset as FakeHuggingFaceDataset
     from t5x_harness.fixtures.samples import SampleRows as SampleRows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from t5x_harness.auxiliary.request import AuxiliaryRequest, plain
 from t5x_harness.lint.program import GinProgram
@@ -74,7 +73,11 @@ class JobTemplate:
         folder = self.model_dir
         if not self.shares_folder:
             folder = f"{folder}/{FOLDER}/{self.request.name}/{plain(mixture)}/checkpoint_{step}"
-        bindings = (*self.request.all_bindings, *self._macros(checkpoint, step, mixture, folder))
+        macros = self._macros(checkpoint, step, mixture, folder)
+        # One that the config does not have is left out: a reader of the job's config should see what counts.
+        has = {*self.program.macros, *self.program.read_macros} if self.mode is not None else {*macros}
+        replaced = (f"{name} = {value!r}" for name, value in macros.items() if name in has)
+        bindings = (*self.request.all_bindings, *replaced)
         return AuxiliaryJob(step, mixture, dataclasses.replace(self._spec, bindings=bindings), folder, self.mode)
 
     @property
@@ -86,15 +89,18 @@ class JobTemplate:
     def _spec(self) -> RunSpec:
         return self.program.spec
 
-    def _macros(self, checkpoint: str, step: int, mixture: str, folder: str) -> Iterator[str]:
-        yield f"MODEL_DIR = {folder!r}"
-        if self.shares_folder or self.mode is RunMode.INFER:
-            yield f"{output_macro_of(self.mode or RunMode.EVAL)} = {folder!r}"
-        yield f"MIXTURE_OR_TASK_NAME = {mixture!r}"
-        # One that nothing reads is left alone: a reader of the job's config should see what counts.
-        read = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
-        yield from (f"{macro} = {checkpoint!r}" for macro in read or CHECKPOINT_MACROS[:1])
-        yield f"TRAIN_STEPS = {step + self.request.final_steps}"
+    def _macros(self, checkpoint: str, step: int, mixture: str, folder: str) -> dict[str, str | int]:
+        checkpoints = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
+        outputs = (
+            [output_macro_of(self.mode or RunMode.EVAL)] if self.shares_folder or self.mode is RunMode.INFER else []
+        )
+        return {
+            "MODEL_DIR": folder,
+            **dict.fromkeys(outputs, folder),
+            "MIXTURE_OR_TASK_NAME": mixture,
+            **dict.fromkeys(checkpoints or CHECKPOINT_MACROS[:1], checkpoint),
+            "TRAIN_STEPS": step + self.request.final_steps,
+        }
 
 
 def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:

@@ -1,0 +1,92 @@
+"""What docs/auxiliary-jobs.md shows is run: a train job with continuous evaluation, and the same request in Python."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.commands.main import parser_of
+from t5x_harness.findings.codes import every_code
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "auxiliary-jobs.md").read_text()
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def _rows(page: str, head: str) -> list[str]:
+    return re.findall(r"^\| (.*?) \|", page.partition(head)[2].partition("\n\n")[0], re.MULTILINE)[1:]
+
+
+def test_the_options_are_those_that_there_are(page: str) -> None:
+    listed = {name for row in _rows(page, "| option |") for name in re.findall(r"--[a-z_]+", row)}
+    listed |= set(re.findall(r"`(--(?:on|timeout|label|env))", page))
+    parser, _ = parser_of("auxiliary")
+    (commands,) = [action for action in parser._actions if action.dest == "command"]
+    own = commands.choices["auxiliary"]._option_string_actions  # type: ignore[index, call-overload]
+    assert listed <= set(own)
+    shared = {"--gin_file", "--model_dir", "--help", "--auxiliary_job_build_target_path"}
+    named = {name for name in own if name.startswith("--") and "_" in name and "gin_" not in name}
+    assert named - shared - listed <= {"--tfds_data_dir"}
+
+
+def test_every_code_of_auxiliary_jobs_is_listed(page: str) -> None:
+    assert _rows(page, "| code |") == sorted(code for code in every_code() if code.startswith("AUX"))
+
+
+@pytest.fixture(scope="module")
+def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The page's folder after its shell commands, and what they printed."""
+    pytest.importorskip("seqio")
+    folder = tmp_path_factory.mktemp("page")
+    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+        (folder / f"{name}.gin").write_text(text)
+    (block,) = _blocks(page, "shell")
+    shown = []
+    for line in block.splitlines():
+        done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        shown.append(done.stdout)
+    return folder, shown
+
+
+@pytest.mark.journey
+def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: tuple[Path, list[str]]) -> None:
+    from t5x_harness.vertex.events import scalars
+
+    folder, (first, status) = run_by_the_page
+    assert first == status.replace("newest checkpoint: none yet", "newest checkpoint: checkpoint_4")
+    assert "eval: 3 succeeded; newest checkpoint: checkpoint_4 of 4 steps\n" in first
+    events = (folder / "model" / "inference_eval" / "sample_classify").glob("events.out.tfevents.*")
+    steps = {step for path in events for values in scalars(path.read_bytes()).values() for step in values}
+    assert steps == {0, 2, 4}
+    assert not list((folder / "model" / "auxiliary" / "eval" / "held").iterdir())
+    assert "checkpoint_2" not in {path.name for path in (folder / "model").iterdir()}  # keep = 1
+
+
+@pytest.mark.journey
+def test_the_same_in_python_repeats_nothing(page: str, run_by_the_page: tuple[Path, list[str]]) -> None:
+    folder, _ = run_by_the_page
+    done = subprocess.run(
+        [sys.executable, "-c", _blocks(page, "python")[0]], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "eval: 3 succeeded" in done.stdout
+    assert "started" not in done.stdout
+
+
+@pytest.mark.journey
+@pytest.mark.usefixtures("imported")
+def test_the_test_passes(page: str, pytester: pytest.Pytester) -> None:
+    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+        (pytester.path / f"{name}.gin").write_text(text)
+    pytester.makepyfile(_blocks(page, "python")[1])
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
