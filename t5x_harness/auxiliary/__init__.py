@@ -2,8 +2,8 @@
 
 For a notebook or a script::
 
+    from t5x_harness import RunSpec
     from t5x_harness.auxiliary import AuxiliaryRequest, LocalJobs, prepare, watch
-    from t5x_harness.spec import RunSpec
 
     request = AuxiliaryRequest(RunSpec(("train.gin",)), ("my_task",), ("eval.gin",), replace_gin_file=True)
     prepared = prepare(request)

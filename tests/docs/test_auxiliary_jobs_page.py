@@ -23,7 +23,7 @@ def _blocks(text: str, language: str) -> list[str]:
 
 
 def _rows(page: str, head: str) -> list[str]:
-    return re.findall(r"^\| (.*?) \|", page.partition(head)[2].partition("\n\n")[0], re.MULTILINE)[1:]
+    return re.findall(r"^\| (.*?) \|", page.partition(head)[2].partition("\n\n")[0], re.MULTILINE)
 
 
 def test_the_options_are_those_that_there_are(page: str) -> None:
@@ -60,13 +60,13 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 @pytest.mark.journey
 def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: tuple[Path, list[str]]) -> None:
-    from t5x_harness.vertex.events import scalars
+    from t5x_harness.vertex.events import scalars_of
 
     folder, (first, status) = run_by_the_page
     assert first == status.replace("newest checkpoint: none yet", "newest checkpoint: checkpoint_4")
     assert "eval: 3 succeeded; newest checkpoint: checkpoint_4 of 4 steps\n" in first
     events = (folder / "model" / "inference_eval" / "sample_classify").glob("events.out.tfevents.*")
-    steps = {step for path in events for values in scalars(path.read_bytes()).values() for step in values}
+    steps = {step for path in events for _, step, _ in scalars_of(path.read_bytes())}
     assert steps == {0, 2, 4}
     assert not list((folder / "model" / "auxiliary" / "eval" / "held").iterdir())
     assert "checkpoint_2" not in {path.name for path in (folder / "model").iterdir()}  # keep = 1

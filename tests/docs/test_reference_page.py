@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import t5x_harness
+import t5x_harness.auxiliary
 import t5x_harness.vertex
 from t5x_harness import variables
 from t5x_harness.commands import main
@@ -49,7 +50,9 @@ def test_every_public_name_is_listed_and_no_other(page: str) -> None:
     assert sorted(named) == sorted(t5x_harness.__all__)
 
 
-@pytest.mark.parametrize("package", [t5x_harness, t5x_harness.vertex], ids=lambda package: package.__name__)
+@pytest.mark.parametrize(
+    "package", [t5x_harness, t5x_harness.vertex, t5x_harness.auxiliary], ids=lambda package: package.__name__
+)
 def test_public_names_resolve_and_a_type_checker_sees_the_same(package: object) -> None:
     names: list[str] = package.__all__  # type: ignore[attr-defined]
     assert all(getattr(package, name) is not None for name in names)
@@ -86,6 +89,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 def test_docs_import_public_names_only(repository: Path) -> None:
     """The page on workers explains a private part, and pages of rules use the modules of the sample tasks."""
     allowed = {"t5x_harness": set(t5x_harness.__all__), "t5x_harness.vertex": set(t5x_harness.vertex.__all__)}
+    allowed["t5x_harness.auxiliary"] = set(t5x_harness.auxiliary.__all__)
     allowed["t5x_harness.sample_tasks"] = {"CONFIGS", "span_corruption", "vocabularies"}
     pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
     imports = [
