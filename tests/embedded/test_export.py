@@ -59,6 +59,7 @@ def test_a_saved_model_scores_texts_as_the_one_that_t5x_saves(tmp_path: Path) ->
     np.testing.assert_allclose(scores, [-40.762882232666016, -14.487363815307617], rtol=1e-5)
 
 
+@pytest.mark.embedded("T5X's main looks for the function in t5x.export, where it is not")
 def test_t5x_s_config_for_it_is_read(programs: Any, tmp_path: Path) -> None:
     model = record("t5_1_1")["gin"].partition("MIXTURE_OR_TASK_NAME")[0]
     (tmp_path / "case.gin").write_text(
@@ -132,6 +133,7 @@ def test_what_cannot_be_exported_is_said_in_t5x_s_words(changed: dict[str, Any],
         export_lib.save(**arguments(tmp_path) | changed)
 
 
+@pytest.mark.embedded("it is about an environment without TensorFlow Serving")
 def test_warmup_examples_fill_each_batch_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = functools.partial(export_lib.write_warmup_examples, ["a"], str(tmp_path), "m", "s")
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)

@@ -15,6 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "fidelity.md").read_text()
 
 
+@pytest.mark.embedded("the page is about it")
 def test_the_tables_are_what_the_embedded_t5x_has() -> None:
     api = json.loads((REPOSITORY / "tests" / "reference" / "api.json").read_text())
     made = fidelity.with_tables(PAGE, api)

@@ -87,12 +87,14 @@ def test_a_prefix_without_its_length_is_what_the_first_position_sees() -> None:
     assert np.asarray(filled["cache"]["cached_key"] != 0).any((1, 2)).tolist() == [[True, True, False], [True] * 3]
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_cache_is_not_filled_and_read_at_once() -> None:
     attention = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
     with pytest.raises(ValueError, match=r"prefill and decode cannot both be true .* fill the cache .* first"):
         attention.init(jax.random.PRNGKey(0), jnp.ones((2, 3, 8)), jnp.ones((2, 3, 8)), decode=True, prefill=True)
 
 
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_position_biases_are_kept_for_decoding_and_for_one_length_and_direction() -> None:
     biases = layers.RelativePositionBiases(num_buckets=4, max_distance=8, num_heads=2, dtype=jnp.float32)
     variables = biases.init(jax.random.PRNGKey(0), 3, 3, False)

@@ -94,6 +94,7 @@ def test_other_sources_are_refused(partitioner: Any) -> None:
         prepare([{"x": 1}], partitioner)
 
 
+@pytest.mark.embedded("an AirIO of the test's own takes the place of the one that T5X imports")
 def test_airio_iterators_are_peeked_into_as_they_are(partitioner: Any) -> None:
     spec = {"x": jax.ShapeDtypeStruct((2, 3), np.int32)}
     methods = {"__module__": "airio.core", "element_spec": spec}

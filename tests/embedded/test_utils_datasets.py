@@ -258,6 +258,7 @@ class TestAirIO:
             "function that returns an airio.core.AirIODatasetIterator, or name a SeqIO task."
         )
 
+    @pytest.mark.embedded("an AirIO of the test's own takes the place of the one that T5X imports")
     def test_vocabularies_are_those_that_airio_names(self, task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         vocabulary = seqio.ByteVocabulary()
         airio = types.ModuleType("airio.core")
