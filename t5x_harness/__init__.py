@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from t5x_harness.conversion.errors import ConversionError as ConversionError
+    from t5x_harness.conversion.process import convert as convert
+    from t5x_harness.conversion.request import Conversion as Conversion
     from t5x_harness.fixtures.auxiliary import AuxiliaryJobs as AuxiliaryJobs
     from t5x_harness.fixtures.auxiliary import AuxiliaryResults as AuxiliaryResults
     from t5x_harness.fixtures.runs import T5XRun as T5XRun

@@ -33,6 +33,7 @@ _MODULES: Mapping[str, str] = {
     "serve": "t5x_harness.commands.serve",
     "warm": "t5x_harness.commands.warm",
     "doctor": "t5x_harness.commands.doctor",
+    "convert": "t5x_harness.commands.convert",
     "explain": "t5x_harness.commands.explain",
 }
 _SUMMARIES: Mapping[str, str] = {
@@ -45,6 +46,7 @@ _SUMMARIES: Mapping[str, str] = {
     "serve": "serve an emulated Google Cloud (gs://, tokens, a proxy) to this machine's shells until ended",
     "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
     "doctor": "check this Python environment for clashes, each with its fix",
+    "convert": "write a checkpoint as a folder of transformers or as safetensors, and back",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
 _EPILOGS: Mapping[str, str] = {
@@ -139,6 +141,23 @@ are never kept: each run imports them anew.
 exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, or died, 2 wrong usage
 """,
     "doctor": "",
+    "convert": """\
+examples:
+  t5x-harness convert run/checkpoint_1000 --to transformers --output hf
+                                                  settings and vocabulary come from run/config.gin
+  t5x-harness convert checkpoint_1000000 --to transformers --output hf --gin_file=t5x/examples/t5/mt5/base.gin \\
+      --vocabulary=sentencepiece.model --dtype=bfloat16
+  t5x-harness convert run --to transformers --output hf --check
+                                                  the latest of a run, and is what it computes the same?
+  t5x-harness convert run/checkpoint_1000 --to safetensors --output arrays
+                                                  the parameters of any network, under their own names
+  t5x-harness convert hf --to t5x --output restored
+                                                  restored/checkpoint_1000, for INITIAL_CHECKPOINT_PATH
+
+One array is in memory at a time, so a model of 11 billion parameters needs no more than its largest array. The
+output is there when it is complete, or not at all.
+exit status: 0 converted, 1 it cannot be, and the message names each array that does not fit, 2 wrong usage
+""",
     "explain": """\
 examples:
   t5x-harness explain GIN02

@@ -93,7 +93,7 @@ def read_tree(path: str) -> StoredTree | None:
         case Layout.TENSORFLOW:
             return StoredTree(Layout.TENSORFLOW, _tensorflow(path))
         case Layout.T5X:
-            return StoredTree(Layout.T5X, _msgpack(epath.Path(path) / _FILE))
+            return StoredTree(Layout.T5X, _msgpack(epath.Path(path)))
         case Layout.ORBAX:
             return StoredTree(Layout.ORBAX, _orbax(epath.Path(path) / _STATE))
     return None
@@ -121,15 +121,29 @@ def _is_array(value: Any) -> bool:
     return getattr(value, "shape", None) is not None
 
 
-def _msgpack(file: epath.Path) -> dict[str, StoredArray]:
+def specs_in_file(folder: epath.Path) -> dict[str, Any]:
+    """Returns what the msgpack file of T5X's older layout holds.
+
+    Args:
+      folder: of the checkpoint.
+
+    Returns:
+      By name an array, or the JSON of the tensorstore spec of one that lies in a folder of its own.
+    """
     from flax import serialization, traverse_util
 
-    content = serialization.msgpack_restore(file.read_bytes())
+    content = serialization.msgpack_restore((folder / _FILE).read_bytes())
     # Files of Flax itself have no version and no part for the optimizer.
     tree = content["optimizer"] if content.get("version") else content
-    flat = traverse_util.flatten_dict(tree, is_leaf=lambda _, value: set(value) >= _TENSORSTORE_SPEC, sep="/")
+    flat: dict[str, Any] = traverse_util.flatten_dict(
+        tree, is_leaf=lambda _, value: set(value) >= _TENSORSTORE_SPEC, sep="/"
+    )
+    return flat
+
+
+def _msgpack(folder: epath.Path) -> dict[str, StoredArray]:
     found = {}
-    for name, value in flat.items():
+    for name, value in specs_in_file(folder).items():
         if isinstance(value, dict):
             metadata = value["metadata"]
             dtype = value.get("dtype") or np.dtype(metadata["dtype"]).name  # zarr's own is written as <f4
@@ -140,15 +154,19 @@ def _msgpack(file: epath.Path) -> dict[str, StoredArray]:
 
 
 def _tensorflow(path: str) -> dict[str, StoredArray]:
-    """Reads with T5X's own translation of names; the optimizer's state, which T5X partly makes up, is left out."""
+    """Leaves out the optimizer's state, which T5X partly makes up."""
+    return {
+        name: StoredArray(tuple(value.shape), str(value.dtype))
+        for name, value in tensorflow_arrays(path).items()
+        if name.startswith("target/")
+    }
+
+
+def tensorflow_arrays(path: str) -> dict[str, Any]:
+    """Returns the arrays of a TensorFlow checkpoint by T5X's own translation of names, to be read by ``get``."""
     from t5x import checkpoint_importer
 
     arrays = checkpoint_importer.t5_importer.apply(checkpoint_importer.load_tf_ckpt(os.fspath(path)))
-    shared = not any(re.search(r"layers_[1-9]\d*/relpos_bias", name) for name in arrays)
-    return {
-        re.sub(r"layers_0/relpos_bias", "relpos_bias", name) if shared else name: StoredArray(
-            tuple(value.shape), str(value.dtype)
-        )
-        for name, value in arrays.items()
-        if name.startswith("target/")
-    }
+    if any(re.search(r"layers_[1-9]\d*/relpos_bias", name) for name in arrays):
+        return dict(arrays)
+    return {re.sub(r"layers_0/relpos_bias", "relpos_bias", name): value for name, value in arrays.items()}

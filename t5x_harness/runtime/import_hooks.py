@@ -106,3 +106,9 @@ def use_runtime(preference: str) -> None:
     """Makes ``import t5x`` resolve to ``auto``, ``installed`` or ``embedded`` from now on in this process."""
     others = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder | _GuidePrograms)]
     sys.meta_path[:] = [RuntimeFinder(preference), *others, _GuidePrograms()]
+
+
+def ensure_t5x() -> None:
+    """Makes ``import t5x`` give the T5X that ``auto`` means, unless this process has chosen one already."""
+    if not any(isinstance(finder, RuntimeFinder) for finder in sys.meta_path):
+        use_runtime("auto")

@@ -39,7 +39,7 @@ def write_legacy_checkpoint(
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    place = _kvstore(folder)
+    place = kvstore_of(folder)
     kvstore = {"driver": "gcs", "bucket": _ANY_BUCKET} if in_bucket or place["driver"] == "gcs" else {"driver": "file"}
     specs = {name: _spec(name, np.asarray(state[name]), kvstore) for name in state if name in apart}
     opening = {
@@ -68,7 +68,8 @@ def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) ->
     }
 
 
-def _kvstore(folder: epath.Path) -> dict[str, str]:
+def kvstore_of(folder: epath.Path) -> dict[str, str]:
+    """Returns what tensorstore calls a folder: a local one, or one at ``gs://``."""
     address = str(folder)
     if address.startswith("gs://"):
         bucket, _, prefix = address.removeprefix("gs://").partition("/")

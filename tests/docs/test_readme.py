@@ -74,6 +74,7 @@ def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
         "submit",
         "serve",
         "warm",
+        "convert",
         "doctor",
         "explain",
     }

@@ -1,0 +1,168 @@
+"""``t5x-harness convert``: a checkpoint of T5X as a folder of transformers or as safetensors, and back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from t5x_harness.commands.arguments import UsageError
+
+if TYPE_CHECKING:
+    from t5x_harness.conversion.request import Request
+
+_FINE, _FOUND = 0, 1
+_FORMS = ("transformers", "safetensors", "t5x")
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of ``convert`` to a parser."""
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a checkpoint of T5X in any of its layouts, a folder of checkpoints (the latest is taken), one of "
+        "TensorFlow (model.ckpt-1000000), or a folder that transformers or this command wrote",
+    )
+    parser.add_argument(
+        "--to",
+        choices=_FORMS,
+        required=True,
+        help="transformers: a folder for from_pretrained, of T5, mT5, umT5 and ByT5; safetensors: the parameters "
+        "alone, under T5X's names, of any network; t5x: a checkpoint that T5X restores, without an optimizer's state",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="a new folder; a checkpoint of T5X goes into it as checkpoint_STEP",
+    )
+    model = parser.add_argument_group(
+        "model", "what arrays do not show; read from the run's config.gin where it is there"
+    )
+    model.add_argument(
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="config of the checkpoint's run or model, for activations and vocabulary; may be repeated (default: the "
+        "config.gin beside the checkpoint)",
+    )
+    model.add_argument(
+        "--gin_bindings", action="append", default=[], metavar="BINDING", help="a Gin binding, parsed after the files"
+    )
+    model.add_argument(
+        "--gin_search_paths", type=_paths, default=(), metavar="DIR[,DIR]", help="folders where Gin files are looked up"
+    )
+    model.add_argument("--vocabulary", metavar="PATH", help="the SentencePiece model, or the word bytes")
+    model.add_argument(
+        "--extra-ids", type=int, default=0, metavar="N", help="sentinels that SeqIO adds to --vocabulary (default: 0)"
+    )
+    model.add_argument(
+        "--model-type", choices=("t5", "mt5", "umt5"), help="of transformers (default: by biases, vocabulary and size)"
+    )
+    written = parser.add_argument_group("what is written")
+    written.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="element type of all floats (default: each as it is)",
+    )
+    written.add_argument(
+        "--step", type=_step, metavar="N", help="train step of the T5X checkpoint (default: the source's)"
+    )
+    written.add_argument(
+        "--scan-layers",
+        action=argparse.BooleanOptionalAction,
+        help="with --to t5x, whether a umT5 has one array for all layers (default: as before; scanned if not known)",
+    )
+    written.add_argument(
+        "--shard-size",
+        type=_size,
+        default="5GB",
+        metavar="SIZE",
+        help="the most data of a file, such as 500MB (default: 5GB)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="with --to transformers, run the result in transformers and compare its logits and greedy outputs with "
+        "those of T5X's network, in float32; needs the extra convert, and memory for both",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Converts, and reports what was made.
+
+    Returns:
+      The exit status: 0, or 1 if it could not be converted or the result does not compute the same.
+    """
+    from t5x_harness.conversion.conversion import convert
+    from t5x_harness.conversion.errors import ConversionError
+    from t5x_harness.conversion.request import describe
+
+    try:
+        conversion = convert(_request(arguments))
+    except ConversionError as error:
+        print(f"t5x-harness: {error}", file=sys.stderr)
+        return _FOUND
+    print(json.dumps(conversion.to_json(), indent=2) if arguments.format == "json" else "\n".join(describe(conversion)))
+    return _FINE
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    """Returns what was asked for.
+
+    Raises:
+      UsageError: options that mean nothing here.
+    """
+    from t5x_harness.conversion.request import Form, Request
+
+    to = Form(arguments.to)
+    for option, given, form in (
+        ("--model-type", arguments.model_type, Form.TRANSFORMERS),
+        ("--vocabulary", arguments.vocabulary, Form.TRANSFORMERS),
+        ("--gin_file", arguments.gin_file, Form.TRANSFORMERS),
+        ("--gin_bindings", arguments.gin_bindings, Form.TRANSFORMERS),
+        ("--check", arguments.check, Form.TRANSFORMERS),
+        ("--step", arguments.step is not None, Form.T5X),
+        ("--scan-layers", arguments.scan_layers is not None, Form.T5X),
+    ):
+        if given and to is not form:
+            raise UsageError(f"{option} is for --to {form}, not for --to {to}: leave it out")
+    return Request(
+        checkpoint=arguments.checkpoint,
+        to=to,
+        output=os.path.expanduser(arguments.output),
+        gin_files=tuple(arguments.gin_file),
+        bindings=tuple(arguments.gin_bindings),
+        search_paths=tuple(arguments.gin_search_paths),
+        vocabulary=arguments.vocabulary,
+        extra_ids=arguments.extra_ids,
+        model_type=arguments.model_type,
+        dtype=arguments.dtype,
+        step=arguments.step,
+        scanned=arguments.scan_layers,
+        shard_bytes=arguments.shard_size,
+        check=arguments.check,
+    )
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)
+
+
+def _step(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step: give a whole number, such as 1000000")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([KMGT]B)?", text, re.IGNORECASE)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give bytes, or a number with KB, MB or GB")
+    return int(match[1]) * _UNITS[(match[2] or "").upper()]

@@ -1,0 +1,1 @@
+"""Checkpoints of T5X as folders of transformers, or as plain safetensors, and back."""

@@ -1,0 +1,168 @@
+"""A converted model in transformers against T5X's own network with the checkpoint's parameters: do they compute alike?
+
+Both run in float32 on the CPU, on the same random tokens, some of them padding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_harness.conversion.architecture import Architecture
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.flavors import EOS, PAD, Flavor, ModelType
+from t5x_harness.conversion.request import Agreement
+from t5x_harness.conversion.safetensors_files import dtype_named
+from t5x_harness.conversion.stored import StoredParameters
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+_SEED = 0
+_BATCH, _INPUT_LENGTH, _OUTPUT_LENGTH = 3, 11, 8
+_FIRST_WORD = 3  # behind padding, end of sequence and unknown
+
+
+def require_libraries() -> None:
+    """Refuses to go on without the libraries of the extra ``convert``.
+
+    Raises:
+      ConversionError: one is not installed.
+    """
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConversionError(
+            f"--check needs {' and '.join(missing)}, which are not installed: python -m pip install "
+            "'t5x-harness[t5x,convert]', or convert without it"
+        )
+
+
+def compare(
+    source: StoredParameters, sizes: Architecture, flavor: Flavor, folder: Path, dtype: str | None = None
+) -> Agreement:
+    """Runs both models.
+
+    Args:
+      source: the checkpoint.
+      sizes: of its network.
+      flavor: what it is in transformers.
+      folder: the converted model.
+      dtype: the element type that it was written in, to which T5X's arrays are rounded, too; None for their own.
+    """
+    random = np.random.default_rng(_SEED)
+    inputs = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _INPUT_LENGTH))
+    for row in range(_BATCH):  # sequences of three lengths, ended as real ones are
+        inputs[row, _INPUT_LENGTH - 1 - 3 * row] = EOS
+        inputs[row, _INPUT_LENGTH - 3 * row :] = PAD
+    targets = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _OUTPUT_LENGTH))
+    targets[:, 0] = PAD
+    parameters = {name: source.read(name) for name in source.shapes}
+    if dtype is not None:
+        parameters = {name: array.astype(dtype_named(dtype)) for name, array in parameters.items()}
+    ours, our_tokens = _in_t5x(parameters, sizes, flavor, inputs, targets)
+    theirs, their_tokens = _in_transformers(folder, sizes, flavor, inputs, targets)
+    return Agreement(
+        logits=ours.size,
+        difference=float(np.max(np.abs(ours - theirs))),
+        largest=float(np.max(np.abs(ours))),
+        same_outputs=our_tokens == their_tokens,
+        outputs=sum(map(len, our_tokens)),
+    )
+
+
+def _in_t5x(
+    parameters: Mapping[str, Array], sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
+) -> tuple[Array, list[list[int]]]:
+    """Returns the logits for targets, and what greedy decoding gives up to its end."""
+    from t5x_harness.runtime.import_hooks import ensure_t5x
+
+    ensure_t5x()
+    import jax
+    from flax import traverse_util
+
+    network = importlib.import_module(f"t5x.examples.{sizes.network}.network")
+    scan = {} if sizes.network == "t5" else _scan(sizes)
+    config = network.T5Config(
+        vocab_size=sizes.vocab_size,
+        emb_dim=sizes.emb_dim,
+        num_heads=sizes.num_heads,
+        num_encoder_layers=sizes.encoder_layers,
+        num_decoder_layers=sizes.decoder_layers,
+        head_dim=sizes.head_dim,
+        mlp_dim=sizes.mlp_dim,
+        mlp_activations=flavor.activations,
+        logits_via_embedding=not sizes.own_logits,
+        **scan,
+    )
+    arrays = {name: array.astype(np.float32) for name, array in parameters.items()}
+    variables = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
+    module = network.Transformer(config)
+
+    def apply(variables: Any, decoder_inputs: Any) -> Any:
+        return module.apply(variables, inputs, decoder_inputs, np.ones_like(targets), enable_dropout=False)
+
+    forward = jax.jit(apply)
+    tokens = np.full_like(targets, PAD)
+    for position in range(_OUTPUT_LENGTH - 1):
+        chosen = np.argmax(forward(variables, tokens)[:, position], axis=-1)
+        tokens[:, position + 1] = chosen
+    return np.asarray(forward(variables, targets)), [list(_until_end(row[1:])) for row in tokens]
+
+
+def _scan(sizes: Architecture) -> dict[str, Any]:
+    scanned = sizes.scan_axis is not None
+    return {"scan_layers": scanned, "param_scan_axis": sizes.scan_axis if scanned else 1}
+
+
+def _in_transformers(
+    folder: Path, sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
+) -> tuple[Array, list[list[int]]]:
+    """Returns the same as :func:`_in_t5x`."""
+    with _offline():
+        import torch
+        import transformers
+
+        logging: Any = transformers.logging
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        kind = getattr(transformers, flavor.model_type.model_class)
+        model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        if flavor.model_type is ModelType.UMT5:  # transformers 5 does not read it of config.json
+            model.config.tie_word_embeddings = not sizes.own_logits
+        model.eval()
+        ids, mask = torch.tensor(inputs), torch.tensor((inputs != PAD).astype(np.int64))
+        with torch.no_grad():
+            logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor(targets)).logits
+            out = model.generate(
+                input_ids=ids, attention_mask=mask, max_new_tokens=_OUTPUT_LENGTH - 1, do_sample=False, num_beams=1
+            )
+    return logits.numpy(), [list(_until_end(row[1:])) for row in out.numpy()]
+
+
+def _until_end(row: Array) -> Iterator[int]:
+    """Yields the tokens of a sequence, its end included."""
+    for token in row:
+        yield int(token)
+        if token == EOS:
+            return
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Keeps transformers from asking the hub for anything."""
+    before = os.environ.get("HF_HUB_OFFLINE")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HF_HUB_OFFLINE"]
+        else:
+            os.environ["HF_HUB_OFFLINE"] = before

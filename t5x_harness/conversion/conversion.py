@@ -1,0 +1,234 @@
+"""A conversion from its source to its place: opened, compared, written, and moved there when it is complete."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from t5x_harness.conversion.architecture import Architecture, architecture_of
+from t5x_harness.conversion.checking import compare, require_libraries
+from t5x_harness.conversion.comparing import require_same
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.flavors import flavor_of
+from t5x_harness.conversion.names import parameters
+from t5x_harness.conversion.places import written_whole
+from t5x_harness.conversion.request import Conversion, Form, Request
+from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, dtype_named
+from t5x_harness.conversion.settings import BYTES, Settings, Vocabulary, settings_of
+from t5x_harness.conversion.stored import StoredParameters, read_t5x
+from t5x_harness.conversion.t5x_checkpoint import LazyArray, write_checkpoint
+from t5x_harness.conversion.tokenizer import write_tokenizer
+from t5x_harness.conversion.transformers_folder import (
+    CONFIG,
+    STEP,
+    dtype_of,
+    read_transformers,
+    write_transformers,
+)
+from t5x_harness.plan.checkpoint_source import checkpoint_steps
+from t5x_harness.system.buckets import store
+
+_NAMES = "t5x_names"
+_OWN_CONFIG = "config.gin"
+
+
+def convert(request: Request) -> Conversion:
+    """Converts a checkpoint.
+
+    Raises:
+      ConversionError: it cannot be read, does not fit, or the output cannot be written; nothing is left of it then.
+    """
+    if request.check:
+        require_libraries()
+    source, sizes = _opened(request)
+    output = _place(request.output)
+    if request.to is Form.TRANSFORMERS:
+        if source.layout == "transformers":
+            raise ConversionError(f"{source.where} is a folder of transformers already: --to t5x, or --to safetensors")
+        return _to_transformers(request, source, output)
+    if request.to is Form.SAFETENSORS:
+        with written_whole(output) as folder:
+            files = _write_safetensors(folder, source, request)
+    else:
+        step = source.step if request.step is None else request.step
+        if step is None:
+            raise ConversionError(
+                f"{source.where} says no train step, and the checkpoint's folder is named by it: give one, as "
+                "--step=1000000"
+            )
+        source = dataclasses.replace(source, step=step)
+        place = output / f"checkpoint_{step}"
+        with written_whole(place) as folder:
+            made = write_checkpoint(folder, step, _lazy(source, request.dtype))
+            for child in list(made.iterdir()):
+                child.rename(folder / child.name)
+            made.rmdir()
+            files = sorted(path for path in folder.iterdir() if path.is_file())
+        output = place
+    return _report(request, source, str(sizes or ""), output, files)
+
+
+def _on_disk(path: str) -> str:
+    """Returns where a path in an emulated bucket lies; any other as it is."""
+    here = store()
+    local = here.local(path) if here is not None else None
+    return str(local) if local is not None and local.exists() else path
+
+
+def _place(output: str) -> Path:
+    """Returns the folder to write.
+
+    Raises:
+      ConversionError: it is in a bucket that is not emulated here.
+    """
+    here = store()
+    local = here.local(output) if here is not None else None
+    if local is None and "://" in output:
+        raise ConversionError(
+            f"{output}: arrays are put at their places in files, which a bucket does not have: convert into a local "
+            f"folder, and copy that: gcloud storage cp -r FOLDER {output}"
+        )
+    return local or Path(output).absolute()  # as orbax needs it
+
+
+def _opened(request: Request) -> tuple[StoredParameters, Architecture | None]:
+    """Returns the parameters of what the user names, and for a model of transformers its sizes."""
+    path = _on_disk(request.checkpoint.rstrip("/") or "/")
+    folder = Path(path)
+    if (folder / CONFIG).is_file():
+        return read_transformers(folder, request.scanned)
+    if any(folder.glob("*.safetensors")):
+        return _read_safetensors(folder), None
+    steps = checkpoint_steps(path)
+    if steps and not folder.name.startswith("checkpoint_"):
+        path = os.path.join(path, f"checkpoint_{steps[-1]}")
+    return read_t5x(path), None
+
+
+def _to_transformers(request: Request, source: StoredParameters, output: Path) -> Conversion:
+    config = _config_files(request, source)
+    settings = _settings(request, config)
+    sizes = architecture_of(source.shapes, source.where)
+    require_same(
+        f"{source.where}: its arrays are not those of a T5 of its sizes ({sizes})",
+        source.shapes,
+        [(parameter.name, parameter.shape) for parameter in parameters(sizes)],
+        "convert a checkpoint of one of T5X's own networks; the arrays of any can be written under their own names: "
+        "--to safetensors",
+    )
+    _require_sizes(source, sizes, settings)
+    flavor = flavor_of(sizes, settings, request.model_type)
+    with written_whole(output) as folder:
+        files = write_transformers(folder, source, sizes, flavor, settings, request.dtype, request.shard_bytes)
+        tokenizer = write_tokenizer(folder, sizes, flavor, settings, required=request.vocabulary is not None)
+        files += tokenizer.files
+        agreement = compare(source, sizes, flavor, folder, request.dtype) if request.check else None
+        if agreement is not None and not agreement.holds:
+            raise ConversionError(
+                f"{source.where}: the converted model does not compute what T5X's network does: {agreement}. Nothing "
+                "was written; please report it with the versions of T5X and transformers"
+            )
+    conversion = _report(request, source, str(sizes), output, files)
+    return dataclasses.replace(
+        conversion,
+        model_type=str(flavor.model_type),
+        config=config,
+        left_out=(*conversion.left_out, *tokenizer.left_out),
+        assumptions=flavor.assumptions,
+        warnings=(*flavor.warnings, *tokenizer.warnings),
+        agreement=agreement,
+    )
+
+
+def _config_files(request: Request, source: StoredParameters) -> tuple[str, ...]:
+    """Returns the config that the user names, or the one beside the checkpoint."""
+    own = os.path.join(os.path.dirname(source.where), _OWN_CONFIG)
+    return request.gin_files or ((own,) if os.path.isfile(own) else ())
+
+
+def _settings(request: Request, files: tuple[str, ...]) -> Settings:
+    settings = settings_of(files, request.bindings, request.search_paths) if files or request.bindings else Settings()
+    if request.vocabulary is None:
+        return settings
+    path = None if request.vocabulary == BYTES else request.vocabulary
+    return dataclasses.replace(settings, vocabulary=Vocabulary(path, request.extra_ids), doubt="")
+
+
+def _require_sizes(source: StoredParameters, sizes: Architecture, settings: Settings) -> None:
+    """Refuses the config of another model."""
+    different = [
+        f"{name} is {getattr(sizes, name)} in the checkpoint and {value} in the config"
+        for name, value in settings.sizes
+        if getattr(sizes, name) != value
+    ]
+    if different:
+        raise ConversionError(
+            f"{source.where} is not of the config's model: {'; '.join(different)}. Name the config of its own run"
+        )
+
+
+def _lazy(source: StoredParameters, dtype: str | None) -> dict[str, LazyArray]:
+    def array(name: str) -> LazyArray:
+        kind = dtype_named(dtype_of(source.dtypes[name], dtype))
+        return LazyArray(source.shapes[name], kind, lambda: source.read(name).astype(kind, copy=False))
+
+    return {name: array(name) for name in source.shapes}
+
+
+def _write_safetensors(folder: Path, source: StoredParameters, request: Request) -> list[Path]:
+    """Writes the parameters under T5X's own names."""
+    tensors = [
+        Tensor(name, shape, dtype_of(source.dtypes[name], request.dtype))
+        for name, shape in sorted(source.shapes.items())
+    ]
+    metadata = {_NAMES: "1", **({STEP: str(source.step)} if source.step is not None else {})}
+    writer = ShardedWriter(folder, tensors, metadata, request.shard_bytes)
+    for tensor in tensors:
+        writer.write(tensor.name, source.read(tensor.name))
+    writer.finish()
+    return writer.files
+
+
+def _read_safetensors(folder: Path) -> StoredParameters:
+    arrays = SafetensorsFolder(folder)
+    if _NAMES not in arrays.metadata:
+        raise ConversionError(
+            f"{folder} has no {CONFIG}, and its arrays are not under T5X's names: name a folder that transformers' "
+            "save_pretrained wrote, or one of t5x-harness convert --to safetensors"
+        )
+    step = arrays.metadata.get(STEP, "")
+    return StoredParameters(
+        where=str(folder),
+        layout="safetensors",
+        shapes={name: tensor.shape for name, tensor in arrays.tensors.items()},
+        dtypes={name: tensor.dtype for name, tensor in arrays.tensors.items()},
+        step=int(step) if step.isdecimal() else None,
+        others=0,
+        read_array=arrays.read,
+    )
+
+
+def _report(request: Request, source: StoredParameters, model: str, output: Path, files: Sequence[Path]) -> Conversion:
+    tensors = list(_tensors(source, request.dtype))
+    left_out = [f"{source.others} other arrays, such as the optimizer's state"] if source.others else []
+    return Conversion(
+        source=source.where,
+        layout=source.layout,
+        to=request.to,
+        output=str(output),
+        step=source.step,
+        model=model,
+        model_type="",
+        arrays=len(tensors),
+        num_bytes=sum(tensor.num_bytes for tensor in tensors),
+        dtypes=tuple(sorted({tensor.dtype for tensor in tensors})),
+        files=tuple(file.name for file in files),
+        left_out=tuple(left_out),
+    )
+
+
+def _tensors(source: StoredParameters, dtype: str | None) -> Iterator[Tensor]:
+    for name, shape in source.shapes.items():
+        yield Tensor(name, shape, dtype_of(source.dtypes[name], dtype))

@@ -1,0 +1,172 @@
+"""The model types of transformers that a network of the T5 family can be, and the settings of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from t5x_harness.conversion.architecture import Architecture
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.settings import Settings
+
+
+class ModelType(enum.StrEnum):
+    """``model_type`` in config.json; ByT5 is a T5 with a vocabulary of bytes."""
+
+    T5 = "t5"
+    MT5 = "mt5"
+    UMT5 = "umt5"
+
+    @property
+    def model_class(self) -> str:
+        """The class that generates text."""
+        return {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}[self] + "ForConditionalGeneration"
+
+
+PAD, EOS = 0, 1
+
+_MT5_ROWS = 250_112
+_BYTE_ROWS = 384
+_ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu_new",  # flax.linen.gelu is the approximation by tanh unless it is asked not to be
+    "swish": "silu",
+    "silu": "silu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+}
+"""Names of T5X, which are those of flax.linen, and of transformers."""
+
+_MAX_DISTANCE = 128
+_EPSILON = 1e-6
+_DROPOUT = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Flavor:
+    """A model as transformers knows it.
+
+    Attributes:
+      model_type: see :class:`ModelType`.
+      has_bytes: whether its vocabulary is bytes, as that of ByT5.
+      activations: of feed-forward blocks, by T5X's names.
+      feed_forward: ``feed_forward_proj`` in config.json.
+      assumptions: what was taken for granted, in words.
+      warnings: what a user of the folder has to know, in words.
+    """
+
+    model_type: ModelType
+    has_bytes: bool
+    activations: tuple[str, ...]
+    feed_forward: str
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def flavor_of(sizes: Architecture, settings: Settings, asked: str | None = None) -> Flavor:
+    """Returns what a network is in transformers.
+
+    Args:
+      sizes: of the network.
+      settings: what its config says.
+      asked: the model type that the user wants; None to choose.
+
+    Raises:
+      ConversionError: transformers has no such network.
+    """
+    assumptions: list[str] = []
+    vocabulary = settings.vocabulary
+    has_bytes = vocabulary.path is None if vocabulary else sizes.vocab_size == _BYTE_ROWS
+    if has_bytes and vocabulary is None:
+        assumptions.append(f"a vocabulary of bytes, as ByT5 has: the embedding has {_BYTE_ROWS} rows")
+    model_type = ModelType(asked) if asked else _chosen(sizes, settings, assumptions)
+    if (model_type is ModelType.UMT5) != sizes.bias_per_layer:
+        whose = "each layer has" if sizes.bias_per_layer else "all layers share"
+        fits = "umt5" if sizes.bias_per_layer else "t5 or mt5"
+        raise ConversionError(f"{whose} relative position biases, so the model type is {fits}, not {model_type}")
+    if model_type is ModelType.MT5 and not sizes.own_logits:
+        raise ConversionError("mt5 in transformers has logits of its own, and these come from the embedding: use t5")
+    warnings = []
+    if model_type is ModelType.UMT5 and sizes.own_logits:
+        warnings.append(
+            "transformers 5 (to 5.23) divides the decoder's output of every umT5 by d_model**0.5, which is right only "
+            "where logits come from the embedding. Greedy outputs stay the same; for logits, sampling and losses set "
+            "model.config.tie_word_embeddings = False once the model is loaded"
+        )
+    activations = _activations(sizes, settings, assumptions)
+    return Flavor(model_type, has_bytes, activations, _feed_forward(activations), tuple(assumptions), tuple(warnings))
+
+
+def _chosen(sizes: Architecture, settings: Settings, assumptions: list[str]) -> ModelType:
+    if sizes.bias_per_layer:
+        return ModelType.UMT5
+    path = (settings.vocabulary.path if settings.vocabulary else None) or ""
+    if sizes.own_logits and ("mc4" in path or (sizes.vocab_size == _MT5_ROWS and not path)):
+        if not path:
+            assumptions.append(f"an mT5: the embedding has {_MT5_ROWS} rows")
+        return ModelType.MT5
+    return ModelType.T5
+
+
+def _activations(sizes: Architecture, settings: Settings, assumptions: list[str]) -> tuple[str, ...]:
+    names = settings.activations
+    if names is None:
+        names = ("gelu", "linear") if sizes.is_gated else ("relu",)
+        assumptions.append(f"mlp_activations = {names}, as in T5 {'1.1' if sizes.is_gated else '1.0'}")
+    if (len(names) == 2) != sizes.is_gated or len(names) > 2:
+        branches = "wi_0 and wi_1" if sizes.is_gated else "wi"
+        raise ConversionError(
+            f"the config has mlp_activations = {names}, and the checkpoint's feed-forward blocks have {branches}: "
+            "name the config of this checkpoint's run"
+        )
+    if (len(names) == 2 and names[1] != "linear") or names[0] not in _ACTIVATIONS:
+        raise ConversionError(
+            f"transformers has no T5 with mlp_activations = {names}; it has one of {', '.join(_ACTIVATIONS)}, alone or "
+            "before 'linear'. The arrays alone can be written: --to safetensors"
+        )
+    return names
+
+
+def _feed_forward(names: tuple[str, ...]) -> str:
+    if names == ("gelu", "linear"):
+        return "gated-gelu"  # which transformers takes for gelu_new
+    return f"gated-{_ACTIVATIONS[names[0]]}" if len(names) == 2 else _ACTIVATIONS[names[0]]
+
+
+def config_json(sizes: Architecture, flavor: Flavor, settings: Settings, dtype: str) -> dict[str, Any]:
+    """Returns ``config.json``.
+
+    Args:
+      sizes: of the network.
+      flavor: what it is in transformers.
+      settings: what its config says.
+      dtype: the name of the element type of most arrays.
+    """
+    return {
+        "architectures": [flavor.model_type.model_class],
+        "model_type": str(flavor.model_type),
+        "vocab_size": sizes.vocab_size,
+        "d_model": sizes.emb_dim,
+        "d_kv": sizes.head_dim,
+        "d_ff": sizes.mlp_dim,
+        "num_layers": sizes.encoder_layers,
+        "num_decoder_layers": sizes.decoder_layers,
+        "num_heads": sizes.num_heads,
+        "relative_attention_num_buckets": sizes.buckets,
+        "relative_attention_max_distance": _MAX_DISTANCE,
+        "dropout_rate": _DROPOUT if settings.dropout_rate is None else settings.dropout_rate,
+        "layer_norm_epsilon": _EPSILON,
+        "initializer_factor": 1.0,
+        "feed_forward_proj": flavor.feed_forward,
+        "is_encoder_decoder": True,
+        "use_cache": True,
+        "tie_word_embeddings": not sizes.own_logits,
+        "torch_dtype": dtype,
+        **GENERATION,
+    }
+
+
+GENERATION: Mapping[str, int] = {"decoder_start_token_id": PAD, "eos_token_id": EOS, "pad_token_id": PAD}
+"""Special ids; T5X's decoder starts with padding."""

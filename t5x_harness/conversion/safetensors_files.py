@@ -1,0 +1,246 @@
+"""Files of safetensors: written one array at a time into several files of bounded size, and read one at a time.
+
+The library itself writes a file from arrays that are all in memory; here the header comes first, and each array is put
+at its place when it is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from t5x_harness.conversion.errors import ConversionError
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+_CODES: Mapping[str, str] = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+"""Element types by NumPy's name, as a header has them."""
+
+_TYPES = {code: name for name, code in _CODES.items()}
+_ALIGNMENT = 8
+_LONGEST_HEADER = 100_000_000
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Returns an element type by its name; bfloat16 is one, too."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An array of a file, without its data; ``dtype`` is the name of its element type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its data."""
+        return math.prod(self.shape) * dtype_named(self.dtype).itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    file: Path
+    offset: int
+    tensor: Tensor
+
+    def open(self, mode: str) -> Array:
+        """Opens the data as an array in a mode of ``numpy.memmap``."""
+        dtype, shape = dtype_named(self.tensor.dtype), self.tensor.shape
+        if not self.tensor.num_bytes:
+            return np.zeros(shape, dtype)
+        flat = np.memmap(self.file, dtype, mode, self.offset, (math.prod(shape),))  # type: ignore[call-overload]
+        found: Array = flat.reshape(shape)
+        return found
+
+
+class ShardedWriter:
+    """Files with room for all arrays, which are then written in any order.
+
+    Args:
+      folder: where the files go.
+      tensors: all arrays, in the order in which they lie.
+      metadata: texts for the headers.
+      shard_bytes: the most data of a file; a larger array has one of its own.
+
+    Raises:
+      OSError: there is no room for them.
+    """
+
+    def __init__(self, folder: Path, tensors: Sequence[Tensor], metadata: Mapping[str, str], shard_bytes: int) -> None:
+        shards: list[list[Tensor]] = [[]]
+        size = 0
+        for tensor in tensors:
+            if shards[-1] and size + tensor.num_bytes > shard_bytes:
+                shards.append([])
+                size = 0
+            shards[-1].append(tensor)
+            size += tensor.num_bytes
+        self.files: list[Path] = []
+        self._places: dict[str, _Place] = {}
+        self._unwritten = {tensor.name for tensor in tensors}
+        for number, shard in enumerate(shards, start=1):
+            name = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+            self._make(folder / name, shard, metadata)
+        if len(shards) > 1:
+            index = {
+                "metadata": {"total_size": sum(tensor.num_bytes for tensor in tensors)},
+                "weight_map": {name: self._places[name].file.name for name in sorted(self._places)},
+            }
+            (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+    def _make(self, file: Path, shard: Sequence[Tensor], metadata: Mapping[str, str]) -> None:
+        header: dict[str, Any] = {"__metadata__": dict(metadata)}
+        offset = 0
+        for tensor in shard:
+            end = offset + tensor.num_bytes
+            header[tensor.name] = {
+                "dtype": _CODES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "data_offsets": [offset, end],
+            }
+            offset = end
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % _ALIGNMENT)
+        start = 8 + len(text)
+        with file.open("xb") as stream:
+            stream.write(struct.pack("<Q", len(text)) + text)
+            stream.flush()
+            if offset:
+                os.posix_fallocate(stream.fileno(), start, offset)  # a full disk is an error here, not a signal later
+        self.files.append(file)
+        for tensor in shard:
+            begin = header[tensor.name]["data_offsets"][0]
+            self._places[tensor.name] = _Place(file, start + begin, tensor)
+
+    def write(self, name: str, array: Array) -> None:
+        """Puts an array at its place, in the element type that was announced."""
+        if place := self._places[name]:
+            view = place.open("r+")
+            view[...] = array
+            if isinstance(view, np.memmap):
+                view.flush()
+        self._unwritten.discard(name)
+
+    def finish(self) -> None:
+        """Checks that every array was written.
+
+        Raises:
+          AssertionError: one was not.
+        """
+        if self._unwritten:
+            raise AssertionError(f"never written: {sorted(self._unwritten)[:5]}")
+
+
+class SafetensorsFolder:
+    """The arrays of a folder, as transformers or this harness wrote them.
+
+    Args:
+      folder: with ``model.safetensors``, or with an index and the files that it names.
+
+    Attributes:
+      tensors: by name.
+      metadata: of the headers.
+
+    Raises:
+      ConversionError: there is none, or one is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.metadata: dict[str, str] = {}
+        self._places: dict[str, _Place] = {}
+        for file in _files_in(folder):
+            self._read_header(file)
+
+    def _read_header(self, file: Path) -> None:
+        header, start = _header_of(file)
+        self.metadata |= header.pop("__metadata__", {})
+        size = file.stat().st_size - start
+        for name, entry in header.items():
+            if entry["dtype"] not in _TYPES:
+                raise ConversionError(
+                    f"{file}: {name} is {entry['dtype']}, which T5X does not have; it has {', '.join(_TYPES)}"
+                )
+            tensor = Tensor(name, tuple(entry["shape"]), _TYPES[entry["dtype"]])
+            begin, end = entry["data_offsets"]
+            if not 0 <= begin <= end <= size or end - begin != tensor.num_bytes:
+                raise ConversionError(
+                    f"{file} is damaged: {name} should lie at bytes {begin} to {end} of {size}, and "
+                    f"{list(tensor.shape)} of {tensor.dtype} are {tensor.num_bytes} bytes. Copy the file again"
+                )
+            self.tensors[name] = tensor
+            self._places[name] = _Place(file, start + begin, tensor)
+
+    def read(self, name: str) -> Array:
+        """Returns an array, whose data is read from the file when it is used."""
+        return self._places[name].open("r")
+
+
+def _header_of(file: Path) -> tuple[dict[str, Any], int]:
+    """Returns the header of a file, and where its data starts.
+
+    Raises:
+      ConversionError: it is not a file of safetensors.
+    """
+    try:
+        with file.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            if length > min(_LONGEST_HEADER, file.stat().st_size):
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(stream.read(length))
+        for name, entry in header.items():
+            if name != "__metadata__" and not {"dtype", "shape", "data_offsets"} <= set(entry):
+                raise ValueError(f"{name} has no dtype, shape and data_offsets")
+    except (struct.error, ValueError, AttributeError, TypeError) as error:
+        raise ConversionError(
+            f"{file} is not a file of safetensors, or it is cut off: {error}. Copy it again"
+        ) from None
+    return header, 8 + length
+
+
+def _files_in(folder: Path) -> list[Path]:
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if not (folder / INDEX).is_file():
+        if (folder / "pytorch_model.bin").is_file():
+            raise ConversionError(
+                f"{folder} has its arrays in pytorch_model.bin, which can run code when it is read; load it with "
+                "transformers and save it again with save_pretrained(…, safe_serialization=True)"
+            )
+        raise ConversionError(f"{folder} has neither {SINGLE} nor {INDEX}")
+    try:
+        weight_map = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weight_map.values()))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConversionError(f"{folder / INDEX} is damaged: {type(error).__name__}: {error}") from None
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ConversionError(f"{folder} lacks {len(missing)} of {len(names)} files: {', '.join(missing[:5])}")
+    return [folder / name for name in names]

@@ -1,0 +1,205 @@
+"""Folders of transformers: config.json, generation_config.json and the arrays as safetensors; written and read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_harness.conversion.architecture import Architecture
+from t5x_harness.conversion.comparing import require_same
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.flavors import GENERATION, Flavor, ModelType, config_json
+from t5x_harness.conversion.names import EMBEDDING, LOGITS, Parameter, parameters
+from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor
+from t5x_harness.conversion.settings import Settings
+from t5x_harness.conversion.stored import StoredParameters
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
+STEP, LAYOUT = "t5x_step", "t5x_layout"
+"""Texts in the headers of the files, from which a checkpoint of T5X can be made again as it was."""
+
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # which transformers skips, too
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "emb_dim": "d_model",
+    "num_heads": "num_heads",
+    "head_dim": "d_kv",
+    "mlp_dim": "d_ff",
+    "encoder_layers": "num_layers",
+}
+
+
+def write_transformers(
+    folder: Path,
+    source: StoredParameters,
+    sizes: Architecture,
+    flavor: Flavor,
+    settings: Settings,
+    dtype: str | None,
+    shard_bytes: int,
+) -> list[Path]:
+    """Writes the model, without a tokenizer; one array of the checkpoint is in memory at a time.
+
+    Args:
+      folder: an empty one.
+      source: the checkpoint, whose arrays are those of ``sizes``.
+      sizes: of the network.
+      flavor: what it is in transformers.
+      settings: what its config says.
+      dtype: the element type to write floats in; None for each as it is.
+      shard_bytes: the most data of a file.
+
+    Returns:
+      The files.
+    """
+    wanted = parameters(sizes)
+    tensors = [
+        Tensor(piece, parameter.piece_shape, dtype_of(source.dtypes[parameter.name], dtype))
+        for parameter in wanted
+        for piece in parameter.pieces
+    ]
+    layout = {"scan_axis": sizes.scan_axis, "joined_heads": sizes.joined_heads}
+    metadata = {"format": "pt", LAYOUT: json.dumps(layout)}
+    if source.step is not None:
+        metadata[STEP] = str(source.step)
+    writer = ShardedWriter(folder, tensors, metadata, shard_bytes)
+    for parameter in wanted:
+        for piece, array in parameter.to_pieces(source.read(parameter.name)):
+            writer.write(piece, array)
+    writer.finish()
+    most = Counter(tensor.dtype for tensor in tensors).most_common(1)[0][0]
+    _write_json(folder / CONFIG, config_json(sizes, flavor, settings, most))
+    _write_json(folder / GENERATION_CONFIG, GENERATION)
+    return [*writer.files, folder / CONFIG, folder / GENERATION_CONFIG]
+
+
+def dtype_of(stored: str, asked: str | None) -> str:
+    """Returns the element type to write: what is asked for where it is a float, else what is stored."""
+    return asked if asked and "float" in stored else stored
+
+
+def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[StoredParameters, Architecture]:
+    """Opens a model of transformers as parameters of T5X.
+
+    Args:
+      folder: with config.json and safetensors.
+      scanned: whether T5X scans its layers; None for as it was before, or as umT5 has it.
+
+    Returns:
+      The parameters, each put together when it is read, and their sizes.
+
+    Raises:
+      ConversionError: it is not a T5, its arrays are not those that its config says, or a file is damaged.
+    """
+    config = read_json(folder / CONFIG)
+    if config.get("model_type") not in list(ModelType):
+        raise ConversionError(
+            f"{folder / CONFIG}: model_type is {config.get('model_type')!r}; T5X has {', '.join(ModelType)}"
+        )
+    arrays = SafetensorsFolder(folder)
+    sizes = _sizes(folder, config, arrays, scanned)
+    wanted = parameters(sizes)
+    found = {name: tensor.shape for name, tensor in arrays.tensors.items()}
+    left_out = [
+        name for name in (*_COPIES, *(() if sizes.own_logits else (LOGITS,))) if name in found and _same(arrays, name)
+    ]
+    for name in (*left_out, _LEFT_OVER):
+        found.pop(name, None)
+    require_same(
+        f"{folder}: its arrays are not those that its {CONFIG} says ({sizes})",
+        found,
+        [(piece, parameter.piece_shape) for parameter in wanted for piece in parameter.pieces],
+        f"use the {CONFIG} that was saved with these arrays",
+    )
+    by_name = {parameter.name: parameter for parameter in wanted}
+    step = arrays.metadata.get(STEP, "")
+    source = StoredParameters(
+        where=str(folder),
+        layout="transformers",
+        shapes={name: parameter.shape for name, parameter in by_name.items()},
+        dtypes={name: arrays.tensors[parameter.pieces[0]].dtype for name, parameter in by_name.items()},
+        step=int(step) if step.isdecimal() else None,
+        others=len(left_out),
+        read_array=lambda name: _put_together(by_name[name], arrays),
+    )
+    return source, sizes
+
+
+def _put_together(parameter: Parameter, arrays: SafetensorsFolder) -> Array:
+    if parameter.scan_axis is None:
+        return np.ascontiguousarray(parameter.piece_to_layer(arrays.read(parameter.pieces[0])))
+    whole: Array | None = None
+    for index, piece in enumerate(parameter.pieces):
+        layer = parameter.piece_to_layer(arrays.read(piece))
+        whole = np.empty(parameter.shape, layer.dtype) if whole is None else whole
+        whole[(slice(None),) * parameter.scan_axis + (index,)] = layer
+    assert whole is not None
+    return whole
+
+
+def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, scanned: bool | None) -> Architecture:
+    """Returns the sizes that a config says, and whether logits come from the embedding."""
+    missing = [theirs for theirs in _SIZES.values() if not isinstance(config.get(theirs), int)]
+    if missing:
+        raise ConversionError(f"{folder / CONFIG} lacks {', '.join(missing)}: use the file as transformers saved it")
+    is_umt5 = config["model_type"] == ModelType.UMT5
+    has_head = LOGITS in arrays.tensors and not _same(arrays, LOGITS)
+    own_logits = has_head or config.get("tie_word_embeddings") is False
+    is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+    if config["model_type"] == ModelType.T5 and bool(is_scaled) is own_logits:
+        raise ConversionError(
+            f"{folder}: {LOGITS} {'differs from' if own_logits else 'is'} {EMBEDDING}, and the decoder's output is "
+            f"{'' if is_scaled else 'not '}scaled (scale_decoder_outputs): T5X scales it where logits come from the "
+            "embedding, and nowhere else"
+        )
+    layout = json.loads(arrays.metadata.get(LAYOUT, "{}"))
+    scan_axis = layout.get("scan_axis", 1 if is_umt5 else None)
+    if scanned is not None and is_umt5:
+        scan_axis = (1 if scan_axis is None else scan_axis) if scanned else None
+    return Architecture(
+        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
+        decoder_layers=config.get("num_decoder_layers") or config["num_layers"],
+        is_gated=str(config.get("feed_forward_proj", "relu")).startswith("gated-"),
+        own_logits=own_logits,
+        buckets=config.get("relative_attention_num_buckets", 32),
+        bias_per_layer=is_umt5,
+        joined_heads=layout.get("joined_heads", not is_umt5),
+        scan_axis=scan_axis,
+    )
+
+
+def _same(arrays: SafetensorsFolder, name: str) -> bool:
+    """Returns whether an array is the embedding once more."""
+    if EMBEDDING not in arrays.tensors or arrays.tensors[name].shape != arrays.tensors[EMBEDDING].shape:
+        return False
+    return bool(np.array_equal(arrays.read(name), arrays.read(EMBEDDING)))
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Reads an object.
+
+    Raises:
+      ConversionError: the file is not there, or is not one.
+    """
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConversionError(f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConversionError(f"{file} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConversionError(f"{file} is not an object of JSON")
+    return value
+
+
+def _write_json(file: Path, value: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

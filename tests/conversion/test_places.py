@@ -1,0 +1,122 @@
+"""Nothing half-written is left where a conversion ends early, and two into one folder exclude each other."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.places import written_whole
+
+WRITER = """
+import sys
+from pathlib import Path
+from t5x_harness.conversion.places import written_whole
+
+with written_whole(Path(sys.argv[1])) as folder:
+    (folder / "half").write_text("x")
+    print(folder, flush=True)
+    sys.stdin.read()
+    (folder / "whole").write_text("x")
+"""
+
+
+def writer(place: Path) -> subprocess.Popen[str]:
+    """A process that has begun to write, and ends when its input does."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return process
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_halfway(folder: Path) -> None:
+    (folder / "file").write_text("x")
+    raise KeyError
+
+
+def test_the_folder_is_there_when_it_is_complete(tmp_path: Path) -> None:
+    place = tmp_path / "new/out"
+    with written_whole(place) as folder:
+        (folder / "file").write_text("x")
+        assert not place.exists()
+    assert names(place) == ["file"]
+    assert names(tmp_path / "new") == ["out"]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with written_whole(tmp_path / "out") as folder:
+        (folder / "file").write_text("x")
+    assert names(tmp_path / "out") == ["file"]
+
+
+def test_nothing_is_left_of_one_that_fails(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), written_whole(tmp_path / "out") as folder:
+        fail_halfway(folder)
+    assert names(tmp_path) == []
+
+
+def test_the_second_of_two_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    with writer(place) as first:
+        with (
+            pytest.raises(
+                ConversionError, match=rf"another conversion is writing {place}: wait for it, or name another"
+            ),
+            written_whole(place),
+        ):
+            raise AssertionError
+        first.communicate("")
+    assert first.returncode == 0
+    assert names(place) == ["half", "whole"]
+    assert names(tmp_path) == ["out"]
+    with pytest.raises(ConversionError, match=rf"{place} holds half, whole already: name a folder that is not there"):
+        written_whole(place).__enter__()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_one_that_is_killed_leaves_nothing_in_its_place(tmp_path: Path, how: signal.Signals) -> None:
+    place = tmp_path / "out"
+    with writer(place) as killed:
+        os.kill(killed.pid, how)
+        killed.wait()
+        assert killed.returncode != 0
+    assert not place.exists()
+    with written_whole(place) as folder:  # and the next one goes on as if there had been none
+        (folder / "file").write_text("x")
+    assert names(place) == ["file"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_somebody_else_puts_there_meanwhile_is_kept(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    with pytest.raises(ConversionError, match=r"holds theirs already"), written_whole(place):
+        (place / "theirs").mkdir(parents=True)
+    assert names(place) == ["theirs"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConversionError, match=r"file is a file: name a folder that is not there"):
+        written_whole(tmp_path / "file").__enter__()
+    with pytest.raises(ConversionError, match=r"/file is a file: name a folder that is not there"):
+        written_whole(tmp_path / "file/out").__enter__()
+    with (
+        pytest.raises(ConversionError, match=r"out cannot be written: No space left on device"),
+        written_whole(tmp_path / "out"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert names(tmp_path) == ["file"]
