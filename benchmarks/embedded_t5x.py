@@ -1,20 +1,20 @@
-"""The embedded T5X beside the real one, in the same environment: import, compiling and the train step.
+"""The embedded T5X beside T5X itself, in the same environment: import, compiling and the train step.
 
-    python benchmarks/embedded_t5x.py /path/to/a/checkout/of/t5x [--rounds 5] [--sizes tiny small]
+    T5X_HARNESS_TEST_T5X=/path/to/a/checkout/of/t5x python benchmarks/embedded_t5x.py [--rounds 3] [--write PAGE]
 
 T5X's own requirements have to be installed; folders that it needs besides can follow its own, separated by colons.
-Each figure is a process of its own; both T5X take turns in every round, and the ratio is of the medians.
+Each figure is a process of its own, and both T5X take turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from reporting import report
 
 ROOT = Path(__file__).resolve().parents[1]
 EMBEDDED = ROOT / "t5x_harness" / "embedded"
@@ -86,35 +86,22 @@ def run(program: str, path: str, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def main() -> None:
-    """Prints a table: seconds of each T5X, and the ratio of the embedded one to the real one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("t5x", help="folder that holds the package t5x of a checkout")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sizes", nargs="*", default=["tiny", "small"], choices=["tiny", "small"])
-    given = parser.parse_args()
-    seconds: dict[str, dict[str, list[float]]] = {}
-    for number in range(given.rounds):
-        for name, path in (("T5X", given.t5x), ("embedded", str(EMBEDDED))):
-
-            def note(what: str, value: float, name: str = name) -> None:
-                seconds.setdefault(what, {}).setdefault(name, []).append(value)
-
-            note("import t5x.train", float(run(IMPORT, path)))
-            for size in given.sizes:
-                for microbatches in (0, 4):
-                    compiled, step = json.loads(
-                        run(STEP, path, size, "40" if size == "tiny" else "4", str(microbatches))
-                    )
-                    kind = f"{size}, {microbatches} microbatches" if microbatches else size
-                    note(f"compile the train step, {kind}", compiled)
-                    note(f"train step, {kind}", step)
-        print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
-    print("| | T5X (s) | embedded (s) | ratio |\n|---|---|---|---|")
-    for what, by_name in seconds.items():
-        real, own = (statistics.median(by_name[name]) for name in ("T5X", "embedded"))
-        print(f"| {what} | {real:.3g} | {own:.3g} | {own / real:.2f} |")
+def measure() -> dict[str, float]:
+    """One round: seconds of each, and the ratio of the embedded one to T5X itself."""
+    seconds: dict[str, list[float]] = {}
+    for path in (os.environ["T5X_HARNESS_TEST_T5X"], str(EMBEDDED)):
+        seconds.setdefault("import t5x.train", []).append(float(run(IMPORT, path)))
+        for size, steps in (("tiny", 40), ("small", 4)):
+            for microbatches in (0, 4):
+                compiled, step = json.loads(run(STEP, path, size, str(steps), str(microbatches)))
+                kind = f"{size}, {microbatches} microbatches" if microbatches else size
+                seconds.setdefault(f"compile, {kind}", []).append(compiled)
+                seconds.setdefault(f"step, {kind}", []).append(step)
+    figures = {}
+    for what, (real, own) in seconds.items():
+        figures |= {what: own, f"{what} / of T5X": own / real}
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    report("embedded_t5x", measure, rounds=3, description=__doc__)
