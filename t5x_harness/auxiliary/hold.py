@@ -39,8 +39,9 @@ class Holds:
         name = checkpoint.name
         self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")
         if not checkpoint.by_orbax:
-            self._place.create(f"{name}/{_PINNED}", _MARK)
             if "checkpoint" in self._place.children(name):
+                self._place.create(f"{name}/{_PINNED}", _MARK)
+            if "checkpoint" in self._place.children(name):  # still, now that it is marked
                 return True
         elif name in self._place.children(self._copies) or self._place.copy(name, f"{self._copies}/{name}"):
             return True

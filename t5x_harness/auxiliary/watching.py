@@ -11,6 +11,7 @@ from pathlib import Path
 
 from t5x_harness.auxiliary.backend import Backend, Look
 from t5x_harness.auxiliary.checking import findings_of
+from t5x_harness.auxiliary.checkpoints import finished_checkpoints
 from t5x_harness.auxiliary.controller import Controller
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER, JobTemplate, template_of
@@ -147,13 +148,18 @@ def watch(
 
 
 def status_of(prepared: Prepared, project: str | None = None) -> Status:
-    """Returns how the jobs of a request stand, from its journal alone.
+    """Returns how the jobs of a request stand, and starts none.
 
     Raises:
       AuxiliaryError: a record cannot be read.
       StorageError: the bucket is not there, or refuses.
     """
-    return _status(prepared, Journal(place_at(prepared.train.model_dir, project), prepared.request.name))
+    train = prepared.train
+    place = place_at(train.model_dir, project)
+    steps = [checkpoint.step for checkpoint in finished_checkpoints(place, train.model_dir)]
+    return dataclasses.replace(
+        _status(prepared, Journal(place, prepared.request.name)), last_seen=max(steps, default=None)
+    )
 
 
 def _status(prepared: Prepared, journal: Journal) -> Status:

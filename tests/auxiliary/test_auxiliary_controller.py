@@ -187,7 +187,7 @@ def test_a_train_job_that_is_started_here_ends_the_waiting(desk: Desk, capsys: p
 def test_status_for_people_and_programs(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.checkpoint(10)
     assert desk.run("--status") == 0
-    assert capsys.readouterr().out == f"{desk.model}, eval: no jobs; newest checkpoint: none yet of 30 steps\n"
+    assert capsys.readouterr().out == f"{desk.model}, eval: no jobs; newest checkpoint: checkpoint_10 of 30 steps\n"
     assert desk.run("--once") == 0
     capsys.readouterr()
     assert desk.run("--status", "--json") == 0

@@ -141,6 +141,24 @@ def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
     assert "checkpoint_30, numbers is found again: projects/" in capsys.readouterr().err
 
 
+def test_it_ends_with_the_train_job_and_runs_modules_of_ones_own(
+    cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("checkpoint_10/commit_success.txt")
+    own = ("--auxiliary_job_build_target=stand_in_job", f"--env=PYTHONPATH={Path(__file__).parent}")
+    assert main(cloud.words(*own, "--once")) == 0
+    (spec,) = cloud.specs
+    container = spec["workerPoolSpecs"][0]["containerSpec"]
+    assert container["command"] == ["python", "-m", "stand_in_job"]
+    assert [arg for arg in container["args"] if "run_mode" in arg] == []
+    capsys.readouterr()
+    train_job = cloud.records[0]["job"].rpartition("/")[2]  # any that has ended
+    assert main(cloud.words(f"--train_job={train_job}")) == 0
+    assert "eval: 1 succeeded; newest checkpoint: checkpoint_10 of 30 steps\n" in capsys.readouterr().out
+    assert main(cloud.words("--train_job=1")) == 1
+    assert "t5x-harness auxiliary: the job 1 cannot be read: " in capsys.readouterr().err
+
+
 def test_a_job_that_fails_and_one_that_may_not_be_sent(
     cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,7 +63,7 @@ def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: t
     from t5x_harness.vertex.events import scalars_of
 
     folder, (first, status) = run_by_the_page
-    assert first == status.replace("newest checkpoint: none yet", "newest checkpoint: checkpoint_4")
+    assert first == status
     assert "eval: 3 succeeded; newest checkpoint: checkpoint_4 of 4 steps\n" in first
     events = (folder / "model" / "inference_eval" / "sample_classify").glob("events.out.tfevents.*")
     steps = {step for path in events for _, step, _ in scalars_of(path.read_bytes())}

@@ -1,0 +1,104 @@
+"""A train job's folder in a bucket: what is finished there, who has it, and whose records stand."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from t5x_harness.auxiliary import lock as lock_module
+from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.journal import Journal, Record, State
+from t5x_harness.auxiliary.lock import locked
+from t5x_harness.auxiliary.place import Place, place_at
+
+pytest.importorskip("google.cloud.storage")
+pytest.importorskip("google_crc32c", reason="needs the extra google")
+
+Tree = Callable[[Mapping[str, str | bytes]], str]
+
+
+@pytest.fixture
+def place(gcs_tree: Tree) -> Place:
+    return place_at(f"{gcs_tree({'other': 'x'})}/run")
+
+
+def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
+    committed = '{"commit_timestamp_nsecs": 1}'
+    address = gcs_tree(
+        {
+            "run/checkpoint_1/state/x": "",
+            "run/checkpoint_2/commit_success.txt": "",
+            "run/checkpoint_3/checkpoint": "",
+            "run/checkpoint_4/checkpoint": "",
+            "run/checkpoint_4.tmp-1/checkpoint": "",
+            "run/checkpoint_5/state/x": "",
+            "run/checkpoint_5/_CHECKPOINT_METADATA": committed,
+            "run/checkpoint_6/state/x": "",
+            "run/checkpoint_6/_CHECKPOINT_METADATA": committed,
+            "run/checkpoint_6.orbax-checkpoint-tmp-1/state/x": "",
+            "run/checkpoint_7/state/x": "",
+            "run/checkpoint_7/_CHECKPOINT_METADATA": "{",
+        }
+    )
+    direct = [Checkpoint(2, by_orbax=True), Checkpoint(3, by_orbax=False)]
+    place = place_at(f"{address}/run")
+    assert finished_checkpoints(place, place.address) == direct
+    mounted = f"{address.replace('gs://', '/gcs/')}/run"
+    assert finished_checkpoints(place_at(mounted), mounted) == [*direct, Checkpoint(5, by_orbax=True)]
+
+
+def test_one_controller_has_it_until_it_ends(place: Place) -> None:
+    taken = pytest.raises(AuxiliaryError, match=r"another controller has these auxiliary jobs: process \d+ on ")
+    with locked(place, "eval"), locked(place, "other"), taken, locked(place, "eval"):
+        pass
+    with locked(place, "eval"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "host", "free"), [(0, "elsewhere", False), (300, "elsewhere", True), (0, "", True)]
+)
+def test_one_that_was_killed_is_followed(place: Place, seconds: int, host: str, free: bool) -> None:
+    """On another machine after two minutes of silence, on this one at once."""
+    seen = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    holder = {"host": host or socket.gethostname(), "pid": 2**31 - 1, "seen": seen}
+    assert place.create("auxiliary/eval/controller.json", json.dumps(holder).encode())
+    if free:
+        with locked(place, "eval"):
+            return
+    with pytest.raises(AuxiliaryError, match="process 2147483647 on elsewhere, last seen "), locked(place, "eval"):
+        pass
+
+
+def test_one_that_was_silent_for_long_ends_when_another_has_taken_over(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_module, "_RENEWED_AFTER", 0.0)
+    monkeypatch.setattr(lock_module, "_LOST_AFTER", -1.0)
+    with locked(place, "eval") as first:
+        first.renew()
+        with locked(place, "eval") as second:
+            second.renew()
+            with pytest.raises(AuxiliaryError, match="another controller has taken over, as this one was silent"):
+                first.renew()
+            second.renew()
+
+
+def test_a_record_is_written_by_one_alone(place: Place) -> None:
+    first, second = Journal(place, "eval"), Journal(place, "eval")
+    record = Record(10, "numbers", State.STARTING)
+    first.create(record)
+    with pytest.raises(
+        AuxiliaryError, match=r"checkpoint_10/numbers.json was written by another controller, which has"
+    ):
+        second.create(record)
+    third = Journal(place, "eval")
+    assert third.records == {(10, "numbers"): record}
+    third.update(Record(10, "numbers", State.RUNNING))
+    with pytest.raises(AuxiliaryError, match="was written by another controller"):
+        first.update(Record(10, "numbers", State.FAILED))
