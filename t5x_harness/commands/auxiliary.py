@@ -32,6 +32,7 @@ from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.machine import MachineError
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.storage import StorageError
@@ -210,6 +211,9 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
             "the train job's config does not say at which step it ends: give --last_step=N, --train_job=JOB, --once, "
             "or its command after --"
         )
+    interrupts = Interrupts()
+    interrupts.begin()  # one that comes while Google's libraries work is not lost
+    check = interrupts.raise_pending
     try:
         return watch(
             prepared,
@@ -217,14 +221,17 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
             say=_say,
             train_command=command,
             train_has_ended=has_ended,
-            patience=Patience(longest=2.0) if args.on == "here" else None,
+            patience=Patience(longest=2.0, check=check) if args.on == "here" else Patience.usual(check),
             retry_failed=args.retry_failed,
             project=project,
         )
     except KeyboardInterrupt:
+        interrupts.forget()
         for line in _going_on(status_of(prepared, project), command):
             _say(line)
         raise
+    finally:
+        interrupts.end()
 
 
 def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
