@@ -294,6 +294,6 @@ def test_what_is_not_emulated_names_what_is(call: Ask) -> None:
         assert caught.value.code is Code.UNIMPLEMENTED
         assert caught.value.message == (
             f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob and HyperparameterTuningJob "
-            "(JobService), TrainingPipeline for custom tasks (PipelineService), MetadataService, TensorboardService "
-            "and operations"
+            "(JobService), TrainingPipeline for custom tasks (PipelineService), models as metadata (ModelService), "
+            "MetadataService, TensorboardService and operations"
         )
