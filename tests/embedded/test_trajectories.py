@@ -31,14 +31,13 @@ def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
     return observed
 
 
-JOURNEYS = ("t5_1_1", "t5_1_1_dropout", "t5_1_1_packed", "t5_1_0", "warmup_lr")
+JOURNEYS = ("t5_1_1", "t5_1_1_dropout", "t5_1_1_packed", "t5_1_0", "warmup_lr", "scalable_t5")
 
 
 @pytest.mark.parametrize(
     "case",
     [
         "t5_1_1_microbatches",
-        "scalable_t5",
         *(pytest.param(case, marks=pytest.mark.journey) for case in JOURNEYS),
     ],
 )

@@ -94,6 +94,7 @@ def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder:
     result.stdout.no_fnmatch_line("*not reached*")
 
 
+@pytest.mark.journey
 def test_a_failure_stays_in_the_table_though_the_same_run_passes_later(run: Run, folder: Path) -> None:
     (folder / "test_twice.py").write_text(
         f"""

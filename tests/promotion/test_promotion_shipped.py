@@ -238,7 +238,9 @@ def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fa
     assert vertex.jobs() == []
 
 
-@pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
+@pytest.mark.parametrize(
+    "distributed", [[], pytest.param(["-n", "1"], marks=pytest.mark.journey)], ids=["alone", "distributed"]
+)
 def test_a_dry_run_prints_the_job_and_sends_nothing(run: Run, vertex: FakeVertex, distributed: list[str]) -> None:
     result = run("def test_it():\n    pass\n", "--t5x-tpu-dry-run", "-rs", *distributed)
     result.assert_outcomes(skipped=1)

@@ -93,6 +93,7 @@ def test_one_pool(by_sdk: Callable[[str], Any]) -> None:
     assert result[1]["accuracy"] > 0.9
 
 
+@pytest.mark.journey
 def test_several_pools_find_each_other(by_sdk: Callable[[str], Any]) -> None:
     result = by_sdk("""
         job = aiplatform.CustomJob(
