@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.tpu import checks
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.vms import Json, TpuVms, typed
-from t5x_harness.google.tpu.workers import Workers
+from t5x_harness.google.tpu.workers import Workers, end_orphans
 from t5x_harness.google.vertex.settings import VertexSettings
 
 HOST = "tpu.googleapis.com"
@@ -71,6 +72,7 @@ class TpuService:
         options = settings.options
         self._workers = Workers(folder, settings)
         self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers)
+        threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
 
     def reset(self) -> None:
         """Deletes all TPU VMs, and ends what runs on them."""

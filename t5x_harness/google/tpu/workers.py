@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.google.tpu.vms import Worker
@@ -105,24 +106,33 @@ def end_processes(folder: Path) -> None:
     """
     if not folder.is_dir():
         return
-    mark = f"{TPU_VM_VARIABLE}={folder}".encode()
     for _ in range(_LOOKS):
-        found = [pid for pid in _pids() if _has(pid, mark)]
+        found = [pid for pid, of in _processes() if of == folder]
         if not found:
             return
         for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
         time.sleep(_LOOK_SECONDS)
 
 
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+def end_orphans() -> None:
+    """Kills the processes of TPU VMs whose folder is gone: those of a server that was killed."""
+    for pid, folder in _processes():
+        # As the process sees it: it may be in a container, whose folders are not here.
+        if not os.path.exists(f"/proc/{pid}/root{folder}") and os.path.exists(f"/proc/{pid}/root"):
+            _kill(pid)
 
 
-def _has(pid: int, mark: bytes) -> bool:
-    """Returns whether a process has a variable; one that has ended, or is another user's, has not."""
-    try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+def _processes() -> Iterator[tuple[int, Path]]:
+    """Yields the processes of TPU VMs that this user may see, each with its TPU VM's folder."""
+    mark = f"{TPU_VM_VARIABLE}=".encode()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if variable.startswith(mark):
+                    yield pid, Path(os.fsdecode(variable.removeprefix(mark)))
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cloud_tpu import CloudTpu
 
+from t5x_harness.google.environment import with_programs
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.tpu.remote_shell import Arguments
 
@@ -68,8 +71,7 @@ def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, shell: Shell
     process = Path(f"/proc/{done.stdout.strip()}")
     assert process.exists()
     tpu("POST", f"{ZONE}/nodes/one:stop", {})
-    while process.exists() and "Z" not in process.joinpath("stat").read_text():
-        time.sleep(0.02)
+    assert has_ended(process)
     stopped = shell("ssh", host, "true")
     assert stopped.returncode == 255
     assert stopped.stderr == f"t5x-harness: {host}: the TPU VM {ZONE}/nodes/one is STOPPED, not READY\n"
@@ -81,6 +83,44 @@ def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, shell: Shell
         255,
         f"t5x-harness: {host}: no TPU VM of this session has a worker there any more\n",
     )
+
+
+def begin(session: GoogleSession, tmp_path: Path) -> Path:
+    """Starts something in the background of a new TPU VM; returns its folder of /proc."""
+    (host,) = addresses(CloudTpu(session).create("one"))
+    environment = with_programs(session.endpoints, {**os.environ, **session.environment(), "HOME": str(tmp_path)})
+    words = ["ssh", host, "nohup sleep 600 > /dev/null 2>&1 & echo $!"]
+    done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    return Path(f"/proc/{done.stdout.strip()}")
+
+
+def has_ended(process: Path) -> bool:
+    try:
+        return process.joinpath("stat").read_text().rpartition(") ")[2].startswith("Z")
+    except OSError:
+        return True
+
+
+def test_what_runs_in_the_background_goes_with_its_server(tmp_path: Path) -> None:
+    with GoogleSession() as session:
+        process = begin(session, tmp_path)
+        assert not has_ended(process)
+    assert has_ended(process)
+
+
+def test_what_a_killed_server_has_left_goes_with_the_next(tmp_path: Path) -> None:
+    with GoogleSession() as other:
+        kept = begin(other, tmp_path)
+        with GoogleSession() as session:
+            process, server = begin(session, tmp_path), session.endpoints.pid
+            os.kill(server, signal.SIGKILL)
+            while not has_ended(Path(f"/proc/{server}")):
+                time.sleep(0.02)
+            assert not has_ended(process)
+        with GoogleSession():
+            while not has_ended(process):
+                time.sleep(0.02)
+        assert not has_ended(kept)
 
 
 def test_files_are_copied_there_and_back(tpu: Any, shell: Shell, tmp_path: Path) -> None:
