@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -111,6 +112,16 @@ def pair(text: str, option: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} {text}: give NAME=VALUE")
     return name, value
+
+
+def require_google_sdk() -> None:
+    """Refuses to go on without what sends jobs.
+
+    Raises:
+      UsageError: Google's SDK is not installed.
+    """
+    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
+        raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
 
 
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:

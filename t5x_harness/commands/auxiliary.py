@@ -17,7 +17,7 @@ from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, prepare, status_of, watch
-from t5x_harness.commands.arguments import UsageError, pair
+from t5x_harness.commands.arguments import UsageError, pair, require_google_sdk
 from t5x_harness.findings.text import Style
 from t5x_harness.report.terminal import finding_lines
 from t5x_harness.runtime.choice import RuntimeChoiceError
@@ -249,6 +249,7 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Cal
         if args.train_job:
             raise UsageError("--train_job is a job of Vertex AI: give --on=vertex, or leave it out")
         return LocalJobs(prepared.request, prepared.job_folder), lambda: args.once
+    require_google_sdk()
     given = {name: getattr(args, name) for name in FIELDS}
     target = find_target(
         given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google(os.environ) else {}

@@ -226,8 +226,13 @@ class Folder:
 
 
 def _client(project: str | None) -> Client:
-    from google.auth.exceptions import DefaultCredentialsError
-    from google.cloud import storage
+    try:
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud import storage
+    except ImportError as error:
+        raise StorageError(
+            f"buckets need google-cloud-storage, not installed here ({error}): pip install 't5x-harness[vertex]'"
+        ) from None
 
     try:
         return storage.Client(project=project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,15 @@ def _failing(*_: object) -> str:
     from t5x_harness.auxiliary.errors import AuxiliaryError
 
     raise AuxiliaryError("it is not to be started")
+
+
+def test_a_bucket_without_its_client(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    words = ["auxiliary", "train.gin", "--gin.MODEL_DIR='gs://my-bucket/run'", *EVALUATING]
+    assert main([*words, "--status"]) == 1
+    assert "t5x-harness auxiliary: buckets need google-cloud-storage, not installed here (" in capsys.readouterr().err
+    assert main([*words, "--on=vertex"]) == 2
+    assert "jobs need google-cloud-aiplatform, not installed here" in capsys.readouterr().err

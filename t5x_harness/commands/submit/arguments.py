@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, pair, specs_of
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, pair, require_google_sdk, specs_of
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
@@ -132,8 +131,7 @@ def targets_emulated_google(args: argparse.Namespace) -> bool:
         raise UsageError(
             "--google-root is for the emulated Google Cloud of --vertex=emulated, and none is started here"
         )
-    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
-        raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
+    require_google_sdk()
     return service == "emulated"
 
 
