@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from t5x_harness.conversion.request import Conversion, Form
 from t5x_harness.system.buckets import is_remote
 
 _PREFIX = "t5x-harness: "
+_GIVEN = "the config of the run"
 
 
 def convert(
@@ -32,7 +34,7 @@ def convert(
       checkpoint: what the command takes.
       output: a new folder; None for one beside the checkpoint, or for one in a bucket a temporary one.
       to: ``transformers``, ``safetensors`` or ``t5x``.
-      config: Gin text of the run or the model; empty for the ``config.gin`` beside the checkpoint.
+      config: Gin text of the run; empty for the ``config.gin`` beside the checkpoint.
       vocabulary: path of the SentencePiece model, or ``bytes``; None for the config's.
       dtype: element type to write floats in; None for each as it is.
       check: run the result in transformers, and compare what it computes with what T5X's network does.
@@ -58,7 +60,8 @@ def convert(
     if done.returncode:
         lines = done.stderr.strip()
         raise ConversionError(lines[lines.find(_PREFIX) + len(_PREFIX) :] if _PREFIX in lines else lines)
-    return Conversion.from_json(json.loads(done.stdout))
+    made = Conversion.from_json(json.loads(done.stdout))
+    return dataclasses.replace(made, config=(_GIVEN,)) if config and made.config else made
 
 
 def _beside(source: str, form: Form) -> str:
