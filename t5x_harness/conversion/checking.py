@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +36,10 @@ def require_libraries() -> None:
     Raises:
       ConversionError: one is not installed.
     """
-    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
         raise ConversionError(
-            f"--check needs {' and '.join(missing)}, which are not installed: python -m pip install "
+            f"--check needs {' and '.join(missing)}, not installed here: python -m pip install "
             "'t5x-harness[t5x,convert]', or convert without it"
         )
 

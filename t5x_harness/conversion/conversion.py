@@ -212,7 +212,8 @@ def _read_safetensors(folder: Path) -> StoredParameters:
 
 def _report(request: Request, source: StoredParameters, model: str, output: Path, files: Sequence[Path]) -> Conversion:
     tensors = list(_tensors(source, request.dtype))
-    left_out = [f"{source.others} other arrays, such as the optimizer's state"] if source.others else []
+    others = f"{source.others} other array{'s' if source.others > 1 else ''}, such as the optimizer's state"
+    left_out = [others] if source.others else []
     return Conversion(
         source=source.where,
         layout=source.layout,

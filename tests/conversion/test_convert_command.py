@@ -32,7 +32,7 @@ def test_it_reports_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[s
         f"  step: {STEP}",
         "  files: model.safetensors, config.json, generation_config.json",
         "  taken for granted: mlp_activations = ('gelu', 'linear'), as in T5 1.1",
-        "  left out: 1 other arrays, such as the optimizer's state",
+        "  left out: 1 other array, such as the optimizer's state",
         "  left out: the tokenizer: no config names a vocabulary; give it with --vocabulary=PATH or --vocabulary=bytes",
     ]
 
@@ -67,6 +67,22 @@ def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], argumen
     assert status == 2
     assert expected in err
     assert not (tmp_path / "a").exists()
+
+
+def test_a_comparison_without_its_libraries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from t5x_harness.conversion import checking
+
+    monkeypatch.setattr(checking, "find_spec", lambda name: None if name == "torch" else object())
+    checkpoint = write(tmp_path / "run", "t5_1_1")
+    status, _, err = run(capsys, checkpoint, "--to", "transformers", "--output", tmp_path / "hf", "--check")
+    assert (status, err) == (
+        1,
+        "t5x-harness: --check needs torch, not installed here: python -m pip install 't5x-harness[t5x,convert]', or "
+        "convert without it\n",
+    )
+    assert not (tmp_path / "hf").exists()
 
 
 def test_its_help_imports_nothing_heavy() -> None:
