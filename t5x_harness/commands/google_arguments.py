@@ -31,14 +31,17 @@ def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
         "'*/trainer*=python -m trainer.task'; nothing behind the = for one whose jobs have a command (may be repeated; "
         "T5X's images and Google's own for training are known)",
     )
-    for state, default in (("queued", VertexOptions.queued_seconds), ("pending", VertexOptions.pending_seconds)):
+    for state, default, others in (
+        ("queued", VertexOptions.queued_seconds, "queued resources of Cloud TPU wait"),
+        ("pending", VertexOptions.pending_seconds, "TPU VMs are CREATING"),
+    ):
         parser.add_argument(
             f"--vertex-{state}",
             metavar="SECONDS",
             type=_seconds,
             default=default,
-            help=f"how long jobs of the emulated Vertex AI are JOB_STATE_{state.upper()}, which on the service is "
-            f"minutes (default: {default:g})",
+            help=f"how long jobs of the emulated Vertex AI are JOB_STATE_{state.upper()}, and {others}, which on the "
+            f"service is minutes (default: {default:g})",
         )
     parser.add_argument(
         "--vertex-fault",
