@@ -53,7 +53,8 @@ class Controller:
         self._backend = backend
         self._say = say
         self._holds = Holds(place, self._request.name)
-        self._held = set(self._holds.held()) if train.removes else set()
+        self._held = set(self._holds.held())
+        self._must_hold = train.removes or self._holds.are_needed
         self._seen: set[int] = set()
         self._disturbed = ""
         if retry_failed:
@@ -104,7 +105,7 @@ class Controller:
         self._seen = steps | self._held
         for checkpoint in found:
             step = checkpoint.step
-            if not self._train.removes or step in self._held or not self._wanted(step):
+            if not self._must_hold or step in self._held or not self._wanted(step):
                 continue
             if self._holds.take(checkpoint):
                 self._held.add(step)

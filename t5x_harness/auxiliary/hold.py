@@ -2,6 +2,9 @@
 
 What keeps one depends on who removes it. T5X's older layout leaves a checkpoint alone in which there is a file PINNED.
 Orbax knows no such file, and so the jobs get a copy: links on a file system, which take no room, objects in a bucket.
+
+In a bucket they always get one. Where orbax restores a checkpoint there, it removes folders beside it and in it that lack
+the object by which it commits checkpoints: results, and a checkpoint that is just being written.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 from t5x_harness.auxiliary.checkpoints import Checkpoint
 from t5x_harness.auxiliary.jobs import FOLDER
 from t5x_harness.auxiliary.place import Place
+from t5x_harness.vertex.paths import GS
+from t5x_harness.vertex.storage import COMMITTED
 
 _PINNED = "PINNED"
 _MARK = b"held by t5x-harness for auxiliary jobs\n"
@@ -26,7 +31,12 @@ class Holds:
     def __init__(self, place: Place, holder: str) -> None:
         self._place = place
         self._holder = holder
-        self._copies = f"{FOLDER}/{holder}/held"
+        self._in_bucket = place.address.startswith(GS)
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether a checkpoint is to be held though the train job removes none."""
+        return self._in_bucket
 
     def held(self) -> list[int]:
         """Returns the steps of the checkpoints that this request holds."""
@@ -38,20 +48,19 @@ class Holds:
         """Holds a checkpoint, which may be held already; returns whether it was still there."""
         name = checkpoint.name
         self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")
-        if not checkpoint.by_orbax:
+        if not (checkpoint.by_orbax or self._in_bucket):
             if "checkpoint" in self._place.children(name):
                 self._place.create(f"{name}/{_PINNED}", _MARK)
             if "checkpoint" in self._place.children(name):  # still, now that it is marked
                 return True
-        elif name in self._place.children(self._copies) or self._place.copy(name, f"{self._copies}/{name}"):
+        elif self._is_copied(checkpoint.step) or self._place.copy(name, self._copy_of(checkpoint.step)):
             return True
         self.release(checkpoint.step)
         return False
 
     def name_of(self, step: int) -> str:
         """Returns where in the train job's folder the jobs find a checkpoint: its own name, or that of its copy."""
-        name = f"checkpoint_{step}"
-        return f"{self._copies}/{name}" if name in self._place.children(self._copies) else name
+        return self._copy_of(step) if self._is_copied(step) else f"checkpoint_{step}"
 
     def release(self, step: int) -> None:
         """Lets a checkpoint go: the copy is removed, and the mark when no request holds it any more.
@@ -59,7 +68,7 @@ class Holds:
         A file PINNED that somebody else has put there stays.
         """
         name = f"checkpoint_{step}"
-        self._place.delete(f"{self._copies}/{name}")
+        self._place.delete(self._copy_of(step).rpartition("/")[0])
         self._place.delete(f"{_HOLDERS}/{name}/{self._holder}")
         if self._place.children(f"{_HOLDERS}/{name}"):
             return
@@ -68,3 +77,12 @@ class Holds:
             self._place.delete(f"{name}/{_PINNED}")
         if self._place.children(f"{_HOLDERS}/{name}") and found is not None:  # another request came meanwhile
             self._place.create(f"{name}/{_PINNED}", _MARK)
+
+    def _copy_of(self, step: int) -> str:
+        """Returns where its copy lies: beside no other, as orbax may be at work there."""
+        return f"{FOLDER}/{self._holder}/held/{step}/checkpoint_{step}"
+
+    def _is_copied(self, step: int) -> bool:
+        """Returns whether there is a whole copy."""
+        names = self._place.children(self._copy_of(step))
+        return bool(names) and (not self._in_bucket or COMMITTED in names or "checkpoint" in names)

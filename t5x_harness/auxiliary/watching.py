@@ -23,7 +23,8 @@ from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
 from t5x_harness.spec import Finding
-from t5x_harness.vertex.paths import object_address
+from t5x_harness.vertex.paths import GS, object_address
+from t5x_harness.vertex.storage import COMMITTED
 from t5x_harness.vertex.waiting import Patience
 
 
@@ -171,6 +172,9 @@ def _status(prepared: Prepared, journal: Journal) -> Status:
 def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[Place, Journal, Lock]]:
     name = prepared.request.name
     place = place_at(prepared.train.model_dir, project)
+    if place.address.startswith(GS):
+        # A train job that starts has orbax remove the folders in its own that lack this object.
+        place.create(f"{FOLDER}/{COMMITTED}", b"")
     with locked(place, name) as lock:
         yield place, Journal(place, name), lock
 

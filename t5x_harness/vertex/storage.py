@@ -144,7 +144,7 @@ class Folder:
         with _as_storage_error(f"{self.address}/{name}"), ThreadPoolExecutor(_AT_ONCE) as pool:
             source, target = f"{self._prefix}{name}/", f"{self._prefix}{to}/"
             found = self._below(source)
-            last = [each for each in found if each == f"{source}{COMMITTED}"]
+            last = [each for each in found if each in (f"{source}{COMMITTED}", f"{source}checkpoint")]
 
             def copy(each: str) -> None:
                 copied, token = self._bucket.blob(each.replace(source, target, 1)), None

@@ -253,7 +253,7 @@ class TestHolds:
         _, said = controller.communicate()
         assert controller.returncode == 0, said
         assert [call["there"] for call in desk.calls] == [True, True]
-        assert desk.calls[0]["CHECKPOINT_PATH"] == f"{desk.model}/auxiliary/eval/held/checkpoint_30"
+        assert desk.calls[0]["CHECKPOINT_PATH"] == f"{desk.model}/auxiliary/eval/held/30/checkpoint_30"
         assert os.listdir(desk.model / "auxiliary" / "eval" / "held") == []
 
     def test_two_requests_hold_one_checkpoint_until_the_last_has_ended(self, desk: Desk) -> None:

@@ -88,7 +88,9 @@ def test_finished_checkpoints_have_jobs(
     shown = capsys.readouterr().out
     assert f"{cloud.address}, eval: 2 succeeded; newest checkpoint: checkpoint_30 of 30 steps\n" in shown
     calls = cloud.desk.calls
-    assert [call["CHECKPOINT_PATH"] for call in calls] == [f"{cloud.address}/checkpoint_{step}" for step in (10, 30)]
+    assert [call["CHECKPOINT_PATH"] for call in calls] == [
+        f"{cloud.address}/auxiliary/eval/held/{step}/checkpoint_{step}" for step in (10, 30)
+    ]
     assert {call["EVAL_OUTPUT_DIR"] for call in calls} == {cloud.address}
     for spec in cloud.specs:
         pool = spec["workerPoolSpecs"][0]
@@ -173,18 +175,19 @@ def test_a_job_that_fails_and_one_that_may_not_be_sent(
     assert len(cloud.specs) == 1
 
 
-def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_it(
+def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_folders(
     cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
-    copy = cloud.folder / "auxiliary" / "eval" / "held" / "checkpoint_30"
+    copy = cloud.folder / "auxiliary" / "eval" / "held" / "30" / "checkpoint_30"
     seen = []
     monkeypatch.setattr(
         "t5x_harness.auxiliary.vertex_jobs.VertexJobs.find",
         lambda *_: seen.append(sorted(path.name for path in copy.rglob("*") if path.is_file())),
     )
-    assert main(cloud.words("--gin.utils.SaveCheckpointConfig.keep=1")) == 0
+    assert main(cloud.words()) == 0
     assert seen == [["commit_success.txt", "x"]]
     assert not copy.exists()
     (call,) = cloud.desk.calls
-    assert call["CHECKPOINT_PATH"] == f"{cloud.address}/auxiliary/eval/held/checkpoint_30"
+    assert call["CHECKPOINT_PATH"] == f"{cloud.address}/auxiliary/eval/held/30/checkpoint_30"
+    assert (cloud.folder / "auxiliary" / "commit_success.txt").exists()
