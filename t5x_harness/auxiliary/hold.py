@@ -3,8 +3,8 @@
 What keeps one depends on who removes it. T5X's older layout leaves a checkpoint alone in which there is a file PINNED.
 Orbax knows no such file, and so the jobs get a copy: links on a file system, which take no room, objects in a bucket.
 
-In a bucket they always get one. Where orbax restores a checkpoint there, it removes folders beside it and in it that lack
-the object by which it commits checkpoints: results, and a checkpoint that is just being written.
+In a bucket they always get one. Where orbax restores a checkpoint there, it removes folders beside it and in it that
+lack the object by which it commits checkpoints: results, and a checkpoint that is just being written.
 """
 
 from __future__ import annotations

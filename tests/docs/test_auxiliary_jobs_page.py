@@ -84,6 +84,41 @@ def test_the_same_in_python_repeats_nothing(page: str, run_by_the_page: tuple[Pa
 
 
 @pytest.mark.journey
+def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_path: Path) -> None:
+    """Orbax, which removes folders of a train job's in a bucket, leaves the journal and the copies alone."""
+    pytest.importorskip("seqio")
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+        (tmp_path / f"{name}.gin").write_text(text)
+    command = _blocks(page, "shell")[0].splitlines()[0].replace("$PWD/model", "gs://my-bucket/run")
+    command = command.replace(" -- ", " --on=vertex --timeout=1h --skip_to_newest -- ", 1)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "t5x_harness",
+            "exec",
+            "--google-root=cloud",
+            "--create-buckets",
+            "--slice=none",
+            "--",
+            "sh",
+            "-c",
+            command,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "newest checkpoint: checkpoint_4 of 4 steps\n" in done.stdout
+    run = tmp_path / "cloud" / "buckets" / "my-bucket" / "run"
+    assert list((run / "inference_eval" / "sample_classify").glob("events.out.tfevents.*"))
+    assert [path for path in (run / "auxiliary" / "eval" / "held").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_the_test_passes(page: str, pytester: pytest.Pytester) -> None:
     for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
