@@ -72,6 +72,7 @@ def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
         "run",
         "exec",
         "submit",
+        "auxiliary",
         "serve",
         "warm",
         "convert",
