@@ -67,6 +67,7 @@ def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_
     assert not any(same(want, losses[step], 1e-6) for step, want in exact["scalars"]["train"]["loss"].items())
 
 
+@pytest.mark.journey
 def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> None:
     """With what the scalars of the records leave out: the time that each step took, and the config."""
     observed = train_case(programs, tmp_path, "t5_1_1_infer_eval")

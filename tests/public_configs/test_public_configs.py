@@ -215,6 +215,7 @@ def test_umt5_with_scanned_layers_is_fine_tuned_from_the_published_checkpoint(ru
     assert "592,043,520" in str(result.stage(Stage.PLAN).facts)
 
 
+@pytest.mark.journey
 def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: Run, folder) -> None:
     config = "t5x/examples/decoder_only/examples/base_wmt_from_scratch.gin"
     result = run(folder("networks"), config, '--gin.MODEL_DIR="gs://my-team-t5x/lm"', until=Stage.PLAN)

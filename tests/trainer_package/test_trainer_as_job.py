@@ -154,6 +154,7 @@ def test_a_trial_for_each_learning_rate(by_sdk: Callable[[str], Any]) -> None:
     assert models == [f"tuned/{trial}/model/model.npz" for trial in (1, 2, 3)]
 
 
+@pytest.mark.journey
 def test_a_trainer_that_fails_ends_the_job_and_says_where_to_look(by_sdk: Callable[[str], Any]) -> None:
     result = by_sdk("""
         job = aiplatform.CustomJob(

@@ -65,7 +65,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "checkpoint_7"
 
 
-@pytest.mark.parametrize("mode", [Mode.FUSE, pytest.param(Mode.FOLDER, marks=pytest.mark.journey)], indirect=True)
+@pytest.mark.journey
 def test_checkpoints(mode: Mode, root: Path, bucket: Path, checkpoint: Path) -> None:
     shutil.copytree(checkpoint, bucket / "theirs" / "checkpoint_7")
     gcs = "/gcs/my-bucket"

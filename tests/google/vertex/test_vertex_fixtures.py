@@ -99,6 +99,7 @@ def test_an_unmet_fault_is_an_error(pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.journey
 def test_what_is_set_in_the_sdk_is_gone_after_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

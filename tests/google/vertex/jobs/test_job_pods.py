@@ -98,6 +98,7 @@ print("host", *shown, "child alone" if child.stdout == "1\\n" else child)
 """
 
 
+@pytest.mark.journey
 def test_the_processes_are_one_jax(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", PROGRAM, cores=32)]}))
     said = [line for line in service.said(job) if line.startswith("host ")]  # Gloo prints lines, and parts of lines

@@ -109,6 +109,7 @@ def test_a_second_upload_of_the_same_files_changes_nothing(uploader: Sdk, tmp_pa
     assert found == wanted
 
 
+@pytest.mark.journey
 def test_files_are_uploaded_while_they_grow(uploader: Sdk, tmp_path: Path) -> None:
     code = """
         import time
