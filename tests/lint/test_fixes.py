@@ -286,7 +286,7 @@ _LINES = st.sampled_from(
 _ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(_LINES, _ENDS), max_size=16), st.booleans(), st.booleans())
 def test_any_config_is_fixed_once_and_only_in_the_lines_that_change(
     lines: list[tuple[str, str]], whole: bool, ended: bool
@@ -307,7 +307,7 @@ def test_any_config_is_fixed_once_and_only_in_the_lines_that_change(
         assert _fix(folder, "run.gin", run_if=RunIf.STARTED).files == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(["a", "", "b\u2028", "é\x0c"]), min_size=1, max_size=8), _ENDS, st.data())
 def test_bytes_outside_the_edited_lines_stay(lines: list[str], end: str, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, len(lines)))

@@ -27,7 +27,7 @@ _WORDS = st.sampled_from(
 _TEXTS = st.lists(_WORDS, max_size=40).map(" ".join) | st.lists(_WORDS, max_size=40).map("".join) | st.text(max_size=80)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(_TEXTS)
 def test_any_text_is_read_or_complained_about(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

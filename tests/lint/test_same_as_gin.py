@@ -202,7 +202,7 @@ def _files(draw: st.DrawFn) -> tuple[dict[str, str], list[str], list[str]]:
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_files())
 def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[str], list[str]]) -> None:
     files, runs, bindings = config
