@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask, run_command
 
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.settings import VertexOptions
@@ -25,16 +24,6 @@ REPOSITORY = "/v1/projects/p/locations/us/repositories/r"
 def session() -> Iterator[GoogleSession]:
     with GoogleSession(vertex=VertexOptions(images=IMAGES)) as session:
         yield session
-
-
-def ask(session: GoogleSession, host: str, path: str) -> Any:
-    request = urllib.request.Request(session.endpoints.url + path, headers={"Host": host})
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(request, timeout=60) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        return json.load(error)
 
 
 def test_artifact_registry_lists_what_was_declared(session: GoogleSession) -> None:
@@ -67,16 +56,8 @@ def gcloud(session: GoogleSession, tmp_path: Path) -> Callable[..., subprocess.C
         pytest.skip("gcloud is not installed")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["gcloud", *words],
-            env={**os.environ, **session.environment(), "HOME": str(tmp_path)},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        environment = {**os.environ, **session.environment(), "HOME": str(tmp_path)}
+        return run_command("gcloud", *words, env=environment, cwd=tmp_path)
 
     return run
 

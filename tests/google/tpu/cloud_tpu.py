@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from typing import Any
+
+from asking import ask
 
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.session import GoogleSession
@@ -17,19 +16,12 @@ class CloudTpu:
     """Asks ``tpu.googleapis.com`` of a session."""
 
     def __init__(self, session: GoogleSession) -> None:
-        self._url = session.endpoints.url
+        self._session = session
         self._token = SessionFolder(session.endpoints.folder).token.read_text()
 
     def __call__(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
-        headers = {"Host": "tpu.googleapis.com", "Authorization": f"Bearer {self._token if token is None else token}"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}/v2/{path}", data, headers, method=method)
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with direct.open(request, timeout=60) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            return json.load(error)
+        headers = {"Authorization": f"Bearer {self._token if token is None else token}"}
+        return ask(self._session, "tpu.googleapis.com", f"/v2/{path}", method=method, body=body, headers=headers)
 
     def create(self, name: str, accelerator_type: str = "v4-8", **fields: Any) -> Any:
         """Returns a new TPU VM, once it is ready."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from asking import run_command
 from cloud_tpu import CloudTpu
 
 from t5x_harness.google.environment import with_programs
@@ -36,15 +37,6 @@ def shell(shell_environment: Mapping[str, str], tmp_path: Path) -> Callable[...,
     """Runs a command in that environment."""
 
     def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            env={**shell_environment, **variables},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return run_command(*command, env={**shell_environment, **variables}, cwd=tmp_path)
 
     return run

@@ -1,0 +1,49 @@
+"""What tests ask an emulated Google with: its REST APIs without a client library, and commands of a shell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.google.session import GoogleSession
+
+
+def ask(
+    session: GoogleSession,
+    host: str,
+    path: str,
+    *,
+    method: str = "GET",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Any:
+    """The JSON that a host of Google's answers, errors included."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        session.endpoints.url + path, data, {"Host": host, **(headers or {})}, method=method
+    )
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        return json.load(error)
+
+
+def run_command(*command: str, env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command without a terminal; its exit status is the caller's to look at."""
+    return subprocess.run(
+        command,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
