@@ -8,6 +8,12 @@ from collections.abc import Iterator
 
 _FOUND = re.compile(r"\t\d+\.")
 
+WITHOUT_CREDENTIALS = (
+    "Run gcloud auth application-default login; without a cloud: submit --vertex=emulated, pytest "
+    "--t5x-vertex=emulated, or any command in a shell of t5x-harness serve"
+)
+"""What to do where no Google credentials are found."""
+
 
 class VertexError(Exception):
     """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done.
@@ -53,10 +59,7 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
     except exceptions.GoogleAPICallError as error:
         raise VertexError(f"{what}: {_listed(error.message or str(error))}") from None
     except DefaultCredentialsError as error:
-        raise VertexError(
-            f"{what}: no Google credentials here: {error}. Run gcloud auth application-default login, or use "
-            "--vertex=emulated (pytest: --t5x-vertex=emulated)"
-        ) from None
+        raise VertexError(f"{what}: no Google credentials here: {error}. {WITHOUT_CREDENTIALS}") from None
     except TransportError as error:
         raise VertexError(f"{what}: no credentials can be had now: {error}", passing=True) from None
     except GoogleAuthError as error:

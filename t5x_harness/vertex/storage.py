@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from t5x_harness.vertex.errors import WITHOUT_CREDENTIALS
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.paths import GS, bucket_of
 
@@ -237,10 +238,7 @@ def _client(project: str | None) -> Client:
     try:
         return storage.Client(project=project)
     except DefaultCredentialsError as error:
-        raise StorageError(
-            f"no Google credentials here: {error}. Run gcloud auth application-default login, or use "
-            "--vertex=emulated (pytest: --t5x-vertex=emulated)"
-        ) from None
+        raise StorageError(f"no Google credentials here: {error}. {WITHOUT_CREDENTIALS}") from None
 
 
 @contextlib.contextmanager

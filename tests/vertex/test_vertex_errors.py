@@ -31,7 +31,8 @@ FOUND = "List of found errors:\t1.Field: job_spec.a; Message: Wrong a.\t2.Field:
         (exceptions.RetryError("late", cause=OSError("gone")), "it: Vertex AI does not answer: gone", True),
         (
             auth.DefaultCredentialsError("none"),
-            "Run gcloud auth application-default login, or use --vertex=emulated (pytest: --t5x-vertex=emulated)",
+            "it: no Google credentials here: none. Run gcloud auth application-default login; without a cloud: submit "
+            "--vertex=emulated, pytest --t5x-vertex=emulated, or any command in a shell of t5x-harness serve",
             False,
         ),
         (auth.TransportError("down"), "it: no credentials can be had now: down", True),
