@@ -65,7 +65,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
 
 
 def with_programs(endpoints: Endpoints, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment in which gcloud finds the session's own ``ssh`` and ``scp``, for workers of TPU VMs."""
+    """Returns an environment with the session's own programs in front: those that gcloud calls, and ``gcloud init``."""
     programs = str(SessionFolder(endpoints.folder).programs)
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": os.pathsep.join([programs, path])}

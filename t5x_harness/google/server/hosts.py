@@ -13,6 +13,7 @@ SERVED_NAMES = (
     "*.mtls.googleapis.com",  # what clients with a device certificate ask
     "*.p.googleapis.com",  # Private Service Connect
     "accounts.google.com",
+    "dl.google.com",  # which `gcloud init` wants to reach
     "gcr.io",  # registries of images, which gcloud asks for those that jobs name
     "*.gcr.io",
     "*.pkg.dev",

@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import shlex
+import shutil
 import ssl
 import sys
 from pathlib import Path
@@ -144,8 +145,8 @@ def _write_gcloud_configuration(folder: Path) -> None:
 
 
 def _write_remote_shells(folder: SessionFolder, url: str) -> None:
-    """Writes the ``ssh`` and the ``scp`` that gcloud calls for workers of TPU VMs."""
-    for name in ("ssh", "scp"):
+    """Writes the ``ssh`` and the ``scp`` that gcloud calls for workers of TPU VMs, and ``gcloud`` itself."""
+    for name in ("ssh", "scp", *(["gcloud"] if shutil.which("gcloud") else [])):
         words = [sys.executable, "-I", remote_shell.__file__, name, str(folder.programs), url, str(folder.token)]
         path = folder.programs / name
         path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")

@@ -43,7 +43,7 @@ LOG_ENTRIES = "/v2/entries:list"
 
 _THREADS = 1024  # made when needed: requests may wait for operations, or for a fault that stalls them
 _LARGEST_BODY = 64 << 20
-_PROJECT_V1 = re.compile(r"/v1/projects/[^/:]+$")
+_PROJECTS_V1 = re.compile(r"/v1/projects(?:/([^/:]+))?")
 _JSON = {"content-type": "application/json; charset=UTF-8"}
 
 Result = TypeVar("Result")
@@ -116,8 +116,8 @@ class VertexService:
         if path.startswith(ADMIN) or path in _ADMINISTERED:
             name = _ADMINISTERED.get(path) or path.removeprefix(ADMIN)
             answered = await self._run(_administer, api, name, token, body)
-        elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECT_V1.match(path):
-            answered = await self._run(_project_v1, api, scope, token)
+        elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECTS_V1.fullmatch(path):
+            return await answer_json(send, 200, await self._run(_projects_v1, api, path))
         else:
             answered = await self._run(_transcode, api, scope, token, body)
         await answer(send, answered.status, answered.body, _JSON)
@@ -169,21 +169,19 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
     return answer_rest(api, RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
 
 
-def _project_v1(api: Api, scope: Scope, token: str) -> Any:
-    """Returns a project as version 1 of Resource Manager has it, which ``gcloud`` asks; libraries ask version 3."""
-    from t5x_harness.google.vertex.wire.rest import RestAnswer
+def _projects_v1(api: Api, path: str) -> Any:
+    """Returns a project, or all, as version 1 of Resource Manager has them: gcloud asks it, libraries version 3."""
+    names = api.services.projects
 
-    answered = _transcode(api, {**scope, "path": scope["path"].replace("/v1/", "/v3/", 1)}, token, b"")
-    if answered.status != 200:
-        return answered
-    project = json.loads(answered.body)
-    project = {
-        "projectNumber": project["name"].rpartition("/")[2],
-        "projectId": project["projectId"],
-        "name": project.get("displayName", project["projectId"]),
-        "lifecycleState": project.get("state", "ACTIVE"),
-    }
-    return RestAnswer(200, json.dumps(project).encode())
+    def shown(project: str) -> dict[str, str]:
+        number = names.number(project)
+        identifier = names.identifier(number)
+        return {"projectNumber": number, "projectId": identifier, "name": identifier, "lifecycleState": "ACTIVE"}
+
+    match = _PROJECTS_V1.fullmatch(path)
+    if match and match[1]:
+        return shown(match[1])
+    return {"projects": [shown(project) for project in names.identifiers()]}
 
 
 def _administer(api: Api, name: str, token: str, body: bytes) -> Any:

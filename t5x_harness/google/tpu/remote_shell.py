@@ -1,6 +1,7 @@
 """``ssh`` and ``scp`` in front of PATH: to a worker of an emulated TPU VM they are processes here, else the real ones.
 
 gcloud calls them. It is run by its path, and imports nothing but the standard library, so that it starts at once.
+``gcloud`` is always the real one; but ``gcloud init`` may ask, and writes nothing into the user's home.
 """
 
 from __future__ import annotations
@@ -112,10 +113,15 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Becomes the command on a worker, the copy, or the real program.
 
     Args:
-      arguments: ``ssh`` or ``scp``, the folder that has the two, the server's address, the file with its token, and the
-        program's arguments.
+      arguments: ``ssh``, ``scp`` or ``gcloud``, the folder that has them, the server's address, the file with its
+        token, and the program's arguments.
     """
     program, own, url, token, *given = arguments
+    if program == "gcloud":
+        if next((word for word in given if not word.startswith("-")), "") == "init":
+            os.environ.pop("CLOUDSDK_CORE_DISABLE_PROMPTS", None)
+            os.environ["HOME"] = os.path.dirname(token)  # it writes a .boto with the session's proxy there
+        _become_the_real(program, own, given)
     server, parsed = Server(url, Path(token)), Arguments.read(program, given)
     if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
         _log_in(server, parsed)

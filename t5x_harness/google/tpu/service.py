@@ -1,4 +1,4 @@
-"""The Cloud TPU API over HTTP, and what of Compute Engine gcloud's ``ssh`` asks for besides."""
+"""The Cloud TPU API over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 from t5x_harness.google.asgi import (
@@ -21,16 +20,16 @@ from t5x_harness.google.asgi import (
     header_of,
     not_emulated,
 )
-from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer, project_number
+from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.tpu import checks
+from t5x_harness.google.tpu.compute import ZONES
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.vms import Json, TpuVms, typed
 from t5x_harness.google.tpu.workers import Workers, end_orphans
 from t5x_harness.google.vertex.settings import VertexSettings
 
 HOST = "tpu.googleapis.com"
-COMPUTE_HOST = "compute.googleapis.com"
 OWN_PATH = f"{PRIVATE}/tpu/worker"
 """Where ``ssh`` and ``scp`` ask what a worker's processes run in."""
 
@@ -39,16 +38,6 @@ _PATH = re.compile(
     r"(?:/(?P<collection>[a-zA-Z]+)(?:/(?P<id>[^/:]+))?(?::(?P<verb>[a-zA-Z]+))?)?"
 )
 _LOCATIONS = re.compile(r"/(?:v1|v2|v2alpha1)/(?P<project>projects/[^/]+)/locations")
-_COMPUTE_PROJECT = re.compile(r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)")
-_ZONES = (
-    "us-central1-a",
-    "us-central1-b",
-    "us-central2-b",
-    "us-east5-a",
-    "us-west4-a",
-    "europe-west4-a",
-    "asia-east1-c",
-)
 
 
 class TpuService:
@@ -112,7 +101,7 @@ class TpuService:
         if path == OWN_PATH:
             return self._worker(self._vms, body)
         if found := _LOCATIONS.fullmatch(path):
-            return {"locations": [_location(f"{found['project']}/locations/{zone}") for zone in _ZONES]}
+            return {"locations": [_location(f"{found['project']}/locations/{zone}") for zone in ZONES]}
         match = _PATH.fullmatch(path)
         if match is None:
             return None
@@ -221,27 +210,3 @@ _METHODS: Mapping[str, Callable[[_Request], Json]] = {
 
 def _location(name: str) -> Json:
     return {"name": name, "locationId": name.rpartition("/")[2]}
-
-
-async def answer_compute(scope: Scope, send: Send) -> bool:
-    """Answers for a project of Compute Engine, which gcloud's ``ssh`` looks for keys in.
-
-    Returns:
-      Whether the request was for one; else nothing is sent.
-    """
-    found = _COMPUTE_PROJECT.fullmatch(scope["path"])
-    if found is None or scope["method"] != "GET":
-        return False
-    project = found["project"]
-    metadata: dict[str, Any] = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
-    await answer_json(
-        send,
-        200,
-        {
-            "kind": "compute#project",
-            "id": project_number(project),
-            "name": project,
-            "commonInstanceMetadata": metadata,
-        },
-    )
-    return True

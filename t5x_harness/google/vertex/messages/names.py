@@ -12,6 +12,7 @@ from t5x_harness.google.vertex.state import StateStore
 
 _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/\s\"]+)*(?:/[A-Za-z]+)?")
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
+_NUMBERS = "project-number/"
 _LOCATION = re.compile(r"projects/[^/]+/locations/([^/]+)")
 # Here a name that reads like a resource's is the user's own text.
 _USERS_OWN = frozenset(("ContainerSpec", "PythonPackageSpec", "EnvVar"))
@@ -37,15 +38,20 @@ class ProjectNames:
         number = project_number(project)
         if project == self._project:
             return number
-        self._state.create(f"project-number/{number}", project.encode())
+        self._state.create(f"{_NUMBERS}{number}", project.encode())
         return number
 
     def identifier(self, number: str) -> str:
         """Returns a project's id; of a number that no project was met with, the number."""
         if number == PROJECT_NUMBER:
             return self._project
-        found = self._state.get(f"project-number/{number}")
+        found = self._state.get(f"{_NUMBERS}{number}")
         return found.decode() if found else number
+
+    def identifiers(self) -> list[str]:
+        """Returns the ids of the session's own project and of those that were met."""
+        others = self._state.get_all(self._state.keys(_NUMBERS))
+        return [self._project, *sorted(found.decode() for found in others if found)]
 
     def with_number(self, text: str) -> str:
         """Returns a text with the projects in all resources' names replaced by their numbers."""

@@ -1,0 +1,66 @@
+"""What gcloud asks of Compute Engine: a project for ``ssh``, and for ``gcloud init`` where there are machines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from t5x_harness.google.asgi import Scope, Send, answer_error, answer_json
+from t5x_harness.google.identity import project_number
+
+HOST = "compute.googleapis.com"
+ZONES = (
+    "us-central1-a",
+    "us-central1-b",
+    "us-central2-b",
+    "us-east5-a",
+    "us-west4-a",
+    "europe-west4-a",
+    "asia-east1-c",
+)
+"""Zones that have TPUs."""
+
+_PATH = re.compile(
+    r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)(?:/(?P<kind>zones|regions)(?:/(?P<name>[^/]+))?)?"
+)
+_URL = "https://www.googleapis.com/compute/v1"
+
+
+async def answer_compute(scope: Scope, send: Send) -> bool:
+    """Answers for a project, zones and regions.
+
+    Returns:
+      Whether the request was for one of them; else nothing is sent.
+    """
+    found = _PATH.fullmatch(scope["path"])
+    if found is None or scope["method"] != "GET":
+        return False
+    project, kind, name = found["project"], found["kind"], found["name"]
+    if kind is None:
+        await answer_json(send, 200, _project(project))
+        return True
+    places = {place: _place(project, kind, place) for place in (ZONES if kind == "zones" else map(_region, ZONES))}
+    if name is None:
+        await answer_json(send, 200, {"kind": f"compute#{kind[:-1]}List", "items": list(places.values())})
+    elif name in places:
+        await answer_json(send, 200, places[name])
+    else:
+        known = f"t5x-harness has {', '.join(places)}"
+        await answer_error(send, 404, f"The resource 'projects/{project}/{kind}/{name}' was not found ({known})")
+    return True
+
+
+def _project(project: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
+    number = project_number(project)
+    return {"kind": "compute#project", "id": number, "name": project, "commonInstanceMetadata": metadata}
+
+
+def _place(project: str, kind: str, name: str) -> dict[str, str]:
+    url = f"{_URL}/projects/{project}"
+    found = {"kind": f"compute#{kind[:-1]}", "name": name, "status": "UP", "selfLink": f"{url}/{kind}/{name}"}
+    return {**found, "region": f"{url}/regions/{_region(name)}"} if kind == "zones" else found
+
+
+def _region(zone: str) -> str:
+    return zone.rpartition("-")[0]

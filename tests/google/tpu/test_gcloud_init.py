@@ -1,0 +1,99 @@
+"""``gcloud init`` with piped answers, and what it asks of Compute Engine and Resource Manager."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+
+from t5x_harness.google.server.endpoints import SessionFolder
+from t5x_harness.google.session import GoogleSession
+
+ANSWERS = "1\n1\n2\nmy-project\ny\nus-central2-b\n"  # this configuration, this account, another project, a zone
+
+
+@pytest.mark.journey
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_answers_may_be_piped_into_it(
+    fake_gcs_server: GoogleSession, shell_environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex, for the list of projects")
+    own = tmp_path / "gcloud"
+    shutil.copytree(fake_gcs_server.environment()["CLOUDSDK_CONFIG"], own)
+    environment = {**shell_environment, "CLOUDSDK_CONFIG": str(own)}
+
+    def gcloud(*words: str, answers: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["gcloud", *words], env=environment, input=answers, capture_output=True, text=True, check=False
+        )
+
+    done = gcloud("init", answers=ANSWERS)
+    assert done.returncode == 0, done.stderr
+    assert "Network diagnostic passed (1/1 checks passed)." in done.stderr
+    assert "Your current project has been set to: [my-project]." in done.stderr
+    assert "Your project default Compute Engine zone has been set to [us-central2-b]." in done.stderr
+    assert not (Path(environment["HOME"]) / ".boto").exists()
+    listed = gcloud("config", "list", "--format=value(core.project,compute.zone,core.disable_prompts)")
+    assert listed.stdout.split() == ["my-project", "us-central2-b", "1"]
+    set_again = gcloud("config", "set", "project", "another")
+    assert (set_again.returncode, set_again.stderr) == (0, "Updated property [core/project].\n")
+    assert "another" in gcloud("projects", "describe", "another", "--format=value(projectId)").stdout
+
+
+def test_the_session_s_gcloud_changes_init_alone(fake_gcs_server: GoogleSession, tmp_path: Path) -> None:
+    wrapper = SessionFolder(fake_gcs_server.endpoints.folder).programs / "gcloud"
+    if not wrapper.exists():
+        pytest.skip("gcloud is not installed")
+    real = tmp_path / "gcloud"
+    real.write_text('#!/bin/sh\necho "${CLOUDSDK_CORE_DISABLE_PROMPTS-unset} $HOME $*"\n')
+    real.chmod(0o755)
+    environment = {
+        **os.environ,
+        **fake_gcs_server.environment(),
+        "PATH": f"{wrapper.parent}:{tmp_path}:{os.environ['PATH']}",
+        "HOME": "/home/me",
+    }
+    for words, expected in (
+        ("compute ssh init", "1 /home/me compute ssh init\n"),
+        ("-q init --x", f"unset {fake_gcs_server.endpoints.folder} -q init --x\n"),
+    ):
+        done = subprocess.run([wrapper, *words.split()], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == expected
+
+
+def test_zones_and_regions(fake_gcs_server: GoogleSession) -> None:
+    def get(path: str) -> Any:
+        return ask(fake_gcs_server, "compute.googleapis.com", f"/compute/v1/projects/p{path}")
+
+    zones, regions = ([item["name"] for item in get(path)["items"]] for path in ("/zones", "/regions"))
+    assert "us-central2-b" in zones
+    assert regions == list(dict.fromkeys(zone.rpartition("-")[0] for zone in zones))
+    assert get("/zones/us-central2-b")["region"].endswith("/projects/p/regions/us-central2")
+    assert get("/regions/mars")["error"]["message"].startswith(
+        "The resource 'projects/p/regions/mars' was not found (t5x-harness has us-central1, us-central2, "
+    )
+    assert "t5x-harness does not emulate GET" in get("/global/images")["error"]["message"]
+
+
+def test_projects_are_those_that_were_met(fake_gcs_server: GoogleSession) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+    token = SessionFolder(fake_gcs_server.endpoints.folder).token.read_text()
+
+    def get(path: str) -> Any:
+        return ask(
+            fake_gcs_server,
+            "cloudresourcemanager.googleapis.com",
+            f"/v1/projects{path}",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+
+    met = get("/met-here")
+    listed = get("")["projects"]
+    assert met in listed
+    assert listed[0]["projectId"] == "t5x-harness"
