@@ -111,7 +111,13 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
     """
     bindings = normalized(request.all_bindings)
     spec = dataclasses.replace(
-        request.train, gin_files=request.files, bindings=bindings, slice=request.platform, mode=None
+        request.train,
+        gin_files=request.files,
+        bindings=bindings,
+        slice=request.slice,
+        mode=None,
+        golden=None,
+        golden_update=False,
     )
     program = program_of(spec)
     mode = request.mode_of_module

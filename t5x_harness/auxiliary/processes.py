@@ -109,7 +109,7 @@ class LocalJobs:
         spec = request.train
         path = [*(os.path.join(spec.cwd, each) for each in spec.python_path), os.path.abspath(spec.cwd)]
         inherited = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*path, os.environ.get("PYTHONPATH")]))}
-        slice_ = get_slice(request.platform)
+        slice_ = get_slice(request.slice)
         self._environment = program_environment(slice_, find_runtime(spec.runtime), spec.runtime, inherited)
 
     def start(self, name: str, job: AuxiliaryJob) -> str:

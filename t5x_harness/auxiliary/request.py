@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 from t5x_harness.spec import DEFAULT_SLICE, RunSpec
+from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.run_mode import RunMode
 
 _MODES = {f"t5x.{mode}": mode for mode in (RunMode.TRAIN, RunMode.EVAL, RunMode.INFER)}
@@ -23,7 +24,7 @@ class AuxiliaryRequest:
       gin_files: of the jobs, after those of the train job.
       replace_gin_file: leave the train job's gin files out.
       final_steps: train steps of a job, beyond those of its checkpoint; 0 to evaluate.
-      platform: the jobs' TPU slice.
+      platform: the jobs' TPU slice, also as :meth:`~t5x_harness.vertex.machine.Machine.parse` reads machines.
       module: what the jobs run, such as ``t5x.main`` or one of your own.
       bindings: of the jobs, after their gin files.
       model_dir: the train job's folder; None for that which its config names.
@@ -55,6 +56,14 @@ class AuxiliaryRequest:
         object.__setattr__(self, "module", module)
         last = (*self.train.gin_files, *self.gin_files)[-1] if self.train.gin_files or self.gin_files else "jobs"
         object.__setattr__(self, "name", plain(self.name or last.rpartition("/")[2].removesuffix(".gin")))
+
+    @property
+    def slice(self) -> str:
+        """The slice by its name, where the platform says how Vertex AI spells it."""
+        if "=" in self.platform or self.platform.upper().startswith("TPU_"):
+            found = Machine.parse(self.platform).slice
+            return found.name if found is not None else self.platform
+        return self.platform
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import RUNS, add_to_command, option
 from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.job_options import STRATEGIES
 
 FORMATS = ("text", "json", "sarif", "github")
 
@@ -100,6 +102,31 @@ def _report_file(text: str) -> Path:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text}: no permission to write it")
     return path
+
+
+def add_job_options(group: argparse._ArgumentGroup) -> None:
+    """Adds an option for each field of :class:`~t5x_harness.vertex.job_options.JobOptions`, by its name."""
+    group.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help=f"how it finds machines: {', '.join(STRATEGIES)} (default: {STRATEGIES[0]}); SPOT ones may be taken away, "
+        "FLEX_START waits for some",
+    )
+    group.add_argument(
+        "--max-wait-duration", type=duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
+    )
+    group.add_argument(
+        "--reservation",
+        metavar="NAME",
+        help="the reservation whose machines it takes: any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
+    )
+    group.add_argument("--network", metavar="NAME", help="projects/NUMBER/global/networks/NAME that it is peered with")
+    group.add_argument("--boot-disk-type", metavar="TYPE", help="disk of its machine, as pd-ssd")
+    group.add_argument("--boot-disk-size-gb", type=count, metavar="N", help="size of that (default: 100)")
+    group.add_argument(
+        "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
+    )
+    group.add_argument("--disable-retries", action="store_true", help="try nothing again")
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -12,14 +13,15 @@ from pathlib import Path
 
 from t5x_harness.auxiliary.backend import Backend
 from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.planning import plan_jobs
 from t5x_harness.auxiliary.processes import LocalJobs, Processes
 from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, prepare, status_of, watch
-from t5x_harness.commands.arguments import UsageError, pair, require_google_sdk
+from t5x_harness.commands.arguments import UsageError, add_job_options, pair, require_google_sdk
 from t5x_harness.findings.text import Style
-from t5x_harness.report.terminal import finding_lines
+from t5x_harness.report.terminal import finding_lines, run_failure
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import add_option, option
@@ -33,7 +35,8 @@ from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.interrupts import Interrupts
-from t5x_harness.vertex.machine import MachineError
+from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
+from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.storage import StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
@@ -43,6 +46,8 @@ from t5x_harness.vertex.waiting import Patience
 _FOUND = 1
 _REPLACE = "--replace_gin_file"
 _WIDTH = 120
+_OPTION_NAMES = {"train_job": "--train_job", "max_chip_hours": option("max_chip_hours").shell[0]}
+_TARGET = tuple(field for field in FIELDS if field not in ("experiment", "tensorboard"))  # evaluations have no run
 _EPILOG = """\
 examples:
   t5x-harness auxiliary train.gin --auxiliary_job_mixtures=my_task --auxiliary_job_gin_file=eval.gin --replace_gin_file
@@ -123,7 +128,11 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
         help="train steps of each job beyond those of its checkpoint; 0 to evaluate (default: 0)",
     )
     group.add_argument(
-        "--auxiliary_job_platform", default=DEFAULT_SLICE, metavar="SLICE", help=f"(default: {DEFAULT_SLICE})"
+        "--auxiliary_job_platform",
+        default=DEFAULT_SLICE,
+        metavar="SLICE",
+        help="their TPU slice, as v3-32, TPU_V3:32 in cores, or gcloud's keys, as "
+        f"machine-type=ct5lp-hightpu-4t,tpu-topology=4x4 (default: {DEFAULT_SLICE})",
     )
     group.add_argument(
         "--auxiliary_job_build_target",
@@ -141,17 +150,19 @@ def _add_vertex(group: argparse._ArgumentGroup) -> None:
         default="here",
         help="as processes of this machine, or there (default: here)",
     )
-    for field in FIELDS:
+    for field in _TARGET:
         row = option(field)
         names = (*row.shell, *(["--auxiliary_job_cell"] if field == "location" else ()))
         group.add_argument(*names, dest=field, metavar=row.metavar, help=row.full_help)
-    group.add_argument(
-        "--timeout", type=duration, default=FOUR_HOURS, metavar="TIME", help="when one is ended (default: 4h)"
-    )
+    group.add_argument("--timeout", type=duration, metavar="TIME", help="when one is ended (default: 4h)")
     group.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the jobs")
     group.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of their containers")
     row = option("max_chip_hours")
     group.add_argument(*row.shell, dest=row.field, help=row.full_help, **row.of_argparse())
+    add_job_options(group)
+    group.add_argument(
+        "--no-plan", action="store_true", help="send them without having planned one for each mixture on their slice"
+    )
     group.add_argument("--train_job", metavar="JOB", help="the train job's name or number: when it ends, these do")
 
 
@@ -197,7 +208,15 @@ def run(args: argparse.Namespace) -> int:
     except (AuxiliaryError, StorageError, VertexError) as error:
         _say(str(error))
         return _FOUND
-    except (ClosureError, MachineError, OverrideError, RuntimeChoiceError, SliceError, VertexTargetError) as error:
+    except (
+        ClosureError,
+        JobOptionsError,
+        MachineError,
+        OverrideError,
+        RuntimeChoiceError,
+        SliceError,
+        VertexTargetError,
+    ) as error:
         raise UsageError(str(error)) from None
 
 
@@ -246,26 +265,60 @@ def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
 def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Callable[[], bool]]:
     """Returns where jobs run, and what tells that there will be no further checkpoint."""
     if args.on == "here":
-        if args.train_job:
-            raise UsageError("--train_job is a job of Vertex AI: give --on=vertex, or leave it out")
+        _require_no_options_of_jobs(args)
         return LocalJobs(prepared.request, prepared.job_folder), lambda: args.once
+    options = JobOptions.of(vars(args))
     require_google_sdk()
-    given = {name: getattr(args, name) for name in FIELDS}
+    given = {name: getattr(args, name) for name in _TARGET}
     target = find_target(
         given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google(os.environ) else {}
     )
     jobs = VertexJobs(
         prepared.request,
         target,
-        args.timeout,
+        args.timeout or FOUR_HOURS,
         dict(pair(text, "--env") for text in args.env),
         dict(pair(text, "--label") for text in args.label),
-        max_chip_hours=args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS,
+        options,
+        args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS,
     )
     step = prepared.train.last_step or 1
     mixture = prepared.request.mixtures[0]
     jobs.check(prepared.template.job(f"{prepared.train.model_dir}/checkpoint_{step}", step, mixture))
+    _require_plans(args, prepared)
     return jobs, lambda: args.once or bool(args.train_job and _has_ended(args.train_job, target))
+
+
+def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
+    """Refuses what processes of this machine cannot have; the project is also that of the train job's bucket."""
+    options = [field.name for field in dataclasses.fields(JobOptions)]
+    names = [*_TARGET, *options, "timeout", "label", "env", "max_chip_hours", "no_plan", "train_job"]
+    given = [name for name in names if getattr(args, name) and name != "project"]
+    if given:
+        named = ", ".join(_OPTION_NAMES.get(name, f"--{name.replace('_', '-')}") for name in given)
+        raise UsageError(f"{named}: that is of jobs on Vertex AI: give --on=vertex, or leave it out")
+
+
+def _require_plans(args: argparse.Namespace, prepared: Prepared) -> None:
+    """Plans the jobs on their slice, unless that is not wanted or not possible, which is said."""
+    request = prepared.request
+    why = (
+        "--no-plan"
+        if args.no_plan
+        else f"{request.module} is not T5X's"
+        if prepared.template.mode is None
+        else f"{request.platform} is not a TPU slice"
+        if Machine.parse(request.platform).slice is None
+        else ""
+    )
+    if why:
+        _say(f"not checked: the plan of the jobs ({why})")
+        return
+    failed = [result for result in plan_jobs(prepared.template, prepared.train.last_step) if not result.passed]
+    if failed:
+        for result in failed:
+            print(run_failure(result, width=_WIDTH), file=sys.stderr)
+        raise AuxiliaryError("nothing was started: fix what was found, or give --no-plan")
 
 
 def _has_ended(train_job: str, target: VertexTarget) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.runs.model_dirs import claim_model_dir, ensure_model_dirs
 from t5x_harness.runs.pipeline import OnProgress, Pipeline
 from t5x_harness.runs.pool import RunContext, RunPool
-from t5x_harness.spec import RunResult, RunSpec
+from t5x_harness.spec import STAGE_SECONDS, RunResult, RunSpec, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.runs.background import BackgroundRun
@@ -88,6 +88,19 @@ def run_specs(
                 on_note(refusal)
         if on_imports is not None and not pool.refusals:
             on_imports(pool.import_seconds)
+
+
+def plan_specs(specs: Sequence[RunSpec]) -> list[RunResult]:
+    """Runs the stages of configs up to their plan, as before they are sent as jobs; nothing of it is kept.
+
+    Args:
+      specs: with their modes; golden plans are not looked at.
+    """
+    from t5x_harness.google.server.own_folders import own_folder
+
+    planned = [dataclasses.replace(spec, golden=None, golden_update=False, until=Stage.PLAN) for spec in specs]
+    with own_folder("t5x-harness-plan-") as folder:
+        return list(run_specs(planned, RunOptions(folder.path, timeout=STAGE_SECONDS)))
 
 
 class _Runs:

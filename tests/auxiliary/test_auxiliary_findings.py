@@ -168,7 +168,11 @@ def test_a_train_job_that_is_none(
     [
         ([], "no TRAIN_GIN: name the gin files of the train job whose checkpoints the jobs are for"),
         (["train.gin", "--auxiliary_job_platform=v3-7"], "v3-7"),
-        (["train.gin", "--train_job=1"], "--train_job is a job of Vertex AI: give --on=vertex, or leave it out"),
+        (
+            ["train.gin", "--train_job=1", "--strategy=SPOT", "--tpu-max-chip-hours=1"],
+            "--strategy, --tpu-max-chip-hours, --train_job: that is of jobs on Vertex AI: give --on=vertex, or leave",
+        ),
+        (["train.gin", "--on=vertex", "--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
         (["train.gin", "--gin.TRAIN_STEPS=%LATER"], "does not say at which step it ends: give --last_step=N"),
         (["train.gin", "--replace_gin_file=perhaps"], "--replace_gin_file=perhaps: it must be True or False"),
     ],

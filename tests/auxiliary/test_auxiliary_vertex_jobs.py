@@ -18,9 +18,24 @@ from t5x_harness.commands.main import main
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex_admin import FakeVertex
+from t5x_harness.sample_tasks import CONFIGS
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 pytest.importorskip("google_crc32c", reason="needs the extra google")
+
+EVAL = """
+from __gin__ import dynamic_registration
+import __main__ as eval_script
+from t5x import utils
+import t5x_harness.sample_tasks.tasks
+include 'models/tiny_bytes.gin'
+include 't5x/configs/runs/eval.gin'
+TASK_FEATURE_LENGTHS = {'inputs': 80, 'targets': 12}
+DROPOUT_RATE = 0.0
+utils.DatasetConfig:
+  split = 'validation'
+  batch_size = 8
+"""
 
 
 class Cloud:
@@ -38,7 +53,12 @@ class Cloud:
         return [
             *("auxiliary", "train.gin", "--on=vertex", f"--model_dir={self.address}", f"--bucket={self._bucket}"),
             *("--auxiliary_job_mixtures=numbers", "--auxiliary_job_gin_file=eval.gin", "--replace_gin_file=True"),
-            *("--image=docker.pkg.dev/p/auxiliary/image:1", f"--env=STAND_IN_CALLS={self.desk.notes}", *more),
+            *(
+                "--no-plan",
+                "--image=docker.pkg.dev/p/auxiliary/image:1",
+                f"--env=STAND_IN_CALLS={self.desk.notes}",
+                *more,
+            ),
         ]
 
     @property
@@ -84,6 +104,8 @@ def test_finished_checkpoints_have_jobs(
     put("checkpoint_5/state/x", "checkpoint_6/checkpoint", "checkpoint_6.tmp-1/checkpoint")
     put("checkpoint_10/state/x", "checkpoint_10/commit_success.txt", "checkpoint_30/checkpoint")
     options = ("--label=team=t5x", "--priority=low", "--auxiliary_job_platform=v2-8", "--auxiliary_job_cell=us-east1")
+    options += ("--boot-disk-type=pd-standard", "--boot-disk-size-gb=200", "--disable-retries")
+    options += ("--network=projects/12/global/networks/vpc", "--reservation=any", "--timeout=90m")
     assert main(cloud.words(*options, "--auxiliary_job_cell=us-central1")) == 0
     shown = capsys.readouterr().out
     assert f"{cloud.address}, eval: 2 succeeded; newest checkpoint: checkpoint_30 of 30 steps\n" in shown
@@ -97,7 +119,10 @@ def test_finished_checkpoints_have_jobs(
         assert "--run_mode=eval" in pool["containerSpec"]["args"]
         assert pool["machineSpec"]["acceleratorType"] == "TPU_V2"
         assert spec["labels"]["team"] == "t5x"
-        assert spec["scheduling"]["strategy"] == "SPOT"
+        assert pool["diskSpec"] == {"bootDiskType": "pd-standard", "bootDiskSizeGb": 200}
+        assert pool["machineSpec"]["reservationAffinity"] == {"reservationAffinityType": "ANY_RESERVATION"}
+        assert spec["network"] == "projects/12/global/networks/vpc"
+        assert spec["scheduling"] == {"strategy": "SPOT", "timeout": "5400s", "disableRetries": True}
     assert main(cloud.words(*options[:3])) == 0
     assert len(cloud.specs) == 2
     assert not (cloud.folder / "auxiliary" / "eval" / "controller.json").exists()
@@ -191,3 +216,39 @@ def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_folders(
     (call,) = cloud.desk.calls
     assert call["CHECKPOINT_PATH"] == f"{cloud.address}/auxiliary/eval/held/30/checkpoint_30"
     assert (cloud.folder / "auxiliary" / "commit_success.txt").exists()
+
+
+def test_other_resources(cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine as Vertex AI spells it, an account, and a strategy that is not the one of low priority."""
+    put("checkpoint_30/commit_success.txt")
+    account = "jobs@my-project.iam.gserviceaccount.com"
+    options = ("--auxiliary_job_platform=TPU_V3:8", f"--service-account={account}", "--priority=low")
+    waiting = ("--strategy=FLEX_START", "--max-wait-duration=2h")
+    assert main(cloud.words(*options, *waiting)) == 0
+    (spec,) = cloud.specs
+    assert spec["workerPoolSpecs"][0]["machineSpec"] == {
+        "machineType": "cloud-tpu",
+        "acceleratorType": "TPU_V3",
+        "acceleratorCount": 8,
+    }
+    assert spec["serviceAccount"] == account
+    assert spec["scheduling"]["strategy"] == "FLEX_START"
+    assert spec["scheduling"]["maxWaitDuration"] == "7200s"
+    assert "not checked: the plan of the jobs (--no-plan)\n" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("imported")
+def test_what_does_not_fit_its_slice_is_refused_before_anything_starts(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("seqio")
+    (tmp_path / "eval.gin").write_text(EVAL)
+    words = [word for word in cloud.words("--auxiliary_job_mixtures=sample_classify") if word != "--no-plan"]
+    start = [sys.executable, "-c", f"open({str(tmp_path / 'started')!r}, 'w')"]
+    words = [word for word in words if word != "--auxiliary_job_mixtures=numbers"]
+    options = (f"--gin_search_paths={CONFIGS}", "--auxiliary_job_platform=v3-32", "--timeout=1h")
+    assert main([*words, *options, "--", *start]) == 1
+    said = capsys.readouterr().err
+    assert "error MSH02: the batch size of dataset is 8, and the mesh's data axis has 32 positions: 8 / 32" in said
+    assert said.endswith("t5x-harness auxiliary: nothing was started: fix what was found, or give --no-plan\n")
+    assert (cloud.specs, cloud.records, (tmp_path / "started").exists()) == ([], [], False)

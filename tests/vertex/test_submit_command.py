@@ -89,8 +89,8 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders: list[Path] = []
-    (project / "temporary" / "t5x-harness-submit-killed").mkdir(parents=True)
-    (project / "temporary" / "t5x-harness-submit-killed" / "lock").touch()  # that nobody holds
+    (project / "temporary" / "t5x-harness-plan-killed").mkdir(parents=True)
+    (project / "temporary" / "t5x-harness-plan-killed" / "lock").touch()  # that nobody holds
 
     def run_specs(specs: Sequence[RunSpec], options: RunOptions, **given: Any) -> Iterator[RunResult]:
         folders.append(options.workspace)

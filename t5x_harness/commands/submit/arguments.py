@@ -8,9 +8,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, pair, require_google_sdk, specs_of
+from t5x_harness.commands.arguments import (
+    UsageError,
+    add_job_options,
+    add_run_arguments,
+    pair,
+    require_google_sdk,
+    specs_of,
+)
 from t5x_harness.runtime.choice import RuntimeChoiceError
-from t5x_harness.settings.numbers import count, duration
+from t5x_harness.settings.numbers import duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
@@ -18,7 +25,7 @@ from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import JobError, T5XJob
-from t5x_harness.vertex.job_options import STRATEGIES, JobOptions, JobOptionsError
+from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.output_folder import output_macro_of
 from t5x_harness.vertex.overrides import OverrideError
@@ -65,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_argument("--name", help="name of the run (default: that of the gin file)")
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
     job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
-    _add_job_options(parser.add_argument_group("how Vertex AI runs it"))
+    add_job_options(parser.add_argument_group("how Vertex AI runs it"))
     where.add_argument(
         "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
     )
@@ -75,31 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait until it has ended (default: wait)"
     )
     what.add_argument("--attach", metavar="JOB", help="follow this job, by its name or number, and send none")
-
-
-def _add_job_options(group: argparse._ArgumentGroup) -> None:
-    """Adds an option for each field of :class:`JobOptions`, by its name."""
-    group.add_argument(
-        "--strategy",
-        metavar="NAME",
-        help=f"how it finds machines: {', '.join(STRATEGIES)} (default: {STRATEGIES[0]}); SPOT ones may be taken away, "
-        "FLEX_START waits for some",
-    )
-    group.add_argument(
-        "--max-wait-duration", type=duration, metavar="TIME", help="how long FLEX_START waits, as 6h (default: a day)"
-    )
-    group.add_argument(
-        "--reservation",
-        metavar="NAME",
-        help="the reservation whose machines it takes: any, none, or projects/PROJECT/zones/ZONE/reservations/NAME",
-    )
-    group.add_argument("--network", metavar="NAME", help="projects/NUMBER/global/networks/NAME that it is peered with")
-    group.add_argument("--boot-disk-type", metavar="TYPE", help="disk of its machine, as pd-ssd")
-    group.add_argument("--boot-disk-size-gb", type=count, metavar="N", help="size of that (default: 100)")
-    group.add_argument(
-        "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
-    )
-    group.add_argument("--disable-retries", action="store_true", help="try nothing again")
 
 
 def targets_emulated_google(args: argparse.Namespace) -> bool:

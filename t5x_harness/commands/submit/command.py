@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from t5x_harness.commands.submit.arguments import add_arguments, jobs_of, target_of, targets_emulated_google
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
-from t5x_harness.spec import STAGE_SECONDS, Mode, RunResult, RunSpec, Stage
+from t5x_harness.spec import Mode
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.emulated import emulated_google
@@ -100,19 +100,12 @@ class _Submission:
             if job not in plannable:
                 why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is not a TPU slice"
                 self._output.note(f"not checked: lint and plan of {job.name} ({why})")
-        specs = [
-            dataclasses.replace(job.run, mode=Mode(job.run_mode.value), golden=None, until=Stage.PLAN)
-            for job in plannable
-        ]
-        return self._output.checks(_checked(specs)) if specs else True
+        specs = [dataclasses.replace(job.run, mode=Mode(job.run_mode.value)) for job in plannable]
+        if not specs:
+            return True
+        from t5x_harness.runs.several import plan_specs
 
-
-def _checked(specs: Sequence[RunSpec]) -> list[RunResult]:
-    from t5x_harness.google.server.own_folders import own_folder
-    from t5x_harness.runs.several import RunOptions, run_specs
-
-    with own_folder("t5x-harness-submit-") as folder:
-        return list(run_specs(specs, RunOptions(folder.path, timeout=STAGE_SECONDS)))
+        return self._output.checks(plan_specs(specs))
 
 
 @contextlib.contextmanager
