@@ -1,11 +1,13 @@
 """Tiny SeqIO tasks with the shapes of real ones, their data, and Gin configs that train, evaluate and infer on them.
 
-Everything ships with the package and is a pure function of it: no download, no credentials, no random choice.
+Everything ships with the package and is a pure function of it: no download, no credentials, no random choice. The data
+and vocabulary of ``sample_c4`` are T5's own, for which a run has stand-ins.
 
 ================================  ==========================  =============================  ==================
 task or mixture                   source                      vocabulary                     metrics
 ================================  ==========================  =============================  ==================
 ``sample_span_corruption``        TextLineDataSource          SentencePiece, 100 extra ids   none (loss only)
+``sample_c4``                     TfdsDataSource              SentencePiece of T5            none (loss only)
 ``sample_translate``              FunctionDataSource          SentencePiece                  BLEU
 ``sample_classify``               TextLineDataSource (TSV)    bytes                          accuracy
 ``sample_answer``                 TFExampleDataSource         SentencePiece                  SQuAD EM and F1

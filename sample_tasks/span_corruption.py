@@ -29,11 +29,22 @@ def span_corruption(
       sequence_length: the length limits of the run, which SeqIO passes in.
       output_features: the features of the task, which SeqIO passes in.
     """
-    vocabulary = output_features["targets"].vocabulary
+    limit = sequence_length["inputs"]
+    cut = dataset.map(lambda example: {"targets": example["targets"][:limit]})
+    return mask_spans(cut, output_features["targets"].vocabulary)
+
+
+def mask_spans(dataset: tf.data.Dataset, vocabulary: seqio.Vocabulary) -> tf.data.Dataset:
+    """Masks random spans of ``targets``, whole as they are; those of a single token are left out.
+
+    Args:
+      dataset: examples with int32 ``targets`` of shape (length,).
+      vocabulary: its highest ids are the sentinels.
+    """
 
     @seqio.map_over_dataset(num_seeds=1)
     def corrupt(example: Mapping[str, tf.Tensor], seed: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        tokens = example["targets"][: sequence_length["inputs"]]
+        tokens = example["targets"]
         length = tf.size(tokens)
         noise = tf.clip_by_value(_rounded(length, NOISE_DENSITY), 1, length - 1)
         spans = tf.clip_by_value(_rounded(noise, 1 / MEAN_SPAN_LENGTH), 1, tf.minimum(noise, length - noise))
@@ -50,8 +61,7 @@ def span_corruption(
             "targets": tf.concat([sentinels, pieces[1::2]], axis=1).values,
         }
 
-    usable = dataset.filter(lambda example: tf.size(example["targets"]) > 1)
-    return corrupt(usable)
+    return corrupt(dataset.filter(lambda example: tf.size(example["targets"]) > 1))
 
 
 def _rounded(count: tf.Tensor, share: float) -> tf.Tensor:

@@ -6,6 +6,7 @@ import seqio
 
 # Imported for what they register.
 from t5x_harness.sample_tasks import (  # noqa: F401
+    c4,
     classification,
     question_answering,
     span_corruption,

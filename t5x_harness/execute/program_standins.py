@@ -22,7 +22,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import StandInPolicy
+from t5x_harness.standins import t5_package
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.upstream.t5x import before_restoring
@@ -51,6 +53,9 @@ def install() -> None:
     after_import("seqio.dataset_providers", made.take_sources)
     after_import("t5x.utils", made.take_checkpoints)
     after_import("datasets", made.take_rows)
+    t5_package.install(
+        StandInPolicy.MISSING, lambda: _say(f"package t5: it is not installed; tasks {', '.join(TASKS)}")
+    )
 
 
 class _Process:

@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 from types import ModuleType
 
+from t5x_harness.lint import t5_package
 from t5x_harness.resolve.frames import UserFrame, causes
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.system.misspelling import closest
@@ -35,6 +36,8 @@ def _fix(name: str) -> str:
     if not name:
         return "correct the import, or add the folder of its module to python_path"
     top, _, inside = name.partition(".")
+    if top == t5_package.NAME:
+        return f"install the package t5, here and in the image of the job: {t5_package.INSTALL}"
     if inside and (parent := _package(name.rpartition(".")[0])) is not None:
         last = name.rpartition(".")[2]
         there = [module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", []))]

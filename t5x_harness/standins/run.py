@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
-from t5x_harness.standins import hugging_face
+from t5x_harness.standins import hugging_face, t5_package
 from t5x_harness.standins.hugging_face import Request
 from t5x_harness.standins.rows import Samples
 from t5x_harness.standins.vocabularies import is_published
@@ -52,6 +53,7 @@ class StandIns:
         """Puts stand-ins where vocabularies are read and datasets are loaded, before the user's modules do either."""
         self._vocabularies.install()
         hugging_face.install(self._samples, self._policy, self._note_hugging_face)
+        t5_package.install(self._policy, self._note_t5)
 
     def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
         """Gives the tasks of a dataset the user's rows, and generated TFDS data where their own is not here.
@@ -183,6 +185,13 @@ class StandIns:
         self._add("vocabulary", repr(path), what, Changed.VOCABULARY)
         guessed = "" if is_published(path) else "how many there are, which is guessed by its name and the model, "
         self._doubt(f"the pieces of {path}: {guessed}how many tokens a text has, and so what is truncated")
+
+    def _note_t5(self) -> None:
+        self._add("package", "t5", f"stand-ins for {len(TASKS)} of its tasks")
+        self._doubt(
+            "whether the package t5 is installed where the job runs, and what its own preprocessors and metrics make "
+            "of the tasks that have stand-ins"
+        )
 
     def _note_hugging_face(self, dataset: str, what: str) -> None:
         self._loads_rows = True

@@ -8,7 +8,13 @@ import pytest
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
 from t5x_harness.lint import lint
-from t5x_harness.spec import Location, Mode, Outcome, RunSpec, Severity
+from t5x_harness.spec import Location, Mode, Outcome, RunSpec, Severity, StandInPolicy
+
+INSTALL_T5 = "python -m pip install babel nltk rouge-score scikit-learn, then python -m pip install --no-deps t5"
+STANDINS_OF_T5 = (
+    "; runs here have stand-ins for c4_v220_span_corruption, wmt14_enfr_v003, wmt19_ende_v003, wmt_t2t_ende_v003, and "
+    "for none of its other tasks"
+)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +252,33 @@ def test_a_missing_include_says_where_it_was_searched(
 def test_the_package_t5_is_not_taken_for_a_misspelt_neighbour(folder: Folder) -> None:
     folder.write({"t5x_of_mine/__init__.py": "", "t5y/__init__.py": ""})
     finding = folder.only(f"{RUN}import t5.data.mixtures\n", "GIN15")
-    assert finding.fix == "install it: python -m pip install t5"
+    assert finding.fix == f"install it: {INSTALL_T5}"
     finding = folder.only(f"{RUN}import flaxformer.components\n", "GIN15")
     assert finding.fix == "install it: python -m pip install git+https://github.com/google/flaxformer"
+
+
+@pytest.mark.parametrize(
+    ("gin", "said", "standins", "severity"),
+    [
+        ("import t5.data.mixtures\n", STANDINS_OF_T5, StandInPolicy.MISSING, Severity.WARNING),
+        ("import t5.data.mixtures\n", "", StandInPolicy.OFF, Severity.ERROR),
+        ("import t5.data.preprocessors\n", "", StandInPolicy.MISSING, Severity.ERROR),
+    ],
+)
+def test_the_tasks_that_stand_for_the_package_t5_are_named(
+    folder: Folder, gin: str, said: str, standins: StandInPolicy, severity: Severity
+) -> None:
+    finding = folder.only(f"{RUN}{gin}", "GIN15", standins=standins)
+    assert finding.message == f"there is no module t5 (for {gin.split()[1]}){said}"
+    assert (finding.severity, finding.fix) == (severity, f"install it: {INSTALL_T5}")
+
+
+def test_the_config_for_deterministic_training_of_the_guide_is_answered_with_settings(folder: Folder) -> None:
+    finding = folder.only("include 't5x/configs/runs/pretrain_deterministic.gin'\n", "GIN16")
+    assert finding.fix == (
+        "T5X has no such file: include 't5x/configs/runs/pretrain.gin' and set train/utils.DatasetConfig.seed = 42, "
+        "RANDOM_SEED = 42 and utils.SaveCheckpointConfig.save_dataset = True"
+    )
 
 
 def test_an_include_beside_its_file_is_recognised(folder: Folder) -> None:

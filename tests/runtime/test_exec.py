@@ -159,6 +159,29 @@ def test_programs_that_are_not_there_are_named_with_what_is(module: str, said: s
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["gxm", "t5x/google/xm_launch.py"], "gxm: command not found. It launches XManager; t5x-harness submit"),
+        (
+            ["python3", "-u", "gone/t5x/scripts/xm_launch.py"],
+            "there is no file gone/t5x/scripts/xm_launch.py. It launc",
+        ),
+        (["python3", "/gone/t5x/train.py"], "there is no file /gone/t5x/train.py; T5X is imported by its name here: "),
+    ],
+)
+def test_launchers_of_the_guides_are_answered_with_what_there_is(command: list[str], said: str) -> None:
+    done = run_exec("--slice=none", "--", *command)
+    assert done.returncode == 127
+    assert done.stderr.startswith(f"t5x-harness exec: {said}")
+
+
+def test_a_script_of_the_users_of_such_a_name_is_run(tmp_path: Path) -> None:
+    (tmp_path / "t5x").mkdir()
+    (tmp_path / "t5x/train.py").write_text("print('mine')\n")
+    assert run_exec("--slice=none", "--", sys.executable, f"{tmp_path}/t5x/train.py").stdout == "mine\n"
+
+
 def test_a_fork_may_have_a_program_of_that_name(machine) -> None:
     fork = machine.package("fork", label="fork")
     (fork / "train_unfragmented.py").write_text("print('trains')\n")

@@ -100,6 +100,11 @@ class IncompletePackage(Rule):
 
 def _fix(context: Context, problem: Problem) -> str:
     target = problem.subject
+    if target == "t5x/configs/runs/pretrain_deterministic.gin":
+        return (
+            "T5X has no such file: include 't5x/configs/runs/pretrain.gin' and set train/utils.DatasetConfig.seed = "
+            "42, RANDOM_SEED = 42 and utils.SaveCheckpointConfig.save_dataset = True"
+        )
     if target.startswith("t5x/") and context.snapshot.is_embedded:
         near = _nearest(target, _gin_files(Path(context.program.t5x_parent or "."), "t5x"))
         other = f"did you mean '{near}'? Or " if near else ""

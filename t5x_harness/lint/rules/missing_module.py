@@ -6,16 +6,20 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_harness.lint import t5_package
 from t5x_harness.lint.modules import ModuleFinder, module_path
 from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.rule import Context, Example, Rule, shown_folder, where
 from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.lint.user_imports import missing_imports, named_modules
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Finding, Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest
 
 _STACK = "seqio"  # what every T5X imports
-_KNOWN = {"t5": "t5", "flaxformer": "git+https://github.com/google/flaxformer"}  # the second is not on PyPI
+_KNOWN = {
+    t5_package.NAME: t5_package.INSTALL,
+    "flaxformer": "python -m pip install git+https://github.com/google/flaxformer",  # it is not on PyPI
+}
 _PACKAGES = frozenset(
     "clu fiddle flax jax optax orbax sentencepiece seqio tensorboard tensorflow tensorflow_datasets "
     "tensorflow_text".split()
@@ -46,8 +50,12 @@ class MissingModule(Rule):
                 continue
             part = problem.detail
             whole = "" if part == problem.subject else f" (for {problem.subject})"
+            standin = _standin(context, problem.subject, part)
             yield self.finding(
-                f"there is no module {part}{whole}", problem.location, fix_of(context, finder, problem.subject, part)
+                f"there is no module {part}{whole}{standin}",
+                problem.location,
+                fix_of(context, finder, problem.subject, part),
+                severity=Severity.WARNING if standin else None,
             )
         if finder.find(_STACK) is None:
             return  # this Python cannot run T5X, and what it lacks beside that says little
@@ -55,7 +63,7 @@ class MissingModule(Rule):
             if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
                 part = finder.missing_part(name)
                 yield self.finding(
-                    f"{given} = {name!r}: there is no module {part}",
+                    f"{given} = {name!r}: there is no module {part}{_standin(context, name, part)}",
                     given,
                     fix_of(context, finder, name, part),
                     # A package that is missing altogether may be in the image of the job.
@@ -76,6 +84,14 @@ def _finder(context: Context) -> ModuleFinder:
     return ModuleFinder(module_path(program.spec), Path(program.t5x_parent) if program.t5x_parent else None)
 
 
+def _standin(context: Context, name: str, part: str) -> str:
+    """Returns what a run here imports in place of a module, as further words; nothing where it imports nothing."""
+    has_standin = part == t5_package.NAME and name in t5_package.MODULES
+    if not has_standin or context.program.spec.standins is StandInPolicy.OFF:
+        return ""
+    return f"; runs here have stand-ins for {', '.join(t5_package.TASKS)}, and for none of its other tasks"
+
+
 def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
     """Returns how to make a module importable whose component ``part`` is the first that is not there."""
     top, _, rest = name.partition(".")
@@ -86,7 +102,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
             return "the embedded runtime does not have it: install T5X from its git repository"
         return "check its spelling against the T5X that is installed"
     if part in _KNOWN:  # before t5x is taken for what was meant
-        return f"install it: python -m pip install {_KNOWN[part]}"
+        return f"install it: {_KNOWN[part]}"
     right = closest(part, finder.beside(part))
     if right is not None and (part != top or top not in _PACKAGES):
         return f"did you mean {right}{name.removeprefix(part)}?"

@@ -67,7 +67,7 @@ class MissingCache(ResolveRule):
                 yield self.finding(
                     f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
                     key,
-                    f"set {_name(key)} = False, or cache the task (seqio_cache_tasks) and name "
+                    f"set {_name(key)} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
                     "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
                 )
 

@@ -96,7 +96,7 @@ class NoSuchTfdsVersion(_SourceRule):
                 run,
                 task,
                 f"task {task.name} reads {problem.name}, which the installed TFDS does not have: {problem.detail}",
-                "name a version that it has, or use data that was prepared before",
+                "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder",
             )
 
 

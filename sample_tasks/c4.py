@@ -1,0 +1,80 @@
+"""Pretraining as T5's own: web pages of C4, cut into chunks of equal length, with spans of them masked.
+
+The data is TFDS' ``c4``, which takes days to prepare: where it is not, a run generates a few pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import seqio
+import tensorflow as tf
+
+from t5x_harness.sample_tasks import span_corruption
+
+PIECES = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
+"""T5's English vocabulary: what T5X's model configs name."""
+
+
+def chunk_length(inputs: int) -> int:
+    """Returns how many tokens become ``inputs`` ids once spans are masked and the end of sequence is added.
+
+    512 ids are what is left of 568 tokens; the masked ones become 114 ids of targets.
+
+    Args:
+      inputs: the length limit of the inputs, at least 3.
+    """
+    length = 2
+    while _masked_length(length + 1) <= inputs:
+        length += 1
+    return length
+
+
+def _masked_length(tokens: int) -> int:
+    noise = max(round(tokens * span_corruption.NOISE_DENSITY), 1)
+    spans = max(round(noise / span_corruption.MEAN_SPAN_LENGTH), 1)
+    return tokens - noise + spans + 1
+
+
+def page_text(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Keeps the text of each page as its targets."""
+    return dataset.map(lambda page: {"targets": page["text"]})
+
+
+def corrupt_chunks(
+    dataset: tf.data.Dataset,
+    sequence_length: Mapping[str, int],
+    output_features: Mapping[str, seqio.Feature],
+) -> tf.data.Dataset:
+    """Puts pages one after another, cuts them into chunks, and masks spans of each.
+
+    Args:
+      dataset: examples with int32 ``targets`` of shape (length,).
+      sequence_length: the length limits of the run, which SeqIO passes in.
+      output_features: the features of the task, which SeqIO passes in.
+    """
+    length = chunk_length(sequence_length["inputs"])
+    chunks = dataset.map(lambda page: {"targets": page["targets"]}).rebatch(length)
+    return span_corruption.mask_spans(chunks, output_features["targets"].vocabulary)
+
+
+def add_task(name: str, tfds_name: str, vocabulary: seqio.Vocabulary) -> None:
+    """Registers span corruption on a version of C4."""
+    seqio.TaskRegistry.add(
+        name,
+        source=seqio.TfdsDataSource(tfds_name=tfds_name),
+        preprocessors=[
+            page_text,
+            seqio.preprocessors.tokenize,
+            seqio.CacheDatasetPlaceholder(),
+            corrupt_chunks,
+            seqio.preprocessors.append_eos_after_trim,
+        ],
+        output_features={
+            "inputs": seqio.Feature(vocabulary, add_eos=True, required=False),
+            "targets": seqio.Feature(vocabulary, add_eos=True),
+        },
+    )
+
+
+add_task("sample_c4", "c4/en:3.1.0", seqio.SentencePieceVocabulary(PIECES))

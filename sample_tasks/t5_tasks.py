@@ -1,0 +1,56 @@
+"""Stand-ins for tasks of the package ``t5``, ``t5.data.mixtures``, by the names that T5X's example configs have.
+
+Sources, vocabularies, features and metrics have the names of T5's; the functions are those of the sample tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import seqio
+import tensorflow as tf
+
+from t5x_harness.sample_tasks import c4, metrics
+
+_LANGUAGES: Mapping[str, str] = {"en": "English", "de": "German", "fr": "French"}
+_WMT: Mapping[str, tuple[str, str]] = {
+    "wmt_t2t_ende_v003": ("wmt_t2t_translate/de-en:1.0.0", "de"),
+    "wmt14_enfr_v003": ("wmt14_translate/fr-en:1.0.0", "fr"),
+    "wmt19_ende_v003": ("wmt19_translate/de-en:1.0.0", "de"),
+}
+"""Each task's TFDS dataset, and the language that English is translated to."""
+
+
+def vocabulary() -> seqio.SentencePieceVocabulary:
+    """T5's English vocabulary as the package names it: a file without sentinels, and 100 extra ids."""
+    return seqio.SentencePieceVocabulary("gs://t5-data/vocabs/cc_all.32000/sentencepiece.model", extra_ids=100)
+
+
+def as_translation(dataset: tf.data.Dataset, target: str) -> tf.data.Dataset:
+    """Makes a prefixed English text the inputs, and its translation the targets."""
+    prefix = f"translate {_LANGUAGES['en']} to {_LANGUAGES[target]}: "
+    return dataset.map(lambda pair: {"inputs": prefix + pair["en"], "targets": pair[target]})
+
+
+def _add_translation(name: str, tfds_name: str, target: str) -> None:
+    seqio.TaskRegistry.add(
+        name,
+        source=seqio.TfdsDataSource(tfds_name=tfds_name),
+        preprocessors=[
+            functools.partial(as_translation, target=target),
+            seqio.preprocessors.tokenize,
+            seqio.CacheDatasetPlaceholder(),
+            seqio.preprocessors.append_eos_after_trim,
+        ],
+        output_features={
+            "inputs": seqio.Feature(vocabulary(), add_eos=True, required=False),
+            "targets": seqio.Feature(vocabulary(), add_eos=True),
+        },
+        metric_fns=[metrics.bleu],
+    )
+
+
+c4.add_task("c4_v220_span_corruption", "c4/en:2.2.0", vocabulary())
+for _name, (_dataset, _target) in _WMT.items():
+    _add_translation(_name, _dataset, _target)

@@ -1,0 +1,14 @@
+"""The package ``t5``: how it is installed, and what stands for it where it is not."""
+
+from __future__ import annotations
+
+NAME = "t5"
+
+INSTALL = "python -m pip install babel nltk rouge-score scikit-learn, then python -m pip install --no-deps t5"
+"""How: with its own dependencies come seqio-nightly and tfds-nightly, which overwrite SeqIO and TFDS."""
+
+MODULES = frozenset({"t5", "t5.data", "t5.data.mixtures", "t5.data.tasks"})
+"""What a run can import without the package."""
+
+TASKS = ("c4_v220_span_corruption", "wmt14_enfr_v003", "wmt19_ende_v003", "wmt_t2t_ende_v003")
+"""What these modules register then: the tasks that T5X's own configs name."""

@@ -1,0 +1,60 @@
+"""The package ``t5``, where it is not installed: the few tasks of ``t5.data.mixtures`` that T5X's own configs name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from t5x_harness.lint.t5_package import INSTALL, MODULES, NAME, TASKS
+from t5x_harness.spec import StandInPolicy
+
+_TASKS_MODULE = "t5x_harness.sample_tasks.t5_tasks"
+
+
+def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
+    """Has ``import t5.data.mixtures`` register the stand-ins in this process, unless Python finds the package.
+
+    Args:
+      policy: whether there are stand-ins at all.
+      note: called when they were registered.
+    """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    if policy is not StandInPolicy.OFF:
+        sys.meta_path.append(_Finder(note))  # the last one: a package that is there is found before
+
+
+class _Finder:
+    """Finds the modules of the stand-in, and makes them."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        self._note = note
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the spec of a module of the stand-in; None for another package's, or a real ``t5``'s.
+
+        Raises:
+          ModuleNotFoundError: the stand-in has no such module.
+        """
+        if fullname.partition(".")[0] != NAME or not (fullname == NAME or path == []):
+            return None
+        if fullname not in MODULES:
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: the stand-in for the package t5 only has the tasks {', '.join(TASKS)}; "
+                f"install it: {INSTALL}",
+                name=fullname,
+            )
+        return ModuleSpec(fullname, self, origin="stand-in", is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to Python to make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Registers the tasks with the modules that T5 does so in."""
+        if module.__name__ in ("t5.data.mixtures", "t5.data.tasks"):
+            importlib.import_module(_TASKS_MODULE)
+            self._note()
