@@ -13,7 +13,7 @@ from t5x_harness.conversion.comparing import require_same
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import flavor_of
 from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.places import written_whole
+from t5x_harness.conversion.places import COMMITTED, written_whole
 from t5x_harness.conversion.request import Conversion, Form, Request
 from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, dtype_named
 from t5x_harness.conversion.settings import BYTES, Settings, Vocabulary, settings_of
@@ -27,7 +27,6 @@ from t5x_harness.conversion.transformers_folder import (
     read_transformers,
     write_transformers,
 )
-from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.system.buckets import store
 
 _NAMES = "t5x_names"
@@ -43,7 +42,9 @@ def convert(request: Request) -> Conversion:
     if request.check:
         require_libraries()
     source, sizes = _opened(request)
-    output = _place(request.output)
+    output = request.output
+    if "://" not in output:
+        output = str(_on_disk(output) or os.path.abspath(output))  # orbax needs a whole path
     if request.to is Form.TRANSFORMERS:
         if source.layout == "transformers":
             raise ConversionError(f"{source.where} is a folder of transformers already: --to t5x, or --to safetensors")
@@ -59,55 +60,38 @@ def convert(request: Request) -> Conversion:
                 "--step=1000000"
             )
         source = dataclasses.replace(source, step=step)
-        place = output / f"checkpoint_{step}"
-        with written_whole(place) as folder:
+        output = os.path.join(output, f"checkpoint_{step}")
+        with written_whole(output) as folder:
             made = write_checkpoint(folder, step, _lazy(source, request.dtype))
             for child in list(made.iterdir()):
                 child.rename(folder / child.name)
             made.rmdir()
+            for part in (folder, *(path for path in folder.iterdir() if path.is_dir())):
+                (part / COMMITTED).touch()  # so that a copy at gs:// is whole, too
             files = sorted(path for path in folder.iterdir() if path.is_file())
-        output = place
     return _report(request, source, str(sizes or ""), output, files)
 
 
-def _on_disk(path: str) -> str:
-    """Returns where a path in an emulated bucket lies; any other as it is."""
+def _on_disk(path: str) -> Path | None:
+    """Returns where a path in an emulated bucket lies; None for any other."""
     here = store()
-    local = here.local(path) if here is not None else None
-    return str(local) if local is not None and local.exists() else path
-
-
-def _place(output: str) -> Path:
-    """Returns the folder to write.
-
-    Raises:
-      ConversionError: it is in a bucket that is not emulated here.
-    """
-    here = store()
-    local = here.local(output) if here is not None else None
-    if local is None and "://" in output:
-        raise ConversionError(
-            f"{output}: arrays are put at their places in files, which a bucket does not have: convert into a local "
-            f"folder, and copy that: gcloud storage cp -r FOLDER {output}"
-        )
-    return local or Path(output).absolute()  # as orbax needs it
+    return here.local(path) if here is not None else None
 
 
 def _opened(request: Request) -> tuple[StoredParameters, Architecture | None]:
     """Returns the parameters of what the user names, and for a model of transformers its sizes."""
-    path = _on_disk(request.checkpoint.rstrip("/") or "/")
+    path = request.checkpoint.rstrip("/") or "/"
+    local = _on_disk(path)
+    path = str(local) if local is not None and local.exists() else path
     folder = Path(path)
     if (folder / CONFIG).is_file():
         return read_transformers(folder, request.scanned)
     if any(folder.glob("*.safetensors")):
         return _read_safetensors(folder), None
-    steps = checkpoint_steps(path)
-    if steps and not folder.name.startswith("checkpoint_"):
-        path = os.path.join(path, f"checkpoint_{steps[-1]}")
     return read_t5x(path), None
 
 
-def _to_transformers(request: Request, source: StoredParameters, output: Path) -> Conversion:
+def _to_transformers(request: Request, source: StoredParameters, output: str) -> Conversion:
     config = _config_files(request, source)
     settings = _settings(request, config)
     sizes = architecture_of(source.shapes, source.where)
@@ -210,7 +194,7 @@ def _read_safetensors(folder: Path) -> StoredParameters:
     )
 
 
-def _report(request: Request, source: StoredParameters, model: str, output: Path, files: Sequence[Path]) -> Conversion:
+def _report(request: Request, source: StoredParameters, model: str, output: str, files: Sequence[Path]) -> Conversion:
     tensors = list(_tensors(source, request.dtype))
     others = f"{source.others} other array{'s' if source.others > 1 else ''}, such as the optimizer's state"
     left_out = [others] if source.others else []
@@ -218,7 +202,7 @@ def _report(request: Request, source: StoredParameters, model: str, output: Path
         source=source.where,
         layout=source.layout,
         to=request.to,
-        output=str(output),
+        output=output,
         step=source.step,
         model=model,
         model_type="",

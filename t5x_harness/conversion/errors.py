@@ -40,6 +40,11 @@ class ArraysDisagree(ConversionError):
         super().__init__("\n".join([what, *(f"  {line}" for line in lines)]))
 
 
+def first_line(error: BaseException) -> str:
+    """Returns what a library says, without what follows it."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def _listed(title: str, lines: Sequence[str]) -> list[str]:
     """Returns a heading with the number of lines, and the first of them."""
     if not lines:

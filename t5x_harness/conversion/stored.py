@@ -16,7 +16,7 @@ import numpy as np
 import tensorstore as ts
 from etils import epath
 
-from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.errors import ConversionError, first_line
 from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree, specs_in_file, tensorflow_arrays
 from t5x_harness.standins.checkpoints import kvstore_of
 
@@ -59,7 +59,7 @@ class StoredParameters:
         try:
             array = self.read_array(name)
         except Exception as error:
-            raise ConversionError(f"{self.where}: {name} cannot be read: {_first_line(error)}") from error
+            raise ConversionError(f"{self.where}: {name} cannot be read: {first_line(error)}") from error
         # T5X's checkpoints of version 2 hold the bytes of bfloat16 as uint16.
         return array.view(ml_dtypes.bfloat16) if array.dtype == np.uint16 else array
 
@@ -68,13 +68,14 @@ def read_t5x(path: str) -> StoredParameters:
     """Opens a checkpoint of T5X or of its TensorFlow predecessor.
 
     Args:
-      path: its folder, or the common beginning of a TensorFlow checkpoint's files; local, or at ``gs://``.
+      path: its folder, a folder of several, of which the latest counts, or the common beginning of a TensorFlow
+        checkpoint's files; local, or at ``gs://``.
 
     Raises:
       ConversionError: there is none, or it is damaged.
     """
     path = path if "://" in path else os.path.abspath(path)  # orbax reads nothing at a relative one
-    path = _latest_of_tensorflow(path) or path
+    path = _latest_of_tensorflow(path) or _latest_in(path) or path
     layout = layout_of(path)
     if layout is None:
         raise ConversionError(_nothing_at(path))
@@ -87,7 +88,7 @@ def read_t5x(path: str) -> StoredParameters:
     except ConversionError:
         raise
     except Exception as error:
-        raise ConversionError(f"{path}: its metadata cannot be read: {_first_line(error)}") from error
+        raise ConversionError(f"{path}: its metadata cannot be read: {first_line(error)}") from error
     step = int(np.asarray(read(_STEP))) if _STEP in tree.arrays else _step_of(path)
     return _of_tree(path, tree, step, read)
 
@@ -181,6 +182,14 @@ def _latest_of_tensorflow(path: str) -> str | None:
     return os.path.join(path, match[1].decode()) if match else None
 
 
+def _latest_in(path: str) -> str | None:
+    """Returns the latest checkpoint of T5X in a folder; None where there is none."""
+    folder = epath.Path(path)
+    names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+    steps = [int(found[1]) for name in names if (found := re.fullmatch(r"checkpoint_(\d+)", name))]
+    return os.path.join(path, f"checkpoint_{max(steps)}") if steps else None
+
+
 def _step_of(path: str) -> int | None:
     match = _STEP_OF_PATH.search(path)
     return int(match[1]) if match else None
@@ -201,7 +210,3 @@ def _nothing_at(path: str) -> str:
         f"{path} holds no checkpoint, but {', '.join(names) or 'nothing'}: one of T5X has a folder state (orbax) or a "
         "file checkpoint (T5X's older layout), and one of transformers config.json and model.safetensors"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import t5x_in_use
 
-from t5x_harness.commands.main import main
+from t5x_harness.commands.main import main, parser_of
 from t5x_harness.standins.vocabularies import VocabularySize, model_of
 
 CONFIG = """
@@ -48,7 +48,11 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_its_commands_convert_and_report_as_shown(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (commands,), (console,) = blocks(page, "shell"), blocks(page, "console")
+    (commands,), (console, in_bucket) = blocks(page, "shell"), blocks(page, "console")
+    words = shlex.split(in_bucket)[3:]  # behind "$ t5x-harness exec"
+    command = parser_of("exec")[0].parse_args(["exec", *words]).command
+    converted = parser_of("convert")[0].parse_args(command[2:])
+    assert converted.output == "gs://my-bucket/hf"  # it is run by tests/conversion/test_buckets.py
     for number, command in enumerate(commands.splitlines()):
         assert main(shlex.split(command)[1:]) == 0, command
         printed = capsys.readouterr().out.replace(f"{folder}/", "")

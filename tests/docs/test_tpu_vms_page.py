@@ -67,19 +67,29 @@ def test_the_commands_for_the_server_parse(page: str) -> None:
 def test_the_recipe_trains_on_all_workers(
     page: str, environment: Mapping[str, str], repository: Path, tmp_path: Path
 ) -> None:
-    recipe, _ = blocks(page, "shell")
+    recipe, *_ = blocks(page, "shell")
     project = Path(shutil.copytree(repository / PROJECT, tmp_path / "my-project"))
     (project / "fjord_tiny.sh").rename(project / "start.sh")
     shutil.copy(repository / VOCABULARY, tmp_path / "fjord.model")
     said = bash(recipe, tmp_path, environment)
     assert re.search(r"^my-tpu +us-central2-b +v4-16 +V4 +2x2x2 +default +READY$", said, re.MULTILINE)
+    assert sorted(re.findall(r"^\d 2 8$", said, re.MULTILINE)) == ["0 2 8", "1 2 8"]
     written = re.findall(r"gs://fjord-lm/models/fjord_tiny/(\w+)/$", said, re.MULTILINE)
     assert "checkpoint_2" in written
+    (logs,) = (tmp_path / "logs").rglob("events.out.tfevents.*")  # of the first worker alone
+    assert logs.stat().st_size
+
+
+@pytest.mark.journey
+def test_four_workers_are_one_program(page: str, environment: Mapping[str, str], tmp_path: Path) -> None:
+    _, four, _ = blocks(page, "shell")
+    said = bash(f"gcloud config set compute/zone us-central2-b\n{four}", tmp_path, environment)
+    assert sorted(re.findall(r"^\d 4 16$", said, re.MULTILINE)) == [f"{worker} 4 16" for worker in range(4)]
 
 
 @pytest.mark.journey
 def test_a_queued_resource_becomes_a_tpu_vm(page: str, environment: Mapping[str, str], tmp_path: Path) -> None:
-    _, queue = blocks(page, "shell")
+    *_, queue = blocks(page, "shell")
     said = bash(queue, tmp_path, environment)
     assert re.search(r"^my-queue +us-west4-a +1 +v5litepod-8 +ACTIVE$", said, re.MULTILINE)
     assert "8 cpu" in said.splitlines()

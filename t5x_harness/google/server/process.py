@@ -114,7 +114,8 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         write_clients_files(folder, authority.key, authority.token, url=endpoints.url, proxy=endpoints.proxy)
         vertex_settings = VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex)
         vertex.begin(vertex_settings)
-        tpu.begin(folder.tpu_vms, vertex_settings)
+        is_kept = settings.root is not None and settings.vertex.has_lasting_state
+        tpu.begin(endpoints.root / "tpu" if is_kept else folder.tpu_vms, vertex_settings, vertex.state)
         yield endpoints
 
 

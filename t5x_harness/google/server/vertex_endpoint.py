@@ -77,6 +77,12 @@ class VertexService:
             raise ServerError(str(error)) from None
         return self._state.url
 
+    @property
+    def state(self) -> StateStore:
+        """What keeps resources, once it is open."""
+        assert self._state is not None
+        return self._state
+
     def begin(self, settings: VertexSettings) -> None:
         """Takes up work, once the server's ports are known."""
         self._settings = settings

@@ -28,6 +28,7 @@ from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.vms import Json, TpuVms, typed
 from t5x_harness.google.tpu.workers import Workers, end_orphans
 from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.state import StateError, StateStore
 
 HOST = "tpu.googleapis.com"
 OWN_PATH = f"{PRIVATE}/tpu/worker"
@@ -52,16 +53,19 @@ class TpuService:
         self._workers: Workers | None = None
         self._vms: TpuVms | None = None
 
-    def begin(self, folder: Path, settings: VertexSettings) -> None:
+    def begin(self, folder: Path, settings: VertexSettings, state: StateStore) -> None:
         """Takes up work, once the server's ports are known.
 
         Args:
           folder: for the workers' homes.
+          state: keeps TPU VMs and queued resources.
         """
         options = settings.options
         self._workers = Workers(folder, settings)
-        self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers)
+        self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers, state)
         threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
+        if folder.is_dir():  # of a server before this one
+            self._workers.end_left(self._vms.folders())
 
     def reset(self) -> None:
         """Deletes all TPU VMs, and ends what runs on them."""
@@ -87,9 +91,9 @@ class TpuService:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
             found = await asyncio.to_thread(self._answer, scope["method"], scope["path"], query, body)
-        except TpuError as error:
-            details = {"code": error.http_status, "message": str(error), "status": error.code}
-            return await answer_json(send, error.http_status, {"error": details})
+        except (TpuError, StateError) as error:
+            code, status = (error.http_status, error.code) if isinstance(error, TpuError) else (503, "UNAVAILABLE")
+            return await answer_json(send, code, {"error": {"code": code, "message": str(error), "status": status}})
         if found is None:
             message = f"t5x-harness does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
             return await answer_json(send, NOT_EMULATED, not_emulated(message))

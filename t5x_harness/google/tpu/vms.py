@@ -1,22 +1,28 @@
-"""TPU VMs, queued resources and operations, in memory: their life from a request to their end."""
+"""TPU VMs, queued resources and operations: their life from a request to their end."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-import itertools
+import json
 import random
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from pathlib import PurePath
+from typing import Any, Protocol, TypeVar
 
 from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.vertex.jobs.replicas import free_ports
+from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.slices.slice import Slice, get_slice
 
 Json = dict[str, Any]
+Result = TypeVar("Result")
+
+_KEY = "tpu"
+_MOST_OPERATIONS = 500
 
 _GIVEN_ID = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _GIVEN = frozenset(
@@ -35,14 +41,14 @@ class Worker:
 
     Attributes:
       node: the full name of its TPU VM.
-      uid: of the TPU VM; no other has it, not even one of the same name after it. It is short, as folders are named so.
+      folder: of the TPU VM, named by its uid: no other has it, not even one of the same name after it.
       addresses: the internal ones of all workers, in order.
       coordinator: where the workers' processes meet.
     """
 
     def __init__(self, node: Json, slice_: Slice, index: int) -> None:
         self.node: str = node["name"]
-        self.uid: str = node["_uid"]
+        self.folder: str = node["_folder"]
         self.slice = slice_
         self.index = index
         self.addresses = [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
@@ -53,26 +59,64 @@ class Worker:
     @property
     def hostname(self) -> str:
         """As the machines call themselves: ``t1v-n-0a1b2c3d-w-0``."""
-        return f"t1v-n-{self.uid}-w-{self.index}"
+        return f"t1v-n-{PurePath(self.folder).name}-w-{self.index}"
 
 
 class Machines(Protocol):
-    """What runs on TPU VMs."""
+    """What runs on TPU VMs. Each has a folder, which is named by its uid."""
 
-    def stop(self, uid: str) -> None:
+    def folder(self, uid: str) -> str:
+        """Returns the folder of a new TPU VM."""
+
+    def begin(self, folder: str) -> None:
+        """Makes the folder."""
+
+    def stop(self, folder: str) -> None:
         """Ends all processes of a TPU VM; its disks stay."""
 
-    def end(self, uid: str) -> None:
+    def end(self, folder: str) -> None:
         """Ends all processes of a TPU VM, and removes its disks."""
 
 
+@dataclasses.dataclass
+class _Kept:
+    """All that there is, by name: one value of the state, so that each change is one write.
+
+    Attributes:
+      addresses: how many were given to workers.
+    """
+
+    nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
+    queue: dict[str, Json] = dataclasses.field(default_factory=dict)
+    operations: dict[str, Json] = dataclasses.field(default_factory=dict)
+    addresses: int = 0
+
+    def node(self, name: str, now: float) -> Json:
+        """Returns a node; one whose queued resource still waits is not there."""
+        node = self.nodes.get(name)
+        if node is None or now < node["_from"]:
+            raise _not_found(name)
+        return node
+
+    def queued(self, name: str) -> Json:
+        if name not in self.queue:
+            raise _not_found(name)
+        return self.queue[name]
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(vars(self)).encode()
+
+
 class TpuVms:
-    """All TPU VMs of a session. Any thread may call it.
+    """All TPU VMs of a state, which several servers may have. Any thread may call it.
+
+    Every method may raise StateError.
 
     Args:
       pending_seconds: how long a node is CREATING, and a queued resource PROVISIONING.
       queued_seconds: how long a queued resource waits before that.
-      machines: ends what runs on a TPU VM that is stopped or deleted, by its uid.
+      machines: where TPU VMs run.
+      state: keeps them.
     """
 
     def __init__(
@@ -80,31 +124,32 @@ class TpuVms:
         pending_seconds: float,
         queued_seconds: float,
         machines: Machines,
+        state: StateStore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._pending, self._queued = pending_seconds, queued_seconds
         self._machines = machines
+        self._state = state
         self._clock = clock
-        self._lock = threading.RLock()
-        self._nodes: dict[str, Json] = {}
-        self._queue: dict[str, Json] = {}
-        self._operations: dict[str, Json] = {}
-        self._addresses = itertools.count(1)
-        self._numbers = itertools.count(random.randrange(1 << 31))
 
     def create_node(self, parent: str, node_id: str, given: Json) -> Json:
         """Makes a TPU VM; returns the operation."""
-        with self._lock:
-            node = self._add_node(parent, node_id, given, ready_at=self._clock() + self._pending)
-            return self._operation(parent, node["name"], "create", node["_ready_at"], self._shown(node))
+
+        def create(kept: _Kept) -> tuple[Json, Json]:
+            node = self._add_node(kept, parent, node_id, given, ready_at=self._clock() + self._pending)
+            shown = self._shown(node)
+            return node, self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
+
+        node, operation = self._change(create)
+        self._machines.begin(node["_folder"])
+        return operation
 
     def get_node(self, name: str) -> Json:
-        with self._lock:
-            return self._shown(self._node(name))
+        return self._shown(self._kept().node(name, self._clock()))
 
     def list_nodes(self, parent: str) -> list[Json]:
-        with self._lock:
-            return [self._shown(node) for node in _below(self._nodes, parent) if self._is_there(node)]
+        now = self._clock()
+        return [self._shown(node) for node in _below(self._kept().nodes, parent) if now >= node["_from"]]
 
     def update_node(self, name: str, given: Json, mask: str) -> Json:
         """Changes the fields that a mask names; returns the operation."""
@@ -113,22 +158,31 @@ class TpuVms:
             known = ", ".join(sorted(_CHANGEABLE))
             what = f"{', '.join(wrong)} cannot be changed" if fields else "update_mask is required"
             raise TpuError("INVALID_ARGUMENT", f"{what}; these can: {known}")
-        with self._lock:
-            node = self._node(name)
+
+        def update(kept: _Kept) -> Json:
+            node = kept.node(name, self._clock())
             for field in fields:
                 node.pop(field, None)
                 if field in given:
                     node[field] = given[field]
-            return self._operation(_parent(name), name, "update", 0, self._shown(node))
+            return self._operation(kept, _parent(name), name, "update", 0, self._shown(node))
+
+        return self._change(update)
 
     def delete_node(self, name: str) -> Json:
         """Deletes a TPU VM, and ends what runs on it; returns the operation."""
-        with self._lock:
-            node = self._node(name)
+
+        def delete(kept: _Kept) -> tuple[Json, Json]:
+            node = kept.node(name, self._clock())
             if owner := node.get("queuedResource"):
                 message = f"{name} is of the queued resource {owner}: delete that one, with force"
                 raise TpuError("FAILED_PRECONDITION", message)
-            return self._delete(node)
+            del kept.nodes[name]
+            return node, self._operation(kept, _parent(name), name, "delete", 0, {})
+
+        node, operation = self._change(delete)
+        self._machines.end(node["_folder"])
+        return operation
 
     def start_or_stop(self, name: str, verb: str) -> Json:
         """Starts or stops a TPU VM of one host; returns the operation.
@@ -136,8 +190,9 @@ class TpuVms:
         Raises:
           TpuError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is not in the state for it.
         """
-        with self._lock:
-            node = self._node(name)
+
+        def change(kept: _Kept) -> tuple[Json, Json]:
+            node = kept.node(name, self._clock())
             state = self._shown(node)["state"]
             wanted = {"stop": "READY", "start": "STOPPED"}[verb]
             if len(node["networkEndpoints"]) > 1:
@@ -145,90 +200,118 @@ class TpuVms:
             if state != wanted:
                 raise TpuError("FAILED_PRECONDITION", f"{name} is {state}, not {wanted}: it cannot be {_done(verb)}")
             node["state"] = "STOPPED" if verb == "stop" else "READY"
-            if verb == "stop":
-                self._machines.stop(node["_uid"])
-            return self._operation(_parent(name), name, verb, 0, self._shown(node))
+            return node, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
 
-    def worker_at(self, address: str) -> Worker | None:
-        """Returns the worker that has an address, external or internal; None if no worker has it."""
-        with self._lock:
-            for node in self._nodes.values():
-                for index, endpoint in enumerate(node["networkEndpoints"]):
-                    if address in (endpoint["ipAddress"], endpoint.get("accessConfig", {}).get("externalIp")):
-                        return Worker(self._shown(node, private=True), get_slice(node["_slice"]), index)
-        return None
+        node, operation = self._change(change)
+        if verb == "stop":
+            self._machines.stop(node["_folder"])
+        return operation
 
     def workers_of(self, name: str) -> list[Worker]:
-        """Returns all workers of a TPU VM, in order."""
-        with self._lock:
-            node = self._shown(self._node(name), private=True)
-        return [Worker(node, get_slice(node["_slice"]), at) for at in range(len(node["networkEndpoints"]))]
+        """Returns the workers of a TPU VM, in order."""
+        node = self._kept().node(name, self._clock())
+        return [self._worker(node, index) for index in range(len(node["networkEndpoints"]))]
+
+    def worker_at(self, address: str) -> Worker | None:
+        """Returns the worker with an internal or external address; None if there is none."""
+        for node in self._kept().nodes.values():
+            for index, endpoint in enumerate(node["networkEndpoints"]):
+                if address in (endpoint["ipAddress"], endpoint.get("accessConfig", {}).get("externalIp")):
+                    return self._worker(node, index)
+        return None
 
     def create_queued(self, parent: str, queued_id: str, given: Json) -> Json:
-        """Makes a queued resource with its TPU VMs, which are there when it is active; returns the operation."""
+        """Makes a queued resource with its TPU VMs, which come after it has waited; returns the operation."""
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
-        with self._lock:
-            if name in self._queue:
-                raise TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
-            made = {**given, "name": name, "createTime": _time(self._clock())}
-            specs = given.get("tpu", {}).get("nodeSpec") or []
-            if not specs:
-                raise TpuError("INVALID_ARGUMENT", "queued_resource.tpu.node_spec must be specified")
-            provisioned = self._clock() + self._queued
-            ready = provisioned + self._pending
-            wanted = [each for spec in specs for each in _nodes_of(spec, queued_id)]
-            for node_id, node in wanted:  # all of them, before there is any
-                self._check(parent, node_id, node)
-            made |= {"_provisioned_at": provisioned, "_ready_at": ready, "_nodes": []}
-            for node_id, node in wanted:
-                added = self._add_node(parent, node_id, node, ready_at=ready, from_=provisioned)
+        specs = given.get("tpu", {}).get("nodeSpec") or []
+        if not specs:
+            raise TpuError("INVALID_ARGUMENT", "queued_resource.tpu.node_spec must be specified")
+
+        def create(kept: _Kept) -> tuple[list[str], Json]:
+            if name in kept.queue:
+                raise _already_there(name)
+            now = self._clock()
+            provisioned, ready = now + self._queued, now + self._queued + self._pending
+            nodes = []
+            for node_id, node in (each for spec in specs for each in _nodes_of(spec, queued_id)):
+                added = self._add_node(kept, parent, node_id, node, ready_at=ready, from_=provisioned)
                 added["queuedResource"] = name
-                made["_nodes"].append(added["name"])
-            self._queue[name] = made
-            return self._operation(parent, name, "create", 0, self._shown_queued(made))
+                nodes.append(added)
+            private = {"_provisioned_at": provisioned, "_ready_at": ready, "_nodes": [node["name"] for node in nodes]}
+            kept.queue[name] = made = {**given, "name": name, "createTime": _time(now), **private}
+            operation = self._operation(kept, parent, name, "create", 0, self._shown_queued(made))
+            return [node["_folder"] for node in nodes], operation
+
+        folders, operation = self._change(create)
+        for folder in folders:
+            self._machines.begin(folder)
+        return operation
 
     def get_queued(self, name: str) -> Json:
-        with self._lock:
-            return self._shown_queued(self._queued_resource(name))
+        return self._shown_queued(self._kept().queued(name))
 
     def list_queued(self, parent: str) -> list[Json]:
-        with self._lock:
-            return [self._shown_queued(each) for each in _below(self._queue, parent)]
+        return [self._shown_queued(each) for each in _below(self._kept().queue, parent)]
 
     def delete_queued(self, name: str, *, force: bool) -> Json:
         """Deletes a queued resource; with ``force`` an active one, too, with its TPU VMs. Returns the operation."""
-        with self._lock:
-            made = self._queued_resource(name)
+
+        def delete(kept: _Kept) -> tuple[list[str], Json]:
+            made = kept.queued(name)
             state = self._shown_queued(made)["state"]["state"]
             if state not in ("ACCEPTED", "FAILED", "SUSPENDED", "WAITING_FOR_RESOURCES") and not force:
                 message = f"{name} is {state}, and its TPU VMs would go with it: delete it with force"
                 raise TpuError("FAILED_PRECONDITION", message)
-            for each in made["_nodes"]:
-                if each in self._nodes:
-                    self._delete(self._nodes[each])
-            del self._queue[name]
-            return self._operation(_parent(name), name, "delete", 0, {})
+            folders = [kept.nodes.pop(each)["_folder"] for each in made["_nodes"] if each in kept.nodes]
+            del kept.queue[name]
+            return folders, self._operation(kept, _parent(name), name, "delete", 0, {})
+
+        folders, operation = self._change(delete)
+        for folder in folders:
+            self._machines.end(folder)
+        return operation
 
     def get_operation(self, name: str) -> Json:
-        with self._lock:
-            if name not in self._operations:
-                raise _not_found(name)
-            return self._shown_operation(self._operations[name])
+        operations = self._kept().operations
+        if name not in operations:
+            raise _not_found(name)
+        return self._shown_operation(operations[name])
 
     def list_operations(self, parent: str) -> list[Json]:
-        with self._lock:
-            return [self._shown_operation(each) for each in _below(self._operations, parent)]
+        return [self._shown_operation(each) for each in _below(self._kept().operations, parent)]
+
+    def folders(self) -> list[str]:
+        """Returns the folders of all TPU VMs."""
+        return [node["_folder"] for node in self._kept().nodes.values()]
 
     def reset(self) -> None:
         """Deletes everything, and ends what runs."""
-        with self._lock:
-            for node in self._nodes.values():
-                self._machines.end(node["_uid"])
-            self._nodes.clear()
-            self._queue.clear()
-            self._operations.clear()
+        folders = self.folders()
+        self._state.delete(_KEY)
+        for folder in folders:
+            self._machines.end(folder)
 
-    def _check(self, parent: str, node_id: str, given: Json) -> tuple[str, Slice]:
+    def _kept(self) -> _Kept:
+        value = self._state.get(_KEY)
+        return _Kept(**json.loads(value)) if value else _Kept()
+
+    def _change(self, change: Callable[[_Kept], Result]) -> Result:
+        """Changes all that there is in one step; ``change`` is called again if another server was faster."""
+        results: list[Result] = []
+
+        def apply(value: bytes) -> bytes:
+            kept = _Kept(**json.loads(value))
+            results[:] = [change(kept)]
+            return kept.to_bytes()
+
+        while not results:  # else it was deleted between these two
+            self._state.create(_KEY, _Kept().to_bytes())
+            self._state.update(_KEY, apply)
+        return results[0]
+
+    def _add_node(
+        self, kept: _Kept, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0
+    ) -> Json:
         zone = parent.rpartition("/")[2]
         check_zone(zone)
         name = f"{parent}/nodes/{_checked(node_id, 'node_id')}"
@@ -238,15 +321,13 @@ class TpuVms:
             )
         found = slice_of(given, zone)
         check_runtime(str(given.get("runtimeVersion") or ""), found)
-        if name in self._nodes:
-            raise TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
-        return name, found
-
-    def _add_node(self, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0) -> Json:
-        name, found = self._check(parent, node_id, given)
+        if name in kept.nodes:
+            raise _already_there(name)
         network = {"network": "default", "subnetwork": "default", **given.get("networkConfig", {})}
+        first, kept.addresses = kept.addresses + 1, kept.addresses + found.hosts
+        uid = f"{random.randrange(1 << 32):08x}"
         (port,) = free_ports(1)
-        self._nodes[name] = node = {
+        kept.nodes[name] = node = {
             **given,
             "name": name,
             "id": str(random.randrange(10**18, 9 * 10**18)),
@@ -256,8 +337,8 @@ class TpuVms:
             "createTime": _time(self._clock()),
             "health": "HEALTHY",
             "state": "READY",
-            "networkEndpoints": [self._endpoint(network) for _ in range(found.hosts)],
-            "_uid": f"{next(self._numbers):08x}",
+            "networkEndpoints": [_endpoint(network, first + index) for index in range(found.hosts)],
+            "_folder": self._machines.folder(uid),
             "_slice": found.name,
             "_coordinator": f"127.0.0.1:{port}",
             "_from": from_,
@@ -265,64 +346,36 @@ class TpuVms:
         }
         return node
 
-    def _endpoint(self, network: Mapping[str, Any]) -> Json:
-        number = next(self._addresses)
-        place = f"{number >> 8 & 255}.{number & 255}"
-        endpoint: Json = {"ipAddress": f"{_INTERNAL}.{place}", "port": 8470}
-        if network.get("enableExternalIps"):
-            endpoint["accessConfig"] = {"externalIp": f"{_EXTERNAL}.{place}"}
-        return endpoint
+    def _worker(self, node: Json, index: int) -> Worker:
+        return Worker({**node, "state": self._shown(node)["state"]}, get_slice(node["_slice"]), index)
 
-    def _delete(self, node: Json) -> Json:
-        del self._nodes[node["name"]]
-        self._machines.end(node["_uid"])
-        return self._operation(_parent(node["name"]), node["name"], "delete", 0, {})
-
-    def _node(self, name: str) -> Json:
-        node = self._nodes.get(name)
-        if node is None or not self._is_there(node):
-            raise _not_found(name)
-        return node
-
-    def _is_there(self, node: Json) -> bool:
-        """Returns whether a node is there: one whose queued resource still waits is not."""
-        waits_until: float = node["_from"]
-        return self._clock() >= waits_until
-
-    def _queued_resource(self, name: str) -> Json:
-        if name not in self._queue:
-            raise _not_found(name)
-        return self._queue[name]
-
-    def _shown(self, node: Json, *, private: bool = False) -> Json:
-        shown = {key: value for key, value in node.items() if private or not key.startswith("_")}
-        if self._clock() < node["_ready_at"]:
-            shown["state"] = "CREATING"
-        return shown
+    def _shown(self, node: Json) -> Json:
+        shown = _public(node)
+        return {**shown, "state": "CREATING"} if self._clock() < node["_ready_at"] else shown
 
     def _shown_queued(self, made: Json) -> Json:
         now = self._clock()
         provisioning = "PROVISIONING" if now >= made["_provisioned_at"] else "WAITING_FOR_RESOURCES"
-        state = "ACTIVE" if now >= made["_ready_at"] else provisioning
-        return {**{key: value for key, value in made.items() if not key.startswith("_")}, "state": {"state": state}}
+        return {**_public(made), "state": {"state": "ACTIVE" if now >= made["_ready_at"] else provisioning}}
 
-    def _operation(self, parent: str, target: str, verb: str, done_at: float, response: Json) -> Json:
+    def _operation(self, kept: _Kept, parent: str, target: str, verb: str, done_at: float, response: Json) -> Json:
         name = f"{parent}/operations/operation-{random.randrange(10**12, 10**13)}-{random.randrange(16**8):08x}"
-        self._operations[name] = made = {
+        kept.operations[name] = made = {
             "name": name,
             "metadata": {"createTime": _time(self._clock()), "target": target, "verb": verb},
             "_done_at": done_at,
             "_response": response,
         }
+        for old in list(kept.operations)[:-_MOST_OPERATIONS]:
+            del kept.operations[old]
         return self._shown_operation(made)
 
     def _shown_operation(self, made: Json) -> Json:
         is_done = self._clock() >= made["_done_at"]
         response = made["_response"]
-        if is_done and "state" in response and response["state"] == "CREATING":
+        if is_done and response.get("state") == "CREATING":
             response = {**response, "state": "READY"}
-        shown = {key: value for key, value in made.items() if not key.startswith("_")}
-        return {**shown, "done": True, "response": response} if is_done else {**shown, "done": False}
+        return {**_public(made), "done": True, "response": response} if is_done else {**_public(made), "done": False}
 
 
 def typed(message: Json, version: str) -> Json:
@@ -350,6 +403,18 @@ def _nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
         yield f"{prefix}-{number}", node
 
 
+def _endpoint(network: Mapping[str, Any], number: int) -> Json:
+    place = f"{number >> 8 & 255}.{number & 255}"
+    endpoint: Json = {"ipAddress": f"{_INTERNAL}.{place}", "port": 8470}
+    if network.get("enableExternalIps"):
+        endpoint["accessConfig"] = {"externalIp": f"{_EXTERNAL}.{place}"}
+    return endpoint
+
+
+def _public(kept: Json) -> Json:
+    return {key: value for key, value in kept.items() if not key.startswith("_")}
+
+
 def _below(kept: Mapping[str, Json], parent: str) -> list[Json]:
     pattern = re.compile(re.escape(parent).replace(r"/\-", "/[^/]+") + "/[a-zA-Z]+/[^/]+")
     return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
@@ -375,6 +440,10 @@ def _camel(path: str) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
+def _already_there(name: str) -> TpuError:
+    return TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
 
 
 def _not_found(name: str) -> TpuError:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.google.tpu.vms import Worker
@@ -19,15 +19,19 @@ from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import TPU_VM_VARIABLE
 
 _SHELL = "/bin/bash"
+_MARK = ".t5x-harness-tpu-vm"
 _LOOK_SECONDS = 0.05
 _LOOKS = 100
 
 
 class Workers:
-    """The folders of all TPU VMs' workers. Any thread may call it.
+    """The folders of TPU VMs, with their workers' homes. Any thread may call it.
+
+    A TPU VM's folder is on the server that made it. Where that is gone, or is another machine's, one of this server's
+    own stands for it.
 
     Args:
-      folder: for all of them; it is made when the first is needed.
+      folder: for those of this server; it is made when the first is needed.
       settings: what jobs of Vertex AI are run with, too: the environment, and what stands for T5X.
     """
 
@@ -38,7 +42,7 @@ class Workers:
 
     def home(self, worker: Worker) -> Path:
         """Returns the home folder of a worker, which is made with its Python environment when it is first used."""
-        home = self._vm(worker.uid) / str(worker.index) / "home"
+        home = self._vm(worker.folder) / str(worker.index) / "home"
         with self._lock:
             if not home.is_dir():
                 making = home.with_name("home.new")
@@ -72,31 +76,47 @@ class Workers:
             "TPU_WORKER_ID": str(worker.index),
             "TPU_WORKER_HOSTNAMES": ",".join(worker.addresses),
             "TPU_ACCELERATOR_TYPE": worker.accelerator_type,
-            TPU_VM_VARIABLE: str(self._vm(worker.uid)),
+            TPU_VM_VARIABLE: str(self._vm(worker.folder)),
         }
         hosts = len(worker.addresses)
         pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
         seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
         return {**seen, **self._settings.options.job_environment}
 
-    def end(self, uid: str) -> None:
-        """Ends all processes of a TPU VM at once, and removes what they have left."""
-        folder = self._vm(uid)
-        end_processes(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    def folder(self, uid: str) -> str:
+        """Returns the folder of a new TPU VM."""
+        return str(self._folder / uid)
 
-    def stop(self, uid: str) -> None:
+    def begin(self, folder: str) -> None:
+        """Makes the folder of a new TPU VM, so that other servers find it."""
+        (Path(folder) / _MARK).mkdir(parents=True, exist_ok=True)
+
+    def end(self, folder: str) -> None:
+        """Ends all processes of a TPU VM at once, and removes what they have left."""
+        found = self._vm(folder)
+        end_processes(found)
+        shutil.rmtree(found, ignore_errors=True)
+
+    def stop(self, folder: str) -> None:
         """Ends all processes of a TPU VM at once; its disks stay."""
-        end_processes(self._vm(uid))
+        end_processes(self._vm(folder))
+
+    def end_left(self, known: Iterable[str]) -> None:
+        """Ends what a server that was killed has left here, and removes what is of no TPU VM that is known."""
+        self.close()
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            if folder.name not in {Path(each).name for each in known}:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Ends the processes of all TPU VMs."""
+        """Ends the processes of all TPU VMs that have their folders here."""
         if self._folder.is_dir():
             for folder in self._folder.iterdir():
                 end_processes(folder)
 
-    def _vm(self, uid: str) -> Path:
-        return self._folder / uid
+    def _vm(self, folder: str) -> Path:
+        # A state may have been written by others: what is removed is a folder of this kind only.
+        return Path(folder) if (Path(folder) / _MARK).is_dir() else self._folder / Path(folder).name
 
 
 def end_processes(folder: Path) -> None:

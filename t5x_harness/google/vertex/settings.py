@@ -55,6 +55,11 @@ class VertexOptions:
     programs: str = "t5x_harness.vertex.job_programs"
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def has_lasting_state(self) -> bool:
+        """Whether the state is there when the server has ended."""
+        return self.state not in ("memory:", "fakeredis:")
+
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
             json.dumps(vars(self), default=lambda it: dict(it) if isinstance(it, Mapping) else vars(it))

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from stepped_store import SteppedStore, interleave
 
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.vms import TpuVms
@@ -22,11 +23,17 @@ class Ended:
         self.stopped: list[str] = []
         self.ended: list[str] = []
 
-    def stop(self, uid: str) -> None:
-        self.stopped.append(uid)
+    def folder(self, uid: str) -> str:
+        return f"/tpu/{uid}"
 
-    def end(self, uid: str) -> None:
-        self.ended.append(uid)
+    def begin(self, folder: str) -> None:
+        pass
+
+    def stop(self, folder: str) -> None:
+        self.stopped.append(folder)
+
+    def end(self, folder: str) -> None:
+        self.ended.append(folder)
 
 
 @pytest.fixture
@@ -41,8 +48,19 @@ def ended() -> Ended:
 
 
 @pytest.fixture
-def vms(now: list[float], ended: Ended) -> TpuVms:
-    return TpuVms(10, 5, ended, clock=lambda: now[0])
+def state() -> SteppedStore:
+    return SteppedStore()
+
+
+@pytest.fixture
+def vms(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
+    return TpuVms(10, 5, ended, state, clock=lambda: now[0])
+
+
+@pytest.fixture
+def other(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
+    """Those of another server on the same state."""
+    return TpuVms(10, 5, ended, state, clock=lambda: now[0])
 
 
 def refused(function: Any, *args: Any, **fields: Any) -> str:
@@ -211,3 +229,66 @@ def test_a_queued_resource_of_several_slices(vms: TpuVms, now: list[float]) -> N
 def test_nodes_that_wait_are_not_listed(vms: TpuVms) -> None:
     vms.create_queued(ZONE, "q", queued(nodeId="t"))
     assert json.dumps(vms.list_nodes(ZONE)) == "[]"
+
+
+def test_two_servers_on_one_state_have_the_same(vms: TpuVms, other: TpuVms, now: list[float], ended: Ended) -> None:
+    operation = vms.create_node(ZONE, "t", NODE)
+    vms.create_queued(ZONE, "q", queued(nodeId="u"))
+    now[0] += 15
+    assert other.get_operation(operation["name"])["done"]
+    assert other.list_nodes(ZONE) == vms.list_nodes(ZONE) != []
+    assert other.get_queued(f"{ZONE}/queuedResources/q")["state"] == {"state": "ACTIVE"}
+    (address,) = (endpoint["ipAddress"] for endpoint in other.get_node(f"{ZONE}/nodes/t")["networkEndpoints"])
+    worker = other.worker_at(address)
+    assert worker is not None
+    other.delete_node(f"{ZONE}/nodes/t")
+    assert ended.ended == [worker.folder]
+    assert vms.worker_at(address) is None
+    assert refused(vms.get_node, f"{ZONE}/nodes/t").startswith("NOT_FOUND")
+
+
+@pytest.mark.parametrize("order", [[True], [False, True], [True, False, True], [False, False, True, True]])
+def test_of_two_servers_that_make_the_same_one_does(
+    vms: TpuVms, other: TpuVms, state: SteppedStore, order: list[bool]
+) -> None:
+    made = interleave(
+        state,
+        lambda: vms.create_queued(ZONE, "q", queued(nodeId="t")),
+        lambda: other.create_node(ZONE, "t", NODE),
+        order,
+    )
+    lost = [each for each in made if isinstance(each, TpuError)]
+    assert [str(each) for each in lost] == [f"Resource '{ZONE}/nodes/t' already exists"]
+    assert bool(vms.list_queued(ZONE)) == isinstance(made[1], TpuError)
+
+
+def test_a_server_that_is_killed_leaves_a_change_whole_or_not_at_all(
+    vms: TpuVms, other: TpuVms, ended: Ended, state: SteppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it does last: the change is one write to the state, and processes are ended after it."""
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    vms.create_node(ZONE, "t", NODE)
+    several = {"tpu": {"nodeSpec": [{"nodeId": "a", "node": NODE}, {"nodeId": "b", "node": NODE}]}}
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "update", die)
+        with pytest.raises(KeyboardInterrupt):
+            vms.create_queued(ZONE, "q", several)
+    assert (other.list_queued(ZONE), len(other.folders())) == ([], 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(ended, "end", die)
+        with pytest.raises(KeyboardInterrupt):
+            vms.delete_node(f"{ZONE}/nodes/t")
+    assert (other.list_nodes(ZONE), other.folders()) == ([], [])
+    other.create_node(ZONE, "t", NODE)
+
+
+def test_old_operations_are_forgotten(vms: TpuVms) -> None:
+    vms.create_node(ZONE, "t", NODE)
+    for _ in range(510):
+        last = vms.update_node(f"{ZONE}/nodes/t", {"description": "x"}, "description")
+    operations = vms.list_operations(ZONE)
+    assert len(operations) == 500
+    assert last["name"] in [each["name"] for each in operations]
