@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.fixtures.auxiliary import AUXILIARY_RUNNER
 from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
 from t5x_harness.fixtures.runs import RUNNER
 from t5x_harness.fixtures.vertex_target import TARGET
 from t5x_harness.promotion.expression import MARKERS
+from t5x_harness.settings.auxiliary import MARKER
 from t5x_harness.settings.pytest_options import add_to_pytest
 from t5x_harness.settings.specs import rewrite_gin
 
 from . import collection, gin_items, marks, options, promoted_items, promotion, reports
-from .requested_runs import run_for
+from .requested_runs import run_auxiliary_for, run_for
 from .session import SESSION, HarnessSession, Interruption
 
 
@@ -36,7 +38,7 @@ def pytest_load_initial_conftests(args: list[str]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
-    for line in MARKERS:
+    for line in (*MARKERS, MARKER):
         config.addinivalue_line("markers", line)
     with options.usage_errors():
         session = config.stash[SESSION] = HarnessSession(config, reports.write_runs)
@@ -45,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if promoted.active:
             _ = promoted.settings
     options.warn_of_old_names(config)
-    config.stash[RUNNER], config.stash[TARGET] = run_for, lambda: promoted.target
+    config.stash[RUNNER], config.stash[AUXILIARY_RUNNER] = run_for, run_auxiliary_for
+    config.stash[TARGET] = lambda: promoted.target
     collection.add_declared_runs(config, session)
     config.pluginmanager.register(Interruption(session), "t5x_harness_interruption")
     if config.pluginmanager.hasplugin("xdist"):
@@ -119,6 +122,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with promotion.network_guarded(item):
         result = yield
     marks.check_exercised(item)
+    marks.check_trained(item)
     promotion.check_sent(item)
     return result
 
@@ -130,7 +134,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test whose ``slice`` or ``tpu`` marker has a mistake in it, or that is promoted and has no job."""
+    """Fails a test with a mistake in a marker of the harness's, or that is promoted and has no job."""
     marks.check(item)
     promotion.check_promotable(item)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,8 +12,12 @@ from t5x_harness.promotion.resources import ResourcesError, TpuResources
 
 from .session import SESSION
 
+if TYPE_CHECKING:
+    from t5x_harness.settings.auxiliary import Auxiliary
+
 # How many units of real work (train steps, examples, predictions) a test did through the harness.
 EXERCISED = pytest.StashKey[int]()
+HAS_TRAINED = pytest.StashKey[bool]()
 
 
 def count_exercise(item: pytest.Item, units: int) -> None:
@@ -31,13 +35,46 @@ def check_exercised(item: pytest.Item) -> None:
         )
 
 
+def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
+    """Returns what the ``auxiliary`` markers of a test ask for, the closest last; fails it where one has a mistake."""
+    jobs = []
+    for mark in item.iter_markers("auxiliary"):
+        from t5x_harness.settings.auxiliary import Auxiliary
+
+        try:
+            jobs.append(Auxiliary.of_mark(mark.args, mark.kwargs))
+        except ValueError as error:
+            pytest.fail(f"@pytest.mark.auxiliary: {error}", pytrace=False)
+    return tuple(reversed(jobs))
+
+
+def check_trained(item: pytest.Item) -> None:
+    """Fails a test that is marked ``auxiliary`` and has trained nothing whose checkpoints a job could be for."""
+    if (
+        isinstance(item, pytest.Function)
+        and item.get_closest_marker("auxiliary")
+        and not item.stash.get(HAS_TRAINED, 0)
+    ):
+        pytest.fail(
+            f"{item.name} is marked auxiliary, and no train job ran in it: give a config of training to t5x_run, or "
+            "remove the marker",
+            pytrace=False,
+        )
+
+
 def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:
     """Returns what the ``tpu`` markers of a test ask for: see :meth:`TpuResources.of_marks`."""
     return TpuResources.of_marks(((mark.args, mark.kwargs) for mark in item.iter_markers(TPU)), otherwise)
 
 
 def check(item: pytest.Item) -> None:
-    """Fails a test, without a traceback, whose ``slice`` or ``tpu`` marker has a mistake in it, promoted or not."""
+    """Fails a test, without a traceback, if a marker of the harness's has a mistake in it, promoted or not."""
+    takes_jobs = "t5x_run" in getattr(item, "fixturenames", ()) or not isinstance(item, pytest.Function)
+    if auxiliary_jobs(item) and (hasattr(item, "spec") or not takes_jobs):
+        pytest.fail(
+            f"{item.name}: @pytest.mark.auxiliary is for tests that call t5x_run, whose train job it gives jobs",
+            pytrace=False,
+        )
     if (name := slice_name(item)) is not None:
         check_slice(name, "@pytest.mark.slice:")
     try:

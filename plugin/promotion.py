@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -93,8 +94,21 @@ class Promotion(PromotionSession):
         """
         return marks.tpu_resources(item, self.settings.defaults)
 
-    def for_run(self, item: pytest.Item, spec: RunSpec, target: VertexTarget) -> BackendFactory:
+    def for_run(
+        self,
+        item: pytest.Item,
+        spec: RunSpec,
+        target: VertexTarget,
+        of_checkpoint: TpuResources | None = None,
+    ) -> BackendFactory:
         """Returns what makes the backend of a run that is planned for its job.
+
+        Args:
+          item: the test.
+          spec: the run.
+          target: where the job goes.
+          of_checkpoint: the resources, if the job is for a checkpoint of the test's train job, for which nothing may
+            stand; None for the test's own.
 
         Raises:
           ResourcesError: nothing, or only a half of it, says what to run on.
@@ -102,7 +116,9 @@ class Promotion(PromotionSession):
         from t5x_harness.runs.vertex import backend_factory
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
-        order = self.order(name, self.resources(item), spec.slice, target)
+        order = self.order(name, of_checkpoint or self.resources(item), spec.slice, target)
+        if of_checkpoint is not None:
+            order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
         return backend_factory(order, spec, lambda: self.jobs)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:

@@ -1,13 +1,17 @@
-"""The runs that tests ask ``t5x_run`` for."""
+"""The runs that tests ask ``t5x_run`` for, and those of their auxiliary jobs."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
 
 import pytest
 
 from t5x_harness.fixtures.vertex_target import checked
 from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.requested import RequestedRun
-from t5x_harness.spec import RunResult
+from t5x_harness.spec import Mode, RunResult, RunSpec
 from t5x_harness.upstream.pytest import skip_at_item
 
 from . import marks
@@ -18,6 +22,51 @@ from .session import SESSION
 
 def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
     """Runs a config for a test, here or as the job that it is promoted to: see ``fixtures.runs.T5XRun``."""
+    session = request.config.stash[SESSION]
+    item: pytest.Item = request.node
+    spec = asked.spec(session, marks.slice_name(item))
+    marks.check_slice(spec.slice, "t5x_run: slice")
+    jobs = asked.auxiliary or _marked(item, spec)
+    if not jobs:
+        return _run(request, spec, check=asked.check)
+    from t5x_harness.auxiliary.session_runs import check_auxiliary
+
+    with _auxiliary_errors():
+        check_auxiliary(spec, jobs)  # which costs little, and training does not
+    result = _run(request, spec, check=asked.check)
+    for each in jobs if result.passed else ():
+        result = run_auxiliary_for(request, result, each, asked.check)
+    return result
+
+
+def run_auxiliary_for(
+    request: pytest.FixtureRequest, trained: RunResult, jobs: Auxiliary, check: bool = True
+) -> RunResult:
+    """Runs the auxiliary jobs of a train job: see ``fixtures.auxiliary.AuxiliaryJobs``."""
+    from t5x_harness.auxiliary.session_runs import run_auxiliary
+
+    item: pytest.Item = request.node
+    project = checked(request.getfixturevalue("vertex_target")).project if promotion_of(item) else None
+    with _auxiliary_errors():
+        return run_auxiliary(trained, jobs, lambda spec: _run(request, spec, check=check, trained=trained), project)
+
+
+def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
+    """Returns the jobs that the test's markers ask for, if the run trains."""
+    jobs = marks.auxiliary_jobs(item)
+    if not jobs:
+        return ()
+    from t5x_harness.lint.reading import program_of
+    from t5x_harness.runs.stages import with_mode
+
+    if with_mode(spec, lambda: program_of(spec)).mode is not Mode.TRAIN:
+        return ()
+    item.stash[marks.HAS_TRAINED] = True
+    return jobs
+
+
+def _run(request: pytest.FixtureRequest, spec: RunSpec, *, check: bool, trained: RunResult | None = None) -> RunResult:
+    """Runs a config, or a job for a checkpoint of a run that trained."""
     from t5x_harness.promotion.order import planned
     from t5x_harness.promotion.resources import ResourcesError
     from t5x_harness.report.properties import job_properties
@@ -26,24 +75,37 @@ def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
 
     session = request.config.stash[SESSION]
     item: pytest.Item = request.node
-    spec = asked.spec(session, marks.slice_name(item))
-    marks.check_slice(spec.slice, "t5x_run: slice")
     promote = None
     if promotion := promotion_of(item):
         target = checked(request.getfixturevalue("vertex_target"))
         try:
-            spec = planned(spec, promotion.resources(item))
-            promote = promotion.for_run(item, spec, target)
+            resources, own = promotion.resources(item), None
+            if trained is not None:
+                resources = own = resources.for_auxiliary(own_slice=spec.slice != trained.spec.slice)
+            spec = planned(spec, resources)
+            promote = promotion.for_run(item, spec, target, own)
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
     context = RunContext(marks.network_allowed(item), session.fake_buckets, promote)
     with session.working() as runs:
-        result = runs.run(spec, context, origin=item.nodeid, may_fail=not asked.check)
+        result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
     marks.count_exercise(item, sum(stage.exercised for stage in result.stages))
     for stage in result.stages if promotion else ():
         record(item, stage, job_properties(stage))
-    if asked.check and not result.passed:
+    if check and not result.passed:
         pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
     if promotion and promotion.settings.dry_run:
         skip_at_item(NOT_SENT)
     return result
+
+
+@contextlib.contextmanager
+def _auxiliary_errors() -> Iterator[None]:
+    """Fails the test, without a traceback, where its auxiliary jobs make no sense or leave nothing."""
+    from t5x_harness.auxiliary.errors import AuxiliaryError
+    from t5x_harness.vertex.storage import StorageError
+
+    try:
+        yield
+    except (AuxiliaryError, StorageError) as error:
+        raise pytest.fail.Exception(f"auxiliary jobs: {error}", pytrace=False) from None

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from t5x_harness.conversion.process import convert as convert
     from t5x_harness.conversion.request import Conversion as Conversion
     from t5x_harness.fixtures.auxiliary import AuxiliaryJobs as AuxiliaryJobs
-    from t5x_harness.fixtures.auxiliary import AuxiliaryResults as AuxiliaryResults
     from t5x_harness.fixtures.runs import T5XRun as T5XRun
     from t5x_harness.fixtures.samples import FakeHuggingFaceDataset as FakeHuggingFaceDataset
     from t5x_harness.fixtures.samples import SampleRows as SampleRows
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions as VertexOptions
     from t5x_harness.google.vertex_admin import FakeVertex as FakeVertex
     from t5x_harness.sample_tasks import CONFIGS as CONFIGS
+    from t5x_harness.settings.auxiliary import Auxiliary as Auxiliary
     from t5x_harness.spec import Assignment as Assignment
+    from t5x_harness.spec import AuxiliaryRun as AuxiliaryRun
     from t5x_harness.spec import BoundValue as BoundValue
     from t5x_harness.spec import Change as Change
     from t5x_harness.spec import Changed as Changed

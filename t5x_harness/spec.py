@@ -373,6 +373,23 @@ class Checkpoint(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
+class AuxiliaryRun(JsonValue):
+    """A run for one checkpoint of a train job.
+
+    Attributes:
+      name: of the jobs that it is one of: that of their last gin file.
+      step: of the checkpoint.
+      mixture: that it evaluates, or is fine-tuned on.
+      result: its outcome; what an evaluation wrote, and not what was in the train job's folder before.
+    """
+
+    name: str
+    step: int
+    mixture: str
+    result: RunResult
+
+
+@dataclasses.dataclass(frozen=True)
 class RunResult(JsonValue):
     """The outcome of a run, the same from every backend.
 
@@ -391,6 +408,7 @@ class RunResult(JsonValue):
       bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
         in which they were first bound. Empty if the config was not read.
       seconds: how long was waited for all stages, imports included; ``timings`` is their own work.
+      auxiliary: the runs of its auxiliary jobs; the metrics of those that evaluate are among ``metrics``, too.
     """
 
     spec: RunSpec
@@ -406,11 +424,12 @@ class RunResult(JsonValue):
     standins: tuple[str, ...] = ()
     bindings: tuple[BoundValue, ...] = ()
     seconds: float = 0.0
+    auxiliary: tuple[AuxiliaryRun, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every stage passed."""
-        return all(s.outcome is Outcome.PASSED for s in self.stages)
+        """Whether every stage passed, and those of the auxiliary jobs."""
+        return all(s.outcome is Outcome.PASSED for s in self.stages) and all(r.result.passed for r in self.auxiliary)
 
     @property
     def timings(self) -> Mapping[str, float]:

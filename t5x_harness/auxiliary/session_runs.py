@@ -1,49 +1,105 @@
-"""Auxiliary jobs as runs of a test: shrunk as the train job was, and ended when they have been started."""
+"""Auxiliary jobs as runs of a test: sized as the train job was there, and ended when they have been started."""
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Callable, Mapping
+import functools
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.auxiliary.backend import Look
-from t5x_harness.auxiliary.jobs import REPLACED, AuxiliaryJob, JobTemplate
-from t5x_harness.spec import Changed, Reason, RunResult, RunSpec
+from t5x_harness.auxiliary.errors import AuxiliaryError
+from t5x_harness.auxiliary.jobs import FOLDER, REPLACED, AuxiliaryJob
+from t5x_harness.auxiliary.place import Place, place_at
+from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
+from t5x_harness.promotion.results import last_of_each
+from t5x_harness.settings.auxiliary import Auxiliary
+from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec
+from t5x_harness.vertex.events import scalars_of
+from t5x_harness.vertex.metrics import EVALUATED
+from t5x_harness.vertex.paths import object_address
+from t5x_harness.vertex.storage import Folder
+
+_EVENTS = "events.out.tfevents"
+Make = Callable[[RunSpec], RunResult]
+"""Makes a run, and fails the test if that fails."""
+
+
+def check_auxiliary(train: RunSpec, asked: Sequence[Auxiliary]) -> None:
+    """Checks what a test asks for before its train job runs.
+
+    Raises:
+      AuxiliaryError: the train job is none, or its jobs make no sense.
+    """
+    for each in asked:
+        require_no_errors(prepare(_request(train, each, "/model")))
+
+
+def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str | None = None) -> RunResult:
+    """Runs the auxiliary jobs of a train job that a test has run.
+
+    Args:
+      trained: the train job.
+      asked: which jobs.
+      make: see :data:`Make`.
+      project: the Google Cloud project of a train job in a bucket.
+
+    Returns:
+      The train job, with the runs and the metrics of those that evaluate.
+
+    Raises:
+      AuxiliaryError: the jobs make no sense, there is no checkpoint, or an evaluation wrote nothing for its own.
+      StorageError: the bucket is not there, or refuses.
+    """
+    request = _request(trained.spec, asked, trained.model_dir, trained.steps)
+    place = place_at(trained.model_dir, project)
+    prepared = prepare(dataclasses.replace(request, name=_free_name(place, request.name)))
+    require_no_errors(prepared)
+    runs = SessionRuns(prepared, trained, make, project)
+    status = watch(prepared, runs, train_has_ended=lambda: True, project=project)
+    if not status.records:
+        raise AuxiliaryError(f"{trained.model_dir} has no finished checkpoint")
+    metrics = {name: dict(values) for name, values in trained.metrics.items()}
+    for run in runs.done if prepared.template.shares_folder else ():
+        for name, values in run.result.metrics.items():
+            metrics.setdefault(name, {}).update(values)
+    return dataclasses.replace(trained, metrics=metrics, auxiliary=(*trained.auxiliary, *runs.done))
 
 
 class SessionRuns:
     """A backend whose jobs are runs of a test.
 
     Args:
-      template: of the jobs.
-      trained: the train job, as it has run here.
-      make: makes a run, and fails the test if that fails.
+      prepared: what was asked for.
+      trained: the train job, as it has run.
+      make: see :data:`Make`.
+      project: see :func:`run_auxiliary`.
 
     Attributes:
-      results: of each job, by the step of its checkpoint and its mixture.
-      metrics: of the train job and of what evaluated its checkpoints, by name and step.
+      done: the runs, in the order in which they were started.
     """
 
-    def __init__(self, template: JobTemplate, trained: RunResult, make: Callable[[RunSpec], RunResult]) -> None:
-        self._template = template
+    def __init__(self, prepared: Prepared, trained: RunResult, make: Make, project: str | None) -> None:
+        self._prepared = prepared
         self._trained = trained
         self._make = make
-        self.results: dict[tuple[int, str], RunResult] = {}
-        self.metrics: dict[str, dict[int, float]] = {}
-        self._add(trained.metrics)
+        self._project = project
+        self.done: list[AuxiliaryRun] = []
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Runs it; what an evaluation writes for TensorBoard goes to the train job's."""
-        spec = dataclasses.replace(job.spec, bindings=(*self._sizes(), *job.spec.bindings))
+        """Runs it, in the folder where the controller's own jobs of this kind write."""
+        here = object_address(job.folder) is None
+        spec = dataclasses.replace(
+            job.spec, bindings=(*self._sizes(), *job.spec.bindings), model_dir=job.folder if here else None
+        )
+        before = frozenset(self._files(job.folder))
         result = self._make(spec)
-        self.results[job.step, job.mixture] = result
-        if self._template.shares_folder:
-            self._add(result.metrics)
-            for folder in ("inference_eval", "training_eval"):
-                written = Path(result.model_dir, folder)
-                if written.is_dir():
-                    shutil.copytree(written, Path(job.folder, folder), dirs_exist_ok=True)
+        if self._prepared.template.shares_folder and result.passed:
+            result = self._written(job, result, before)
+        self.done.append(AuxiliaryRun(self._prepared.request.name, job.step, job.mixture, result))
         return name
 
     def find(self, name: str) -> str | None:
@@ -52,13 +108,13 @@ class SessionRuns:
         return None
 
     def look(self, where: str) -> Look:
-        """Says that it has succeeded, as the test has failed otherwise."""
+        """Says whether the run has passed; one that is looked at is the last that was started."""
         del where
-        return Look(succeeded=True)
+        return Look(succeeded=self.done[-1].result.passed)
 
     def _sizes(self) -> list[str]:
         """Returns the sizes that the train job was given here, as far as the jobs' config has them."""
-        known = {str(statement) for statement in self._template.program.final.values()}
+        known = {str(statement) for statement in self._prepared.template.program.final.values()}
         return [
             f"{change.binding} = {change.after}"
             for change in self._trained.changes
@@ -66,6 +122,58 @@ class SessionRuns:
             if change.binding in known and change.binding not in REPLACED
         ]
 
-    def _add(self, metrics: Mapping[str, Mapping[int, float]]) -> None:
-        for name, values in metrics.items():
-            self.metrics.setdefault(name, {}).update(values)
+    def _written(self, job: AuxiliaryJob, result: RunResult, before: frozenset[str]) -> RunResult:
+        """Returns an evaluation's result with what it has written itself into the folder that it shares.
+
+        Raises:
+          AuxiliaryError: it wrote nothing, or metrics of another step than its checkpoint's.
+        """
+        new = {name: read for name, read in self._files(job.folder).items() if name not in before}
+        metrics: dict[str, dict[int, float]] = {}
+        for name, read in new.items():
+            where, _, base = name.rpartition("/")
+            if base.startswith(_EVENTS) and name.startswith(EVALUATED):
+                for tag, step, value in scalars_of(read()):
+                    metrics.setdefault(f"{where}/{tag}", {})[step] = value
+        about = f"checkpoint_{job.step}, {job.mixture}: the evaluation"
+        if not any(name.startswith(EVALUATED) for name in new):
+            raise AuxiliaryError(f"{about} wrote nothing into {job.folder}/inference_eval, nor into training_eval")
+        if others := {step for values in metrics.values() for step in values} - {job.step}:
+            steps = ", ".join(map(str, sorted(others)))
+            raise AuxiliaryError(f"{about} wrote metrics of step {steps}, and not of its checkpoint's")
+        lines = b"".join(new[name]() for name in last_of_each(new)).decode().splitlines()
+        predictions = tuple(json.loads(line) for line in lines if line.strip())
+        return dataclasses.replace(result, metrics=metrics, predictions=predictions, checkpoints=(), steps=0)
+
+    def _files(self, address: str) -> Mapping[str, Callable[[], bytes]]:
+        """Returns what reads each file below a folder, by its name there."""
+        if object_address(address) is None:
+            paths = (path for path in Path(address).rglob("*") if path.is_file())
+            return {path.relative_to(address).as_posix(): path.read_bytes for path in paths}
+        folder = Folder(address, self._project)
+        return {name: functools.partial(_content, folder, name) for name, _ in folder.names()}
+
+
+def _content(folder: Folder, name: str) -> bytes:
+    return folder.read(name) or b""
+
+
+def _request(train: RunSpec, asked: Auxiliary, model_dir: str, last_step: int | None = None) -> AuxiliaryRequest:
+    return AuxiliaryRequest(
+        dataclasses.replace(train, model_dir=None),
+        tuple(asked.mixtures),
+        tuple(map(str, asked.files)),
+        replace_gin_file=asked.replace_gin_file,
+        final_steps=asked.final_steps,
+        platform=asked.slice or train.slice,
+        bindings=tuple(asked.bindings),
+        model_dir=model_dir,
+        skip_to_newest=asked.skip_to_newest,
+        last_step=last_step,
+    )
+
+
+def _free_name(place: Place, name: str) -> str:
+    """Returns a name of which no jobs were started in the train job's folder, as by an earlier call of the test."""
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(each for each in names if not place.children(f"{FOLDER}/{each}"))

@@ -140,6 +140,17 @@ class TpuResources:
             layers.append(values)
         return cls.of(merged([*layers, otherwise]))
 
+    def for_auxiliary(self, *, own_slice: bool) -> TpuResources:
+        """Returns what a job has of them that is for a checkpoint of the test's train job.
+
+        Its sizes are those of the train job, which its config is given; its steps are its own.
+
+        Args:
+          own_slice: whether its machine is, too.
+        """
+        machine: dict[str, Any] = dict.fromkeys(_MACHINE) if own_slice else {}
+        return dataclasses.replace(self, steps=None, full_size=True, **machine)
+
     @property
     def seconds(self) -> float | None:
         """The limit of the job's run time; None for none of its own."""

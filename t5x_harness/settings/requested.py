@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.session import SessionSettings
 from t5x_harness.spec import Mode, RunSpec
 
@@ -26,6 +27,7 @@ class RequestedRun:
       full_mesh: run on the slice's whole mesh.
       samples: rows by task or dataset, then split.
       check: whether a stage that fails fails the test.
+      auxiliary: jobs for each checkpoint that it writes.
     """
 
     gin_files: tuple[str, ...]
@@ -39,6 +41,7 @@ class RequestedRun:
     full_mesh: bool
     samples: Mapping[str, Mapping[str, Any]]
     check: bool
+    auxiliary: tuple[Auxiliary, ...] = ()
 
     def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
         """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""

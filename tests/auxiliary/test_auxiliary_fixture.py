@@ -23,23 +23,49 @@ utils.DatasetConfig:
   batch_size = 16
 """
 TEST = """
-from t5x_harness import CONFIGS
+import os
+import pathlib
+import pytest
+from t5x_harness import CONFIGS, Auxiliary, RunResult
 
-def test_continuous(t5x_run, auxiliary_job):
-    trained = t5x_run(CONFIGS / "finetune_classify.gin", bindings=["utils.SaveCheckpointConfig.keep = 2"])
+TRAIN = CONFIGS / "finetune_classify.gin"
+EVALUATION = Auxiliary("eval.gin", mixtures=["sample_classify"])
+ACCURACY = "inference_eval/sample_classify/eval/accuracy"
+
+def events(trained):
+    return len(list(pathlib.Path(trained.model_dir, "inference_eval/sample_classify").glob("events*")))
+
+def test_with_the_train_job(t5x_run):
+    tuning = Auxiliary(TRAIN, ["sample_classify"], final_steps=2)
+    trained = t5x_run(TRAIN, bindings=["utils.SaveCheckpointConfig.keep = 2"], auxiliary=[EVALUATION, tuning])
     steps = [checkpoint.step for checkpoint in trained.checkpoints]
     assert len(steps) == 2
-    evaluated = auxiliary_job(trained, "eval.gin", mixtures=["sample_classify"])
-    metric = next(name for name in evaluated.metrics if name.startswith("inference_eval/sample_classify/"))
-    assert {*steps} <= {*evaluated.metrics[metric]}
-    assert "train/loss" in evaluated.metrics
-    assert [record.state for record in evaluated.status.records] == ["succeeded", "succeeded"]
-    tuned = auxiliary_job(trained, CONFIGS / "finetune_classify.gin", mixtures=["sample_classify"], final_steps=2)
-    assert {key: result.steps for key, result in tuned.results.items()} == {
-        (step, "sample_classify"): step + 2 for step in steps
-    }
-    import pathlib
-    print("found", len(list(pathlib.Path(trained.model_dir, "inference_eval/sample_classify").glob("events*"))))
+    runs = {(run.name, run.step): run.result for run in trained.auxiliary if run.mixture == "sample_classify"}
+    assert [*runs] == [(name, step) for name in ("eval", "finetune_classify") for step in steps]
+    assert {*steps} <= {*trained.metrics[ACCURACY]}
+    assert "train/loss" in trained.metrics
+    for step in steps:
+        evaluated, tuned = runs["eval", step], runs["finetune_classify", step]
+        assert evaluated.model_dir == trained.model_dir
+        assert {at for values in evaluated.metrics.values() for at in values} == {step}
+        assert tuned.model_dir == f"{trained.model_dir}/auxiliary/finetune_classify/sample_classify/checkpoint_{step}"
+        assert (min(tuned.metrics["train/loss"]), tuned.steps) == (step + 1, step + 2)
+        held = f"{trained.model_dir}/auxiliary/finetune_classify/held/{step}/checkpoint_{step}"
+        assert held in tuned.operative_config
+    assert not os.listdir(f"{trained.model_dir}/auxiliary/eval/held")
+    assert RunResult.from_json(trained.to_json()) == trained
+
+@pytest.mark.smoke
+@pytest.mark.auxiliary("eval.gin", ["sample_classify"], skip_to_newest=True)
+def test_by_the_marker_and_once_more(t5x_run, auxiliary_job):
+    trained = t5x_run(TRAIN)
+    (run,) = trained.auxiliary
+    assert run.step == trained.steps
+    before = events(trained)
+    again = auxiliary_job(trained, EVALUATION)
+    assert [each.name for each in again.auxiliary][:2] == ["eval", "eval-2"]
+    assert len(again.auxiliary) == 1 + len(trained.checkpoints)
+    assert events(trained) == before + len(trained.checkpoints)
 """
 
 
@@ -49,44 +75,135 @@ def test_each_checkpoint_is_evaluated_and_tuned(pytester: pytest.Pytester) -> No
     pytester.makefile(".gin", eval=EVAL)
     pytester.makepyfile(TEST)
     pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
-    done = pytester.runpytest_subprocess("-s")
-    done.assert_outcomes(passed=1)
+    pytester.runpytest_subprocess().assert_outcomes(passed=2)
+
+
+WRONG = """
+import pytest
+from t5x_harness import CONFIGS, Auxiliary, RunResult, RunSpec
+
+TRAIN = CONFIGS / "finetune_classify.gin"
+
+def trained(folder, **spec):
+    spec = RunSpec((str(TRAIN),), search_paths=(str(CONFIGS),), **spec)
+    return RunResult(spec, (), steps=4, model_dir=str(folder))
+
+def test_steps(t5x_run):
+    t5x_run(TRAIN, auxiliary=Auxiliary("eval.gin", ["a"], final_steps=3))
+
+def test_no_mixture(t5x_run):
+    t5x_run(TRAIN, auxiliary=Auxiliary("eval.gin", []))
+
+def test_no_train_job(t5x_run):
+    t5x_run("eval.gin", auxiliary=Auxiliary("eval.gin", ["a"]))
+
+def test_no_checkpoint(auxiliary_job, tmp_path):
+    auxiliary_job(trained(tmp_path), Auxiliary("eval.gin", ["sample_classify"]))
+
+@pytest.mark.auxiliary("eval.gin", mixture=["a"])
+def test_name(t5x_run):
+    pass
+
+@pytest.mark.auxiliary(mixtures=["a"])
+def test_missing(t5x_run):
+    pass
+
+@pytest.mark.auxiliary("eval.gin", "a")
+def test_text(t5x_run):
+    pass
+
+@pytest.mark.auxiliary("eval.gin", ["a"], 3)
+def test_place(t5x_run):
+    pass
+
+@pytest.mark.auxiliary("eval.gin", ["a"])
+def test_without_a_run():
+    pass
+
+@pytest.mark.auxiliary("eval.gin", ["a"])
+def test_trains_nothing(t5x_run):
+    pass
+"""
 
 
 def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester) -> None:
+    """Before anything is trained."""
     pytester.makefile(".gin", eval=EVAL)
-    pytester.makepyfile(
-        """
-        import dataclasses
-        from t5x_harness import CONFIGS, RunResult, RunSpec
-
-        def trained(folder, **spec):
-            spec = RunSpec((str(CONFIGS / "finetune_classify.gin"),), search_paths=(str(CONFIGS),), **spec)
-            return RunResult(spec, (), steps=4, model_dir=str(folder))
-
-        def test_steps(auxiliary_job, tmp_path):
-            auxiliary_job(trained(tmp_path), "eval.gin", mixtures=["a"], final_steps=3)
-
-        def test_no_checkpoint(auxiliary_job, tmp_path):
-            auxiliary_job(trained(tmp_path), "eval.gin", mixtures=["sample_classify"])
-
-        def test_elsewhere(auxiliary_job):
-            auxiliary_job(trained("gs://bucket/run"), "eval.gin", mixtures=["a"])
-        """
-    )
+    pytester.makepyfile(WRONG)
+    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
     done = pytester.runpytest_subprocess()
-    done.assert_outcomes(failed=3)
+    done.assert_outcomes(failed=5, errors=5)
     done.stdout.fnmatch_lines_random(
         [
-            "auxiliary_job: AUX06: final_auxiliary_job_steps is 3, and jobs that eval do no train steps; *",
-            "auxiliary_job: * has no finished checkpoint",
-            "auxiliary_job: gs://bucket/run is a job's, and this runs here: *",
+            "auxiliary jobs: AUX06: final_auxiliary_job_steps is 3, and jobs that eval do no train steps; *",
+            "auxiliary jobs: AUX01: no mixture is named, so that no job would ever start: *",
+            "auxiliary jobs: eval.gin: binds nothing of train, so that no train job has it; name the train job's file",
+            "auxiliary jobs: * has no finished checkpoint",
+            "@pytest.mark.auxiliary: no argument 'mixture': did you mean mixtures?",
+            "@pytest.mark.auxiliary: gin: not given, as in auxiliary('eval.gin', mixtures=['my_task'])",
+            "@pytest.mark.auxiliary: mixtures='a': give a list, as ['my_task']",
+            "@pytest.mark.auxiliary: after gin and mixtures arguments are given by name: final_steps, *",
+            "test_without_a_run: @pytest.mark.auxiliary is for tests that call t5x_run, whose train job it gives jobs",
+            "test_trains_nothing is marked auxiliary, and no train job ran in it: give a config of training to *",
         ]
     )
     assert "Traceback" not in done.stdout.str()
+
+
+def test_a_config_cannot_have_the_marker(pytester: pytest.Pytester) -> None:
+    """Its items are the stages of one run."""
+    pytester.makefile(".gin", eval=EVAL)
+    pytester.makeconftest(
+        """
+        import pytest
+
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.auxiliary("eval.gin", ["a"]))
+        """
+    )
+    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
+    done = pytester.runpytest_subprocess("eval.gin::lint")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*lint: @pytest.mark.auxiliary is for tests that call t5x_run, whose train job it *"])
 
 
 def _configs() -> str:
     from t5x_harness.sample_tasks import CONFIGS
 
     return str(CONFIGS)
+
+
+PROMOTED = """
+import pytest
+from t5x_harness import CONFIGS, Auxiliary
+
+TRAIN = CONFIGS / "finetune_classify.gin"
+
+@pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, steps=2)
+def test_promoted(t5x_run):
+    evaluation = Auxiliary("eval.gin", ["sample_classify"], slice="v2-8", skip_to_newest=True)
+    tuning = Auxiliary(TRAIN, ["sample_classify"], final_steps=3, skip_to_newest=True)
+    trained = t5x_run(TRAIN, auxiliary=[evaluation, tuning])
+    evaluated, tuned = (run.result for run in trained.auxiliary)
+    assert trained.model_dir.startswith("gs://")
+    assert evaluated.model_dir == trained.model_dir
+    assert evaluated.metrics.keys() == {"inference_eval/sample_classify/eval/accuracy"}
+    assert trained.steps in trained.metrics["inference_eval/sample_classify/eval/accuracy"]
+    assert tuned.steps == trained.steps + 3
+    assert tuned.model_dir.startswith(f"{trained.model_dir}/auxiliary/finetune_classify/sample_classify/checkpoint_")
+    assert (evaluated.standins, tuned.standins) == ((), ())
+    machines = [dict(result.stages[-n].facts)["machine"] for result, n in ((trained, 3), (evaluated, 1), (tuned, 3))]
+    assert machines == [f"cloud-tpu, 8 TPU_{kind} cores" for kind in ("V3", "V2", "V3")]
+"""
+
+
+@pytest.mark.journey
+@pytest.mark.usefixtures("imported")
+def test_in_a_promoted_test_they_are_jobs_too(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    pytester.makefile(".gin", eval=EVAL)
+    pytester.makepyfile(PROMOTED)
+    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
+    done = pytester.runpytest_subprocess("-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded")
+    done.assert_outcomes(passed=1)

@@ -12,6 +12,8 @@ import pytest
 from t5x_harness.commands.main import parser_of
 from t5x_harness.findings.codes import every_code
 
+GIN = ("model", "train", "eval", "finetune")
+
 
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
@@ -47,7 +49,7 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
     """The page's folder after its shell commands, and what they printed."""
     pytest.importorskip("seqio")
     folder = tmp_path_factory.mktemp("page")
-    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
         (folder / f"{name}.gin").write_text(text)
     (block,) = _blocks(page, "shell")
     shown = []
@@ -88,7 +90,7 @@ def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_p
     """Orbax, which removes folders of a train job's in a bucket, leaves the journal and the copies alone."""
     pytest.importorskip("seqio")
     pytest.importorskip("google.cloud.aiplatform_v1")
-    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
         (tmp_path / f"{name}.gin").write_text(text)
     command = _blocks(page, "shell")[0].splitlines()[0].replace("$PWD/model", "gs://my-bucket/run")
     command = command.replace(" -- ", " --on=vertex --timeout=1h --skip_to_newest -- ", 1)
@@ -121,7 +123,7 @@ def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_p
 @pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_the_test_passes(page: str, pytester: pytest.Pytester) -> None:
-    for name, text in zip(("model", "train", "eval"), _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
         (pytester.path / f"{name}.gin").write_text(text)
     pytester.makepyfile(_blocks(page, "python")[1])
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-q", "--strict-markers").assert_outcomes(passed=2)

@@ -1,0 +1,84 @@
+"""The auxiliary jobs that a test asks for, with a train job or after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from t5x_harness.system.misspelling import closest
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Auxiliary:
+    """Jobs for each checkpoint of a train job, one for each mixture, as ``t5x-harness auxiliary`` starts them.
+
+    Attributes:
+      gin: ``auxiliary_job_gin_file``: one file or several.
+      mixtures: ``auxiliary_job_mixtures``: each has a job for each checkpoint.
+      final_steps: ``final_auxiliary_job_steps``: 0 to evaluate into the train job's folder, else train steps beyond the
+        checkpoint's.
+      replace_gin_file: leave out the train job's gin files.
+      bindings: of the jobs, after their gin files.
+      slice: the jobs' own; None for the train job's.
+      skip_to_newest: pass over all but the newest checkpoint.
+
+    Raises:
+      ValueError: a value cannot be.
+    """
+
+    gin: Paths
+    mixtures: Sequence[str]
+    final_steps: int = 0
+    replace_gin_file: bool = True
+    bindings: Sequence[str] = ()
+    slice: str | None = None
+    skip_to_newest: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.files or not all(isinstance(file, str | os.PathLike) and os.fspath(file) for file in self.files):
+            raise ValueError(f"gin={self.gin!r}: give a gin file, or a list of some")
+        for name, example in (("mixtures", "my_task"), ("bindings", "DROPOUT_RATE = 0.0")):
+            value = getattr(self, name)
+            if not isinstance(value, list | tuple) or not all(isinstance(text, str) and text for text in value):
+                raise ValueError(f"{name}={value!r}: give a list, as {[example]!r}")
+        if type(self.final_steps) is not int:
+            raise ValueError(f"final_steps={self.final_steps!r}: give 0 to evaluate, or train steps")
+
+    @property
+    def files(self) -> tuple[str | os.PathLike[str], ...]:
+        """The gin files."""
+        return (self.gin,) if isinstance(self.gin, str | os.PathLike) else tuple(self.gin)
+
+    @classmethod
+    def of_mark(cls, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Self:
+        """Makes it from the arguments of a marker.
+
+        Raises:
+          ValueError: one is missing, is not there, or has a value that cannot be.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        for name in kwargs:
+            if name not in names:
+                near = closest(name, names)
+                raise ValueError(f"no argument {name!r}: {f'did you mean {near}?' if near else ', '.join(names)}")
+        if len(args) > 2:
+            raise ValueError(f"after gin and mixtures arguments are given by name: {', '.join(names[2:])}")
+        if missing := [name for name in names[:2] if name not in given]:
+            raise ValueError(f"{' and '.join(missing)}: not given, as in auxiliary('eval.gin', mixtures=['my_task'])")
+        return cls(**given)
+
+
+_SIGNATURE = ", ".join(
+    field.name if field.default is dataclasses.MISSING else f"{field.name}={field.default!r}"
+    for field in dataclasses.fields(Auxiliary)
+)
+MARKER = (
+    f"auxiliary({_SIGNATURE}): each checkpoint that t5x_run trains in this test is evaluated, or fine-tuned, by runs "
+    "of this config, one for each mixture; may be repeated"
+)
+"""The marker as pytest documents it."""
