@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,17 @@ def test_damage_is_named(tmp_path: Path, damage: str, message: str) -> None:
 def test_a_checkpoint_that_is_not_there_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         checkpointer(RECORDED).restore(**arguments)
+
+
+@pytest.mark.embedded("it is about the text of an error")
+def test_scripts_that_convert_for_transformers_read_this_layout_alone(tmp_path: Path) -> None:
+    """The scripts of transformers read ``load_t5x_checkpoint(path)["target"]["encoder"]["layers_0"]…``."""
+    target = checkpoints.load_t5x_checkpoint(str(RECORDED / "checkpoint_3"))["target"]
+    np.testing.assert_array_equal(target["enc"]["kernel"], KERNEL)
+    assert isinstance(target["enc"]["kernel"], np.ndarray)
+    convert = f"t5x-harness convert {ORBAX} --to transformers --output FOLDER makes a model of transformers of it"
+    with pytest.raises(ValueError, match=re.escape(f"which OrbaxCheckpointManagerInterface restores; {convert}")):
+        checkpoints.load_t5x_checkpoint(str(ORBAX))
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")

@@ -74,5 +74,8 @@ def what_is_there(folder: str) -> str:
         steps = all_steps(os.path.dirname(folder.rstrip("/")))
         return f"{folder} does not exist" + (f" (checkpoints beside it: {list(steps)})" if steps else "")
     if gfile.exists(os.path.join(folder, _ORBAX_STATE, "_METADATA")):
-        return f"{folder} is a checkpoint in orbax layout, which OrbaxCheckpointManagerInterface restores"
+        return (
+            f"{folder} is a checkpoint in orbax layout, which OrbaxCheckpointManagerInterface restores; "
+            f"t5x-harness convert {folder} --to transformers --output FOLDER makes a model of transformers of it"
+        )
     return f"{folder} holds {sorted(gfile.listdir(folder))[:10] or 'nothing'}"
