@@ -55,10 +55,16 @@ def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
     """
     groups: dict[tuple[object, ...], list[Leaf]] = {}
     for leaf in leaves:
-        # Only the outermost number counts layers: blocks inside of one are different things.
-        path = _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", leaf.name, count=1)
-        groups.setdefault((path, leaf.shape, leaf.dtype, leaf.spec, leaf.names), []).append(leaf)
+        groups.setdefault((folded_path(leaf.name), leaf.shape, leaf.dtype, leaf.spec, leaf.names), []).append(leaf)
     return tuple(Folded(str(key[0]), same[0], len(same)) for key, same in groups.items())
+
+
+def folded_path(path: str) -> str:
+    """Puts ``*`` in place of the number of a layer: ``decoder/layers_1/mlp/wo`` is ``decoder/layers_*/mlp/wo``.
+
+    Only the outermost number counts layers: blocks inside of one are different things.
+    """
+    return _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", path, count=1)
 
 
 def module_table(arrays: Sequence[Folded]) -> Table:

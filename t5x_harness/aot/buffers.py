@@ -1,0 +1,188 @@
+"""The compiler's own account of a program's memory: what it allocated, and when each value in it is live.
+
+Two text files that it writes beside the program are read: ``*-buffer-assignment.txt`` and ``*-live-range.txt``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from t5x_harness.aot.shapes import HBM
+
+_ALLOCATION = re.compile(r"allocation (\d+): (?:size (\d+), )?(?:color (\d+), )?(?:page \d+, )?(.*)")
+_VALUE = re.compile(r" value: <\d+ (.+?)(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)")
+_RANGE = re.compile(r"\s+(.+?)(?: \(phi\))?(\{[\d,]*\})(?: \(phi\))?:(\d+)-(\d+)$")
+_SEQUENCE = re.compile(r"\s+(\d+):(\S+)$")
+_NAMED = re.compile(r"(.+?)(\{[\d,]*\})?$")
+
+
+class MemoryTextError(ValueError):
+    """A file is not what the compiler writes of a program's memory; the message says which."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """A value in an allocation.
+
+    Attributes:
+      name: the instruction that makes it.
+      index: its place in that instruction's tuple; empty for one that is not a tuple.
+      bytes: with padding.
+      offset: from the allocation's start.
+      type: as the program's text has it.
+      first: number of the instruction from which it is live.
+      last: number of that until which it is; -1 for a value that the file of live ranges does not have.
+    """
+
+    name: str
+    index: tuple[int, ...]
+    bytes: int
+    offset: int
+    type: str
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """A piece of memory that the compiler allocated.
+
+    Attributes:
+      number: its number.
+      bytes: size.
+      space: the memory space that it is in.
+      kind: the compiler's words: ``parameter``, ``constant``, ``preallocated-temp``, ``thread-local``, or empty.
+      parameter: number of the program's parameter that it holds.
+      is_output: whether the program's results are in it.
+      values: what it holds, one after the other or side by side.
+    """
+
+    number: int
+    bytes: int
+    space: int
+    kind: str
+    parameter: int | None
+    is_output: bool
+    values: tuple[Placed, ...]
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it holds what is only needed within a run."""
+        return self.kind == "preallocated-temp"
+
+    @property
+    def slots(self) -> Mapping[tuple[int, ...], tuple[Placed, ...]]:
+        """Its values by offset: those of one offset follow each other, or are the same array."""
+        found: dict[tuple[int, ...], list[Placed]] = {}
+        for value in self.values:
+            found.setdefault((value.offset,), []).append(value)
+        return {offset: tuple(values) for offset, values in found.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """All memory of a program.
+
+    Attributes:
+      allocations: in the compiler's order.
+      sequence: names of the instructions as the device runs them; live ranges are numbers of them.
+    """
+
+    allocations: tuple[Allocation, ...]
+    sequence: tuple[str, ...]
+
+    def live_bytes(self, space: int = HBM) -> np.ndarray:
+        """Returns for each instruction the bytes of temporary values that are live at it."""
+        total = np.zeros(len(self.sequence) + 2, dtype=np.int64)
+        for allocation in self.allocations:
+            if allocation.is_temporary and allocation.space == space:
+                for values in allocation.slots.values():
+                    total += _highest(values, len(total))
+        return total
+
+
+def read_assignment(assignment: Path, live_ranges: Path) -> Assignment:
+    """Reads both files.
+
+    Raises:
+      MemoryTextError: one is not what the compiler writes.
+    """
+    sequence, ranges = _read_ranges(live_ranges)
+    allocations = tuple(_read_allocations(assignment, ranges))
+    if not allocations:
+        raise MemoryTextError(f"{assignment}: no allocation in it: not a whole buffer assignment of XLA")
+    return Assignment(allocations, sequence)
+
+
+def _highest(values: tuple[Placed, ...], length: int) -> np.ndarray:
+    """Returns for each moment the bytes of the largest of some values at one offset."""
+    used = np.zeros(length, dtype=np.int64)
+    for value in values:
+        part = used[value.first : value.last + 1]
+        np.maximum(part, value.bytes, out=part)
+    return used
+
+
+def _read_ranges(file: Path) -> tuple[tuple[str, ...], Mapping[tuple[str, str], tuple[int, int]]]:
+    sequence: list[str] = []
+    ranges: dict[tuple[str, str], tuple[int, int]] = {}
+    section = ""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            text = line.rstrip()
+            if text.endswith(":") and "{" not in text:
+                if text.lstrip().startswith("Live ranges at"):
+                    break
+                section = text.strip()
+            elif section == "InstructionSequence:" and (found := _SEQUENCE.match(text)):
+                sequence.append(found[2])
+            elif section == "BufferLiveRange:" and (found := _RANGE.match(text)):
+                ranges[found[1], found[2]] = int(found[3]), int(found[4])
+    if not sequence or not ranges:
+        raise MemoryTextError(f"{file}: no sequence of instructions with live ranges in it")
+    return tuple(sequence), ranges
+
+
+def _read_allocations(file: Path, ranges: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[Allocation]:
+    head: re.Match[str] | None = None
+    values: list[Placed] = []
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if found := _ALLOCATION.match(line):
+                if head is not None:
+                    yield _allocation(head, values)
+                head, values = found, []
+            elif head is not None and (found := _VALUE.match(line)):
+                values.append(_placed(found, ranges))
+            elif head is not None and line.strip():
+                break  # what follows the allocations repeats them
+    if head is not None:
+        yield _allocation(head, values)
+
+
+def _placed(found: re.Match[str], ranges: Mapping[tuple[str, str], tuple[int, int]]) -> Placed:
+    named = _NAMED.match(found[1])
+    name, index = (named[1], named[2] or "{}") if named else (found[1], "{}")
+    first, last = ranges.get((name, index), (0, -1))
+    numbers = tuple(int(number) for number in re.findall(r"\d+", index))
+    return Placed(name, numbers, int(found[2]), int(found[3]), found[4].strip(), first, last)
+
+
+def _allocation(head: re.Match[str], values: list[Placed]) -> Allocation:
+    words = head[4].rstrip(":")
+    parameter = re.match(r"parameter (\d+)", words)
+    kind = next((kind for kind in ("parameter", "constant", "preallocated-temp", "thread-local") if kind in words), "")
+    return Allocation(
+        number=int(head[1]),
+        bytes=int(head[2] or 0),
+        space=int(head[3] or HBM),
+        kind=kind,
+        parameter=int(parameter[1]) if parameter else None,
+        is_output="maybe-live-out" in words or "output shape" in words,
+        values=tuple(values),
+    )

@@ -1,0 +1,143 @@
+"""How often a loop of a compiled program runs.
+
+The TPU compiler's text has no count of it, but the loop's own arithmetic shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from t5x_harness.aot.instructions import Computation, Instruction
+
+_COPIES = ("copy", "bitcast", "convert", "opt-barrier")
+_MIRRORED = {"GT": "LT", "GE": "LE", "LT": "GT", "LE": "GE"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Element:
+    """An element of the tuple that a loop carries."""
+
+    index: int
+
+
+_Side = int | _Element
+"""What is compared or added: a constant, or an element of the loop's tuple."""
+
+
+def times_of_loop(computations: Mapping[str, Computation], around: Computation, loop: Instruction) -> int | None:
+    """Returns how often a loop runs that counts from a constant to a constant in constant steps; None for any other.
+
+    Args:
+      computations: all of the program, by name.
+      around: the computation that the loop is in.
+      loop: the ``while``.
+    """
+    called = loop.called
+    condition, body = (computations.get(called.get(part, "")) for part in ("condition", "body"))
+    if condition is None or body is None or (test := _comparison(computations, condition)) is None:
+        return None
+    carried = _followed(around, loop.operands[0])
+
+    def constant(side: _Side | None) -> int | None:
+        if not isinstance(side, _Element):
+            return side
+        return _initial(around, carried, side) if _is_kept(body, side) else None
+
+    counter, limit, direction = test
+    first, last, step = _initial(around, carried, counter), constant(limit), _step(body, counter)
+    change = constant(step[0]) if step else None
+    if first is None or last is None or not change or step is None:
+        return None
+    return _times(first, last, change * step[1], direction)
+
+
+def _times(first: int, last: int, step: int, direction: str) -> int | None:
+    distance = last - first
+    if direction == "NE":
+        return distance // step if distance % step == 0 and distance // step >= 0 else None
+    if direction not in ("LT", "LE", "GT", "GE") or (direction in ("LT", "LE")) != (step > 0):
+        return None
+    return max(0, distance // step + 1 if direction in ("LE", "GE") else -(-distance // step))
+
+
+def _comparison(computations: Mapping[str, Computation], condition: Computation) -> tuple[_Element, _Side, str] | None:
+    """Returns the counter, what it is compared with, and how."""
+    root, where, outside = condition.root, condition, dict[str, str]()
+    if root.opcode == "fusion":
+        inner = computations.get(root.called.get("calls", ""))
+        if inner is None:
+            return None
+        outside = {inner.parameters[number].name: name for number, name in enumerate(root.operands)}
+        root, where = inner.root, inner
+    direction = root.text("direction")
+    if root.opcode != "compare" or direction is None:
+        return None
+    left, right = (
+        _side(_followed(condition, outside[name]) if name in outside else _followed(where, name))
+        for name in root.operands
+    )
+    if isinstance(left, _Element) and right is not None:
+        return left, right, direction
+    if isinstance(right, _Element) and left is not None:
+        return right, left, _MIRRORED.get(direction, direction)
+    return None
+
+
+def _step(body: Computation, counter: _Element) -> tuple[_Side, int] | None:
+    """Returns what a loop adds to its counter, and the sign; None if it does anything else with it."""
+    added = _handed_on(body, counter)
+    if added is None or added.opcode not in ("add", "subtract"):
+        return None
+    left, right = (_side(_followed(body, name)) for name in added.operands)
+    if left == counter and right is not None:
+        return right, 1 if added.opcode == "add" else -1
+    return (left, 1) if right == counter and left is not None and added.opcode == "add" else None
+
+
+def _side(instruction: Instruction | None) -> _Side | None:
+    if instruction is None:
+        return None
+    if instruction.opcode == "constant":
+        return _integer(instruction)
+    index = instruction.text("index") if instruction.opcode == "get-tuple-element" else None
+    return _Element(int(index)) if index is not None else None
+
+
+def _is_kept(body: Computation, element: _Element) -> bool:
+    """Checks whether a loop hands an element on as it got it."""
+    return _side(_handed_on(body, element)) == element
+
+
+def _handed_on(body: Computation, element: _Element) -> Instruction | None:
+    root = body.root
+    if root.opcode != "tuple" or element.index >= len(root.operands):
+        return None
+    return _followed(body, root.operands[element.index])
+
+
+def _initial(around: Computation, carried: Instruction | None, element: _Element) -> int | None:
+    """Returns the constant that an element of a loop's tuple has at first."""
+    if carried is None or carried.opcode != "tuple" or element.index >= len(carried.operands):
+        return None
+    value = _side(_followed(around, carried.operands[element.index]))
+    return value if isinstance(value, int) else None
+
+
+def _followed(computation: Computation, name: str) -> Instruction | None:
+    """Returns the instruction behind copies of its value."""
+    instruction = computation.by_name.get(name)
+    while instruction is not None and instruction.opcode in _COPIES and instruction.operands:
+        instruction = computation.by_name.get(instruction.operands[0])
+    return instruction
+
+
+def _integer(constant: Instruction) -> int | None:
+    try:
+        value = json.loads(constant.literal)
+    except ValueError:
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

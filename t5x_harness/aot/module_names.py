@@ -1,0 +1,80 @@
+"""Which module of the model an instruction or argument of a compiled step belongs to, by JAX's name for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+
+_ARGUMENT = re.compile(r"^[A-Za-z_]\w*(?:\.\w+|\[[^\]]*\])+$")
+_STEP = re.compile(r"\.(\w+)|\[['\"]?([^'\"\]]*)['\"]?\]")
+_TRANSFORMED = re.compile(r"[(<>]")
+_CLASS_AND_METHOD = re.compile(r"[A-Z]\w*\.\w+")
+_CONTROL = frozenset(("while", "body", "cond", "closed_call", "branch", "checkpoint", "remat", "rematted_computation"))
+_STATE = ("_optimizer", "optimizer", "state", "param_states")
+_BACKWARD = "transpose(jvp("
+
+
+class ArgumentKind(enum.StrEnum):
+    """What an argument of a step holds."""
+
+    PARAMETERS = "parameters"
+    OPTIMIZER = "optimizer"
+    INPUTS = "inputs"
+    """Batches, random keys, the learning rate: whatever is neither."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a step.
+
+    Attributes:
+      kind: what it holds.
+      path: its name inside, such as ``decoder/layers_0/mlp/wo/kernel``.
+    """
+
+    kind: ArgumentKind
+    path: str
+
+
+def argument(name: str) -> Argument:
+    """Returns what an argument is, from a name such as ``train_state._optimizer.target['decoder']['wo']['kernel']``.
+
+    T5X's train states have parameters in ``_optimizer.target`` and the rest in ``_optimizer.state``; its steps for
+    evaluation and prediction take parameters as ``params``.
+    """
+    steps = [name.partition(".")[0].partition("[")[0], *(plain or key for plain, key in _STEP.findall(name))]
+    if "target" in steps and steps[max(0, steps.index("target") - 1)] in ("_optimizer", "optimizer"):
+        return Argument(ArgumentKind.PARAMETERS, "/".join(steps[steps.index("target") + 1 :]))
+    if "_optimizer" in steps or "optimizer" in steps:
+        return Argument(ArgumentKind.OPTIMIZER, "/".join(step for step in steps[1:] if step not in _STATE))
+    for start in ("params", "_params"):
+        if start in steps[:2]:
+            return Argument(ArgumentKind.PARAMETERS, "/".join(steps[steps.index(start) + 1 :]))
+    return Argument(ArgumentKind.INPUTS, "/".join(steps))
+
+
+def module_of(op_name: str) -> str:
+    """Returns the module that an instruction comes from, such as ``decoder/layers_1/mlp/wi_0``; empty if it has none.
+
+    Args:
+      op_name: JAX's name for it: the transformed functions, Flax's modules, and the primitive at the end.
+    """
+    if _ARGUMENT.match(op_name):
+        return argument(op_name).path
+    parts = [
+        part
+        for part in op_name.split("/")[:-1]
+        if part not in _CONTROL and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
+    ]
+    return "/".join(parts)
+
+
+def primitive_of(op_name: str) -> str:
+    """Returns what an instruction computes, such as ``dot_general``; empty for an argument."""
+    return "" if _ARGUMENT.match(op_name) else op_name.rpartition("/")[2]
+
+
+def is_backward(op_name: str) -> bool:
+    """Checks whether an instruction is part of the backward pass."""
+    return _BACKWARD in op_name

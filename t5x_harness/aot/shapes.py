@@ -1,0 +1,143 @@
+"""Types of values in a compiled program, with the layout that the compiler gave them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+HBM = 0
+"""The number of the memory space that is a device's large memory; others are on the chip."""
+
+_ARRAY = re.compile(r"(\w+)\[([\d,<=?]*)\](?:\{([^}]*)\})?")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_TILE = re.compile(r"\(([\d,*]+)\)")
+_SPACE = re.compile(r"S\((\d+)\)")
+_BITS = {"pred": 8, "token": 0, "opaque": 0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """One array as the compiler lays it out.
+
+    Attributes:
+      dtype: XLA's name of the element type, such as ``bf16``.
+      dims: sizes.
+      minor_to_major: numbers of the dimensions, the one whose elements lie side by side first.
+      tiles: sizes of the tiles that memory is given in, outermost first; ``()`` where there is none.
+      space: number of the memory space, ``HBM`` or one on the chip.
+    """
+
+    dtype: str
+    dims: tuple[int, ...]
+    minor_to_major: tuple[int, ...] = ()
+    tiles: tuple[tuple[int, ...], ...] = ()
+    space: int = HBM
+
+    @property
+    def elements(self) -> int:
+        """Elements of the array."""
+        return math.prod(self.dims)
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element."""
+        return bits_of(self.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements alone."""
+        return -(-self.elements * self.bits // 8)
+
+    @property
+    def padded_bytes(self) -> int:
+        """Bytes with the rest of its tiles, which hold nothing."""
+        if not self.tiles:
+            return self.bytes
+        # Tiles cover the minor dimensions; a further tile divides a tile's own sizes, and fills them up once more.
+        sizes = [self.dims[number] for number in reversed(self.minor_to_major)]
+        for tile in self.tiles:
+            covered = min(len(tile), len(sizes))
+            if len(tile) > len(sizes):
+                sizes = [1] * (len(tile) - len(sizes)) + sizes
+                covered = len(tile)
+            outer, inner = sizes[: len(sizes) - covered], sizes[len(sizes) - covered :]
+            counts = [-(-size // part) for size, part in zip(inner, tile, strict=True)]
+            sizes = [*outer, *counts, *tile]
+        return -(-math.prod(sizes) * self.bits // 8)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+Value: TypeAlias = Shape | tuple["Value", ...]
+"""What an instruction yields: an array, or a tuple of values."""
+
+
+def bits_of(dtype: str) -> int:
+    """Returns the bits of one element of a type, such as 16 for ``bf16``."""
+    if dtype in _BITS:
+        return _BITS[dtype]
+    size = re.search(r"\d+", dtype)
+    return int(size[0]) if size else 0
+
+
+def arrays_of(value: Value) -> Iterator[Shape]:
+    """Yields the arrays of a value in order, those of tuples in it too."""
+    if isinstance(value, Shape):
+        yield value
+    else:
+        for part in value:
+            yield from arrays_of(part)
+
+
+@functools.cache
+def parse_value(text: str) -> Value:
+    """Parses a type such as ``bf16[8,128]{1,0:T(8,128)(2,1)S(1)}``, or a tuple of them.
+
+    Raises:
+      ValueError: it is not one.
+    """
+    text = _COMMENT.sub("", text).strip()
+    if text.startswith("("):
+        return tuple(parse_value(part) for part in _parts(text[1:-1]))
+    found = _ARRAY.match(text)
+    if found is None:
+        raise ValueError(f"not a type: {text[:80]}")
+    layout, _, rest = (found[3] or "").partition(":")
+    dims = tuple(int(size.lstrip("<=")) for size in found[2].split(",") if size)
+    order = _numbers(layout) or tuple(reversed(range(len(dims))))
+    space = _SPACE.search(rest)
+    tiles = _tiles(rest)
+    return Shape(found[1], dims, order, tiles, int(space[1]) if space else HBM)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yields what commas outside of brackets separate."""
+    depth = start = 0
+    for index, letter in enumerate(text):
+        if letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and not depth:
+            yield text[start:index]
+            start = index + 1
+    if text[start:].strip():
+        yield text[start:]
+
+
+def _tiles(layout: str) -> tuple[tuple[int, ...], ...]:
+    if not layout.startswith("T"):
+        return ()
+    tiles = re.match(r"T((?:\([\d,*]+\))+)", layout)
+    return tuple(
+        tuple(int(n) for n in tile.split(",") if n.isdigit()) for tile in _TILE.findall(tiles[1] if tiles else "")
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))

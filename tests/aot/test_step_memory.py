@@ -1,0 +1,215 @@
+"""Memory of compiled programs: the peak is the compiler's, and each byte of it has a kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.aot.buffers import MemoryTextError
+from t5x_harness.aot.memory import Buffer, Kind, Memory, read_memory
+from t5x_harness.aot.module_names import Argument, ArgumentKind, argument, module_of
+from t5x_harness.aot.program_text import parse_program, read_program
+
+BACKWARD = "jit(train_step)/transpose(jvp(Transformer))/Transformer.decode/decoder"
+PROGRAM = f"""HloModule jit_train_step
+
+%body (c: (s32[], f32[2,8,128])) -> (s32[], f32[2,8,128]) {{
+  %c = (s32[]{{:T(256)}}, f32[2,8,128]{{2,1,0:T(8,128)}}) parameter(0)
+  %n = s32[]{{:T(256)}} get-tuple-element(%c), index=0
+  %z = f32[2,8,128]{{2,1,0:T(8,128)}} get-tuple-element(%c), index=1
+  %made = f32[2,8,128]{{2,1,0:T(8,128)}} negate(%z), metadata={{op_name="jit(train_step)/while/body/closed_call/encoder/neg"}}
+  ROOT %o = (s32[]{{:T(256)}}, f32[2,8,128]{{2,1,0:T(8,128)}}) tuple(%n, %made)
+}}
+
+%test (d: (s32[], f32[2,8,128])) -> pred[] {{
+  %d = (s32[]{{:T(256)}}, f32[2,8,128]{{2,1,0:T(8,128)}}) parameter(0)
+  ROOT %yes = pred[]{{:T(512)}} constant(false)
+}}
+
+ENTRY %main (w: f32[100,256], m: f32[100], b: s32[16,114]) -> f32[100,256] {{
+  %w = f32[100,256]{{1,0:T(8,128)}} parameter(0), metadata={{op_name="train_state._optimizer.target[\\'decoder\\'][\\'layers_0\\'][\\'mlp\\'][\\'wo\\'][\\'kernel\\']"}}
+  %m = f32[100]{{0:T(512)}} parameter(1), metadata={{op_name="train_state._optimizer.state.param_states[\\'decoder\\'][\\'layers_0\\'][\\'mlp\\'][\\'wo\\'][\\'kernel\\'].v_row"}}
+  %b = s32[16,114]{{1,0:T(8,128)}} parameter(2), metadata={{op_name="batch[\\'decoder_target_tokens\\']"}}
+  %g = bf16[256,100]{{1,0:T(8,128)(2,1)}} custom-call(%w), metadata={{op_name="{BACKWARD}/layers_0/mlp/wo/dot_general"}}
+  %a = f32[100,256]{{1,0:T(8,128)}} custom-call(%w), metadata={{op_name="{BACKWARD}/layers_0/mlp/dropout/mul"}}
+  %a.1 = f32[100,256]{{1,0:T(8,128)}} custom-call(%w), metadata={{op_name="{BACKWARD}/layers_1/mlp/dropout/mul"}}
+  %in = (s32[]{{:T(256)}}, f32[2,8,128]{{2,1,0:T(8,128)}}) tuple(%b, %b)
+  %loop = (s32[]{{:T(256)}}, f32[2,8,128]{{2,1,0:T(8,128)}}) while(%in), condition=%test, body=%body
+  ROOT %r = f32[100,256]{{1,0:T(8,128)}} custom-call(%w)
+}}
+"""  # noqa: E501
+BUFFERS = """BufferAssignment:
+allocation 0: size 106496, page 0, parameter 0, shape |f32[100,256]| at ShapeIndex {}, maybe-live-out:
+ value: <1 w @0> (size=106496,offset=0): f32[100,256]{1,0:T(8,128)}
+ value: <9 r @0> (size=106496,offset=0): f32[100,256]{1,0:T(8,128)}
+allocation 1: size 2048, page 0, parameter 1, shape |f32[100]| at ShapeIndex {}:
+ value: <2 m @0> (size=2048,offset=0): f32[100]{0:T(512)}
+allocation 2: size 8192, page 0, parameter 2, shape |s32[16,114]| at ShapeIndex {}:
+ value: <3 b @0> (size=8192,offset=0): s32[16,114]{1,0:T(8,128)}
+allocation 3: size 1024, page 0, constant:
+ value: <4 yes @0> (size=1024,offset=0): pred[]{:T(512)}
+allocation 4: size 4096, page 0, thread-local:
+ value: <5 n @0> (size=4096,offset=0): s32[]
+allocation 5: size 300000, page 0, preallocated-temp:
+ value: <6 g @0> (size=65536,offset=0): bf16[256,100]{1,0:T(8,128)(2,1)}
+ value: <7 a @0> (size=106496,offset=65536): f32[100,256]{1,0:T(8,128)}
+ value: <8 a.1 @0> (size=106496,offset=172032): f32[100,256]{1,0:T(8,128)}
+ value: <10 made @0> (size=8192,offset=278528): f32[2,8,128]{2,1,0:T(8,128)}
+ value: <11 loop{1} (phi) @0> (size=8192,offset=278528): f32[2,8,128]{2,1,0:T(8,128)}
+ value: <12 in{} @0> (size=1024,offset=0): (s32[]{:T(256)}, f32[2,8,128]{2,1,0:T(8,128)})
+allocation 6: size 9000, color 1, page 0, preallocated-temp:
+ value: <13 z @1> (size=8192,offset=0): f32[2,8,128]{2,1,0:T(8,128)S(1)}
+
+Total bytes used: 430000 (419.92KiB)
+"""
+RANGES = """HloLiveRange (max 9):
+  InstructionSequence:
+    0:w
+    1:m
+    2:b
+    3:g
+    4:a
+    5:a.1
+    6:in
+    7:loop
+    8:r
+  BufferLiveRange:
+    w{}:0-9
+    g{}:3-6
+    a{}:4-7
+    a.1{}:5-7
+    in{}:7-7
+    made{}:6-7
+    loop{1}:6-8
+    z{}:2-3
+  Live ranges at 5 (peak):
+    w{}: 102400 bytes (cumulative: 102400 bytes)
+"""
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return read(tmp_path)
+
+
+def read(folder: Path, buffers: str = BUFFERS, ranges: str = RANGES) -> Memory:
+    files = folder / "x-buffer-assignment.txt", folder / "x-live-range.txt"
+    for file, text in zip(files, (buffers, ranges), strict=True):
+        file.write_text(text)
+    return read_memory(parse_program(PROGRAM.splitlines()), *files)
+
+
+def test_the_peak_of_a_whole_step_is_the_compilers(repository: Path) -> None:
+    folder = repository / "tests/reference/aot"
+    facts = json.loads((folder / "facts.json").read_text())
+    memory = read_memory(read_program(folder / "program.txt"), folder / "buffers.txt", folder / "live_ranges.txt")
+    assert memory.peak_bytes == facts["peak_memory_in_bytes"]
+    assert memory.argument_bytes == facts["argument_size_in_bytes"]
+    assert memory.reserved_bytes - memory.argument_bytes >= facts["temp_size_in_bytes"]
+    assert sum(memory.kinds.values()) == memory.peak_bytes == sum(buffer.bytes for buffer in memory.buffers)
+    parameters = 2 * (64 * 128 + 128 * 64) * 4 + 64 * 500 * 4
+    assert memory.kinds[Kind.PARAMETERS] == memory.kinds[Kind.OPTIMIZER] == parameters
+    assert memory.kinds[Kind.INPUTS] == 8 * 128 * 64 * 2
+    assert memory.kinds[Kind.GRADIENTS] == 64 * 500 * 4
+    assert memory.peak_at == "jit(train_step)/transpose(jvp(Transformer))/logits_dense/dot_general"
+    logits, hidden, *_ = memory.buffers
+    padding = 8 * 128 * 4 * 4  # 500 columns in tiles of 8
+    assert logits == Buffer(
+        Kind.TEMPORARIES, "logits_dense", "dot_general", (8, 128, 500), "f32", 1, 8 * 128 * 504 * 4, padding
+    )
+    assert (hidden.module, hidden.count, hidden.bytes) == ("layers_*/wi", 2, 2 * 8 * 128 * 128 * 2)
+
+
+def test_the_peak_is_where_most_is_live(memory: Memory) -> None:
+    assert memory.temporary_bytes == 65536 + 2 * 106496 + 8192
+    assert memory.argument_bytes == 106496 + 2048 + 8192
+    assert memory.constant_bytes == 1024
+    assert memory.output_bytes == 0
+    assert memory.peak_bytes == memory.temporary_bytes + memory.argument_bytes + memory.constant_bytes
+    assert memory.reserved_bytes == 106496 + 2048 + 8192 + 1024 + 4096 + 300000
+    assert memory.fragmentation_bytes == memory.reserved_bytes - memory.peak_bytes
+    assert memory.peak_at == "in"
+    assert memory.spaces == {1: 8192}
+
+
+def test_each_byte_has_a_kind(memory: Memory) -> None:
+    wo = 100 * 256 * 4
+    assert dict(memory.kinds) == {
+        Kind.PARAMETERS: wo,
+        Kind.OPTIMIZER: 400,
+        Kind.INPUTS: 16 * 114 * 4,
+        Kind.GRADIENTS: 256 * 100 * 2,
+        Kind.TEMPORARIES: 2 * wo + 8192,
+        Kind.CONSTANTS: 1,
+        Kind.OUTPUTS: 0,
+        Kind.PADDING: 3 * (106496 - wo) + (2048 - 400) + (8192 - 16 * 114 * 4) + (65536 - 51200) + 1023,
+    }
+
+
+def test_equal_buffers_of_layers_are_one_row(memory: Memory) -> None:
+    rows = {(buffer.kind, buffer.module): buffer for buffer in memory.buffers}
+    dropout = rows[Kind.TEMPORARIES, "decoder/layers_*/mlp/dropout"]
+    assert dropout == memory.buffers[0]
+    assert (dropout.count, dropout.bytes, dropout.padding_bytes) == (2, 2 * 106496, 2 * 4096)
+    assert rows[Kind.PARAMETERS, "decoder/layers_*/mlp/wo/kernel"].shape == (100, 256)
+    assert rows[Kind.OPTIMIZER, "decoder/layers_*/mlp/wo/kernel/v_row"].shape == (100,)
+    assert rows[Kind.GRADIENTS, "decoder/layers_*/mlp/wo"].dtype == "bf16"
+    # What a loop carries is named after what its body makes.
+    assert rows[Kind.TEMPORARIES, "encoder"].primitive == "neg"
+
+
+def test_a_text_without_allocations_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MemoryTextError) as error:
+        read(tmp_path, buffers="BufferAssignment:\n")
+    file = tmp_path / "x-buffer-assignment.txt"
+    assert str(error.value) == f"{file}: no allocation in it: not a whole buffer assignment of XLA"
+
+
+def test_a_text_without_live_ranges_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MemoryTextError) as error:
+        read(tmp_path, ranges="HloLiveRange (max 9):\n")
+    file = tmp_path / "x-live-range.txt"
+    assert str(error.value) == f"{file}: no sequence of instructions with live ranges in it"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "train_state._optimizer.target['encoder']['layers_0']['attention']['out']['kernel']",
+            Argument(ArgumentKind.PARAMETERS, "encoder/layers_0/attention/out/kernel"),
+        ),
+        (
+            "train_state._optimizer.state.param_states['decoder']['relpos_bias']['rel_embedding'].v",
+            Argument(ArgumentKind.OPTIMIZER, "decoder/relpos_bias/rel_embedding/v"),
+        ),
+        ("train_state._optimizer.state.step", Argument(ArgumentKind.OPTIMIZER, "step")),
+        ("params['token_embedder']['embedding']", Argument(ArgumentKind.PARAMETERS, "token_embedder/embedding")),
+        ("train_state.params['wo']['kernel']", Argument(ArgumentKind.PARAMETERS, "wo/kernel")),
+        ("batch['target']", Argument(ArgumentKind.INPUTS, "batch/target")),
+        ("rng", Argument(ArgumentKind.INPUTS, "rng")),
+        ("", Argument(ArgumentKind.INPUTS, "")),
+    ],
+)
+def test_arguments_are_known_by_name(name: str, expected: Argument) -> None:
+    assert argument(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("op_name", "module"),
+    [
+        (f"{BACKWARD}/layers_1/mlp/wi_0/dot_general", "decoder/layers_1/mlp/wi_0"),
+        (
+            "jit(train_step)/jvp(Transformer)/Transformer.encode/encoder/layers_0/mlp/jit(silu)/mul",
+            "encoder/layers_0/mlp",
+        ),
+        ("jit(step)/transpose(jvp())/while/body/closed_call/rematted_computation/decoder/add", "decoder"),
+        ("params['decoder']['wo']['kernel']", "decoder/wo/kernel"),
+        ("jit(train_step)/add", ""),
+        ("", ""),
+    ],
+)
+def test_modules_are_known_by_name(op_name: str, module: str) -> None:
+    assert module_of(op_name) == module
