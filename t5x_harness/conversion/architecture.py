@@ -12,6 +12,7 @@ Shape = tuple[int, ...]
 
 _EMBEDDING = "token_embedder/embedding"
 _LAYER = re.compile(r"(encoder|decoder)/layers_(\d+)/(.+)")
+_BIAS, _NORM, _WI_0 = "relpos_bias/rel_embedding", "pre_mlp_layer_norm/scale", "mlp/wi_0/kernel"
 _SCANNED = re.compile(r"(encoder|decoder)/\1/(.+)")
 
 
@@ -88,29 +89,32 @@ def architecture_of(shapes: Mapping[str, Shape], where: str) -> Architecture:
             f"{where}: not a network of the T5 family: it has {parts}; T5, mT5, umT5 and ByT5 have token_embedder, "
             "encoder and decoder. Any network's arrays can be written under their own names: --to safetensors"
         )
-    emb_dim = embedding[1]
-    scanned = {match[1]: match[2] for name in shapes if (match := _SCANNED.fullmatch(name))}
-    if scanned:
-        return _scanned(shapes, emb_dim, where)
+    norm = shapes.get(f"encoder/encoder/{_NORM}")
+    axis = None if norm is None else 1 if norm[0] == embedding[1] else 0
     layers = {"encoder": 0, "decoder": 0}
-    parts_of_first: set[str] = set()
-    for name in shapes:
+    first: dict[str, Shape] = {}  # the encoder's first layer
+    for name, shape in shapes.items():
         if match := _LAYER.fullmatch(name):
-            layers[match[1]] = max(layers[match[1]], int(match[2]) + 1)
-            if (match[1], match[2]) == ("encoder", "0"):
-                parts_of_first.add(match[3])
-    bias_per_layer = "relpos_bias/rel_embedding" in parts_of_first
-    bias = "encoder/layers_0/relpos_bias/rel_embedding" if bias_per_layer else "encoder/relpos_bias/rel_embedding"
-    wi = "wi_0" if "mlp/wi_0/kernel" in parts_of_first else "wi"
-    heads, buckets = _required(shapes, bias, 2, where)
-    query = _required(shapes, "encoder/layers_0/attention/query/kernel", None, where)
-    mlp_dim = _required(shapes, f"encoder/layers_0/mlp/{wi}/kernel", 2, where)[1]
+            stack, in_layer, number, of_one = match[1], match[3], int(match[2]) + 1, shape
+        elif axis is not None and len(shape) > axis and (match := _SCANNED.fullmatch(name)):
+            stack, in_layer, number, of_one = match[1], match[2], shape[axis], shape[:axis] + shape[axis + 1 :]
+        else:
+            continue
+        layers[stack] = max(layers[stack], number)
+        if stack == "encoder" and (number == 1 or axis is not None):
+            first[in_layer] = of_one
+    bias_per_layer = _BIAS in first
+    if not bias_per_layer and f"encoder/{_BIAS}" in shapes:
+        first[_BIAS] = shapes[f"encoder/{_BIAS}"]
+    wi = "wi_0" if _WI_0 in first else "wi"
+    heads, buckets = _required(first, _BIAS, (2,), where)
+    query = _required(first, "attention/query/kernel", (2, 3), where)
     return Architecture(
         vocab_size=embedding[0],
-        emb_dim=emb_dim,
+        emb_dim=embedding[1],
         num_heads=heads,
         head_dim=query[2] if len(query) == 3 else query[1] // heads,
-        mlp_dim=mlp_dim,
+        mlp_dim=_required(first, f"mlp/{wi}/kernel", (2,), where)[1],
         encoder_layers=layers["encoder"],
         decoder_layers=layers["decoder"],
         is_gated=wi == "wi_0",
@@ -118,53 +122,26 @@ def architecture_of(shapes: Mapping[str, Shape], where: str) -> Architecture:
         buckets=buckets,
         bias_per_layer=bias_per_layer,
         joined_heads=len(query) == 2,
-    )
-
-
-def _scanned(shapes: Mapping[str, Shape], emb_dim: int, where: str) -> Architecture:
-    """Returns the architecture of arrays that all layers of a stack share."""
-    norm = {s: _required(shapes, f"{s}/{s}/pre_mlp_layer_norm/scale", 2, where) for s in ("encoder", "decoder")}
-    axis = 1 if norm["encoder"][0] == emb_dim else 0
-
-    def of_layer(name: str, dimensions: int) -> Shape:
-        shape = _required(shapes, f"encoder/encoder/{name}", dimensions, where)
-        return shape[:axis] + shape[axis + 1 :]
-
-    heads, buckets = of_layer("relpos_bias/rel_embedding", 3)
-    wi = "wi_0" if "encoder/encoder/mlp/wi_0/kernel" in shapes else "wi"
-    query = "attention/query/kernel"
-    joined = len(_required(shapes, f"encoder/encoder/{query}", None, where)) == 3
-    kernel = of_layer(query, 3 if joined else 4)
-    return Architecture(
-        vocab_size=shapes[_EMBEDDING][0],
-        emb_dim=emb_dim,
-        num_heads=heads,
-        head_dim=kernel[1] // heads if joined else kernel[2],
-        mlp_dim=of_layer(f"mlp/{wi}/kernel", 3)[1],
-        encoder_layers=norm["encoder"][axis],
-        decoder_layers=norm["decoder"][axis],
-        is_gated=wi == "wi_0",
-        own_logits="decoder/logits_dense/kernel" in shapes,
-        buckets=buckets,
-        bias_per_layer=True,
-        joined_heads=joined,
         scan_axis=axis,
     )
 
 
-def _required(shapes: Mapping[str, Shape], name: str, dimensions: int | None, where: str) -> Shape:
-    """Returns the shape of an array that every network of the family has.
+def _required(layer: Mapping[str, Shape], name: str, dimensions: tuple[int, ...], where: str) -> Shape:
+    """Returns the shape of an array that the encoder's first layer has in every network of the family.
 
     Raises:
       ConversionError: it is not there, or has another number of dimensions.
     """
-    shape = shapes.get(name)
+    shape = layer.get(name)
     if shape is None:
-        near = sorted(other for other in shapes if other.partition("/")[0] == name.partition("/")[0])[:3]
         raise ConversionError(
-            f"{where}: {name} is missing, from which the network's sizes are read; it has {', '.join(near) or 'none'}"
-            ". Arrays of another network can be written under their own names: --to safetensors"
+            f"{where}: {name} of the encoder is missing, from which the network's sizes are read; its first layer has "
+            f"{', '.join(sorted(layer)[:3]) or 'nothing'}. Arrays of another network can be written under their own "
+            "names: --to safetensors"
         )
-    if dimensions is not None and len(shape) != dimensions:
-        raise ConversionError(f"{where}: {name} is {list(shape)}, and {dimensions} dimensions are expected")
+    if len(shape) not in dimensions:
+        expected = " or ".join(map(str, dimensions))
+        raise ConversionError(
+            f"{where}: {name} of the encoder is {list(shape)}, and {expected} dimensions are expected"
+        )
     return shape

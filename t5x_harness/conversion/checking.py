@@ -19,7 +19,6 @@ from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import EOS, PAD, Flavor, ModelType
 from t5x_harness.conversion.request import Agreement
-from t5x_harness.conversion.safetensors_files import dtype_named
 from t5x_harness.conversion.stored import StoredParameters
 
 if TYPE_CHECKING:
@@ -44,17 +43,14 @@ def require_libraries() -> None:
         )
 
 
-def compare(
-    source: StoredParameters, sizes: Architecture, flavor: Flavor, folder: Path, dtype: str | None = None
-) -> Agreement:
+def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folder: Path) -> Agreement:
     """Runs both models.
 
     Args:
-      source: the checkpoint.
+      source: the checkpoint, in the element types that the model was written in.
       sizes: of its network.
       flavor: what it is in transformers.
       folder: the converted model.
-      dtype: the element type that it was written in, to which T5X's arrays are rounded, too; None for their own.
     """
     random = np.random.default_rng(_SEED)
     inputs = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _INPUT_LENGTH))
@@ -64,8 +60,6 @@ def compare(
     targets = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _OUTPUT_LENGTH))
     targets[:, 0] = PAD
     parameters = {name: source.read(name) for name in source.shapes}
-    if dtype is not None:
-        parameters = {name: array.astype(dtype_named(dtype)) for name, array in parameters.items()}
     ours, our_tokens = _in_t5x(parameters, sizes, flavor, inputs, targets)
     theirs, their_tokens = _in_transformers(folder, sizes, flavor, inputs, targets)
     return Agreement(
@@ -88,7 +82,7 @@ def _in_t5x(
     from flax import traverse_util
 
     network = importlib.import_module(f"t5x.examples.{sizes.network}.network")
-    scan = {} if sizes.network == "t5" else _scan(sizes)
+    scan = {"scan_layers": sizes.scan_axis is not None, "param_scan_axis": sizes.scan_axis or 0}
     config = network.T5Config(
         vocab_size=sizes.vocab_size,
         emb_dim=sizes.emb_dim,
@@ -99,7 +93,7 @@ def _in_t5x(
         mlp_dim=sizes.mlp_dim,
         mlp_activations=flavor.activations,
         logits_via_embedding=not sizes.own_logits,
-        **scan,
+        **(scan if sizes.network == "scalable_t5" else {}),
     )
     arrays = {name: array.astype(np.float32) for name, array in parameters.items()}
     variables = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
@@ -114,11 +108,6 @@ def _in_t5x(
         chosen = np.argmax(forward(variables, tokens)[:, position], axis=-1)
         tokens[:, position + 1] = chosen
     return np.asarray(forward(variables, targets)), [list(_until_end(row[1:])) for row in tokens]
-
-
-def _scan(sizes: Architecture) -> dict[str, Any]:
-    scanned = sizes.scan_axis is not None
-    return {"scan_layers": scanned, "param_scan_axis": sizes.scan_axis if scanned else 1}
 
 
 def _in_transformers(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.conversion.architecture import Architecture, architecture_of
@@ -15,7 +16,7 @@ from t5x_harness.conversion.flavors import flavor_of
 from t5x_harness.conversion.names import parameters
 from t5x_harness.conversion.places import COMMITTED, written_whole
 from t5x_harness.conversion.request import Conversion, Form, Request
-from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, dtype_named
+from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, dtype_named
 from t5x_harness.conversion.settings import BYTES, Settings, Vocabulary, settings_of
 from t5x_harness.conversion.stored import StoredParameters, read_t5x
 from t5x_harness.conversion.t5x_checkpoint import LazyArray, write_checkpoint
@@ -23,7 +24,6 @@ from t5x_harness.conversion.tokenizer import write_tokenizer
 from t5x_harness.conversion.transformers_folder import (
     CONFIG,
     STEP,
-    dtype_of,
     read_transformers,
     write_transformers,
 )
@@ -41,7 +41,8 @@ def convert(request: Request) -> Conversion:
     """
     if request.check:
         require_libraries()
-    source, sizes = _opened(request)
+    opened, sizes = _opened(request)
+    source = opened.as_type(request.dtype)
     output = request.output
     if "://" not in output:
         output = str(_on_disk(output) or os.path.abspath(output))  # orbax needs a whole path
@@ -62,7 +63,7 @@ def convert(request: Request) -> Conversion:
         source = dataclasses.replace(source, step=step)
         output = os.path.join(output, f"checkpoint_{step}")
         with written_whole(output) as folder:
-            made = write_checkpoint(folder, step, _lazy(source, request.dtype))
+            made = write_checkpoint(folder, step, _lazy(source))
             for child in list(made.iterdir()):
                 child.rename(folder / child.name)
             made.rmdir()
@@ -105,10 +106,10 @@ def _to_transformers(request: Request, source: StoredParameters, output: str) ->
     _require_sizes(source, sizes, settings)
     flavor = flavor_of(sizes, settings, request.model_type)
     with written_whole(output) as folder:
-        files = write_transformers(folder, source, sizes, flavor, settings, request.dtype, request.shard_bytes)
+        files = write_transformers(folder, source, sizes, flavor, settings, request.shard_bytes)
         tokenizer = write_tokenizer(folder, sizes, flavor, settings, required=request.vocabulary is not None)
         files += tokenizer.files
-        agreement = compare(source, sizes, flavor, folder, request.dtype) if request.check else None
+        agreement = compare(source, sizes, flavor, folder) if request.check else None
         if agreement is not None and not agreement.holds:
             raise ConversionError(
                 f"{source.where}: the converted model does not compute what T5X's network does: {agreement}. Nothing "
@@ -153,20 +154,16 @@ def _require_sizes(source: StoredParameters, sizes: Architecture, settings: Sett
         )
 
 
-def _lazy(source: StoredParameters, dtype: str | None) -> dict[str, LazyArray]:
-    def array(name: str) -> LazyArray:
-        kind = dtype_named(dtype_of(source.dtypes[name], dtype))
-        return LazyArray(source.shapes[name], kind, lambda: source.read(name).astype(kind, copy=False))
-
-    return {name: array(name) for name in source.shapes}
+def _lazy(source: StoredParameters) -> dict[str, LazyArray]:
+    return {
+        each.name: LazyArray(each.shape, dtype_named(each.dtype), functools.partial(source.read, each.name))
+        for each in source.tensors
+    }
 
 
 def _write_safetensors(folder: Path, source: StoredParameters, request: Request) -> list[Path]:
     """Writes the parameters under T5X's own names."""
-    tensors = [
-        Tensor(name, shape, dtype_of(source.dtypes[name], request.dtype))
-        for name, shape in sorted(source.shapes.items())
-    ]
+    tensors = sorted(source.tensors, key=lambda tensor: tensor.name)
     metadata = {_NAMES: "1", **({STEP: str(source.step)} if source.step is not None else {})}
     writer = ShardedWriter(folder, tensors, metadata, request.shard_bytes)
     for tensor in tensors:
@@ -195,7 +192,7 @@ def _read_safetensors(folder: Path) -> StoredParameters:
 
 
 def _report(request: Request, source: StoredParameters, model: str, output: str, files: Sequence[Path]) -> Conversion:
-    tensors = list(_tensors(source, request.dtype))
+    tensors = source.tensors
     others = f"{source.others} other array{'s' if source.others > 1 else ''}, such as the optimizer's state"
     left_out = [others] if source.others else []
     return Conversion(
@@ -212,8 +209,3 @@ def _report(request: Request, source: StoredParameters, model: str, output: str,
         files=tuple(file.name for file in files),
         left_out=tuple(left_out),
     )
-
-
-def _tensors(source: StoredParameters, dtype: str | None) -> Iterator[Tensor]:
-    for name, shape in source.shapes.items():
-        yield Tensor(name, shape, dtype_of(source.dtypes[name], dtype))

@@ -17,6 +17,7 @@ import tensorstore as ts
 from etils import epath
 
 from t5x_harness.conversion.errors import ConversionError, first_line
+from t5x_harness.conversion.safetensors_files import Tensor, dtype_named
 from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree, specs_in_file, tensorflow_arrays
 from t5x_harness.standins.checkpoints import kvstore_of
 
@@ -49,6 +50,21 @@ class StoredParameters:
     step: int | None
     others: int
     read_array: Callable[[str], Array] = dataclasses.field(repr=False)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What there is, without its data."""
+        return [Tensor(name, shape, self.dtypes[name]) for name, shape in self.shapes.items()]
+
+    def as_type(self, dtype: str | None) -> StoredParameters:
+        """Returns the same with all floats in another element type; None for each as it is."""
+        if dtype is None:
+            return self
+        dtypes = {name: dtype if "float" in kind else kind for name, kind in self.dtypes.items()}
+        read = self.read
+        return dataclasses.replace(
+            self, dtypes=dtypes, read_array=lambda name: read(name).astype(dtype_named(dtypes[name]), copy=False)
+        )
 
     def read(self, name: str) -> Array:
         """Reads one parameter.

@@ -44,7 +44,6 @@ def write_transformers(
     sizes: Architecture,
     flavor: Flavor,
     settings: Settings,
-    dtype: str | None,
     shard_bytes: int,
 ) -> list[Path]:
     """Writes the model, without a tokenizer; one array of the checkpoint is in memory at a time.
@@ -55,7 +54,6 @@ def write_transformers(
       sizes: of the network.
       flavor: what it is in transformers.
       settings: what its config says.
-      dtype: the element type to write floats in; None for each as it is.
       shard_bytes: the most data of a file.
 
     Returns:
@@ -63,7 +61,7 @@ def write_transformers(
     """
     wanted = parameters(sizes)
     tensors = [
-        Tensor(piece, parameter.piece_shape, dtype_of(source.dtypes[parameter.name], dtype))
+        Tensor(piece, parameter.piece_shape, source.dtypes[parameter.name])
         for parameter in wanted
         for piece in parameter.pieces
     ]
@@ -80,11 +78,6 @@ def write_transformers(
     _write_json(folder / CONFIG, config_json(sizes, flavor, settings, most))
     _write_json(folder / GENERATION_CONFIG, GENERATION)
     return [*writer.files, folder / CONFIG, folder / GENERATION_CONFIG]
-
-
-def dtype_of(stored: str, asked: str | None) -> str:
-    """Returns the element type to write: what is asked for where it is a float, else what is stored."""
-    return asked if asked and "float" in stored else stored
 
 
 def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[StoredParameters, Architecture]:

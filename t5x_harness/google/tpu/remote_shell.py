@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import getopt
 import json
 import os
 import re
@@ -17,15 +18,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 _NOT_REACHED = 255
 """As ssh ends where it cannot connect, which gcloud tries again."""
 
-# Options with a value, of ssh(1) and of scp(1); all others stand alone.
-_WITH_VALUE = {"ssh": "BbcDEeFIiJLlmOopQRSWw", "scp": "cDFiJlnoPSX"}
+# The options of ssh(1) and of scp(1); those with a colon have a value.
+_OPTIONS = {
+    "ssh": "46AaB:b:Cc:D:E:e:F:fGgI:i:J:KkL:l:Mm:NnO:o:P:p:Q:qR:S:sTtVvW:w:XxYy",
+    "scp": "346ABCc:D:F:i:J:l:n:Oo:P:pqRrS:sTvX:",
+}
 _FORWARDING = "DLRW"
 _REMOTE = re.compile(r"(?:(?P<user>[^@:/]+)@)?(?P<host>[^@:/]+):(?P<path>.*)", re.DOTALL)
 _EMULATED = re.compile(r"198\.1[89]\.\d+\.\d+")
@@ -75,38 +79,24 @@ class Arguments:
 
     @classmethod
     def read(cls, program: str, arguments: Sequence[str]) -> Arguments:
-        """Reads them. Of ``ssh`` the first word that is not an option is the host, the second begins the command."""
-        options: list[tuple[str, str]] = []
-        words: list[str] = []
-        left = list(arguments)
-        while left:
-            word = left.pop(0)
-            if word == "--":
-                return cls(options, words + left)
-            if len(word) < 2 or not word.startswith("-"):
-                words.append(word)
-                if program == "ssh" and len(words) > 1:
-                    return cls(options, words + left)
-                continue
-            options += _options(program, word[1:], left)
-        return cls(options, words)
+        """Reads them. Of ``ssh``, options may follow the host; what is behind them is the command.
+
+        Raises:
+          getopt.GetoptError: there is no such option.
+        """
+        read = getopt.getopt if program == "ssh" else getopt.gnu_getopt
+        options, words = read(list(arguments), _OPTIONS[program])
+        if program == "ssh" and words:
+            more, command = getopt.getopt(words[1:], _OPTIONS[program])
+            options, words = options + more, [words[0], *command]
+        return cls([(name[1:], value) for name, value in options], words)
 
     def value(self, option: str) -> str:
         """Returns the last value that an option has; empty for none."""
-        return next((value for name, value in reversed(self.options) if name == option), "")
+        return dict(self.options).get(option, "")
 
     def has(self, option: str) -> bool:
-        return any(name == option for name, _ in self.options)
-
-
-def _options(program: str, letters: str, left: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields the options of one word; the value of the last may be the next word, which is taken then."""
-    while letters:
-        letter, letters = letters[0], letters[1:]
-        if letter in _WITH_VALUE[program]:
-            yield letter, letters or (left.pop(0) if left else "")
-            return
-        yield letter, ""
+        return option in dict(self.options)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -122,7 +112,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
             os.environ.pop("CLOUDSDK_CORE_DISABLE_PROMPTS", None)
             os.environ["HOME"] = os.path.dirname(token)  # it writes a .boto with the session's proxy there
         _become_the_real(program, own, given)
-    server, parsed = Server(url, Path(token)), Arguments.read(program, given)
+    try:
+        server, parsed = Server(url, Path(token)), Arguments.read(program, given)
+    except getopt.GetoptError:  # which the real program explains
+        _become_the_real(program, own, given)
     if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
         _log_in(server, parsed)
     if program == "scp" and any(_remote(word) for word in parsed.words):
