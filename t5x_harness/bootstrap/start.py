@@ -9,7 +9,14 @@ from typing import Any
 
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
 from t5x_harness.system.after_import import after_import
-from t5x_harness.variables import BRIEF_VARIABLE, POD_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE, START_VARIABLE
+from t5x_harness.variables import (
+    BRIEF_VARIABLE,
+    POD_VARIABLE,
+    RUNTIME_VARIABLE,
+    SLICE_VARIABLE,
+    START_VARIABLE,
+    TPU_NUMERICS_VARIABLE,
+)
 
 
 def start() -> None:
@@ -25,6 +32,8 @@ def start() -> None:
         write_cache_entries_atomically()
         # Every mode of T5X imports it, after JAX and before it makes anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
+    if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
+        after_import("jax", _round_as_a_tpu)
     if named := os.environ.get(START_VARIABLE):
         module, _, function = named.partition(":")
         getattr(importlib.import_module(module), function)()
@@ -51,6 +60,16 @@ def _keep_in_subprocesses(subprocess: ModuleType) -> None:
 
     start.__wrapped__ = original  # type: ignore[attr-defined]  # what inspects it sees the signature
     subprocess.Popen.__init__ = start
+
+
+def _round_as_a_tpu(_: ModuleType) -> None:
+    """Ends the program where it would compute with other numbers than those that were asked for."""
+    from t5x_harness.upstream.tpu_numerics import JaxLacksRules, use_tpu_numerics
+
+    try:
+        use_tpu_numerics(True)
+    except JaxLacksRules as error:
+        raise SystemExit(f"t5x-harness exec: {error}; install JAX 0.10.2, or run without --tpu-numerics") from None
 
 
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.settings.numbers import count, duration
-from t5x_harness.settings.options import RUNS, add_to_command, option
+from t5x_harness.settings.options import RUNS, add_to_command, from_environment, option
 from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunSpec
@@ -160,14 +160,15 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
 
     Raises:
       UsageError: there is nothing to run, or the arguments contradict each other.
-      ProjectError: pyproject.toml has a mistake in it.
+      SettingsError: pyproject.toml or a variable has a mistake in it.
     """
     if arguments.files and arguments.gin_file:
         raise UsageError(
             "FILE and --gin_file at once: each FILE is a run of its own, several --gin_file are one run; use either"
         )
     project = find_project(cwd)
-    given = Given.of(vars(arguments), cwd, lambda row: row.shell[0])
+    values = vars(arguments) | from_environment(RUNS, vars(arguments), os.environ)
+    given = Given.of(values, cwd, lambda row: row.shell[0])
     try:
         specs = _specs(given, arguments, project, cwd)
         given.check_goldens(specs)

@@ -27,11 +27,11 @@ from t5x_harness.commands.google_arguments import (
 from t5x_harness.execute import program_standins
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.runtime.program_environment import program_environment
-from t5x_harness.settings.options import add_option
-from t5x_harness.settings.project import ProjectError
+from t5x_harness.settings.options import RUNS, add_option, from_environment
+from t5x_harness.settings.project import SettingsError
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
-from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE, TPU_NUMERICS_VARIABLE
 
 _LAUNCHERS, _LAUNCHER_SCRIPTS = ("gxm", "xmanager"), ("xm_launch.py",)
 _SUBMIT = "t5x-harness submit CONFIG.gin --model_dir=gs://BUCKET/RUN sends a config as a job of Vertex AI"
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {DEFAULT_SLICE})",
     )
     add_option(parser, "runtime")
+    add_option(parser, "tpu_numerics")
     parser.add_argument(
         "--google",
         action="store_true",
@@ -141,9 +142,11 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         choice = args.runtime or RuntimeChoice.AUTO
         runtime = find_runtime(choice)
         project = project_of(args)
-    except (SliceError, RuntimeChoiceError, ProjectError) as error:
+        numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
+    except (SliceError, RuntimeChoiceError, SettingsError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
     environment = program_environment(slice_, runtime, choice)
+    environment[TPU_NUMERICS_VARIABLE] = "1" if numerics else ""
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
         environment = _with_google(args, project, environment)
     if project and not environment.get(ROOT_VARIABLE):

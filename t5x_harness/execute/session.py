@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.execute.numerics import Numerics
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
 from t5x_harness.runtime.choice import Runtime, activate, find_runtime
@@ -20,6 +21,7 @@ from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, Mode, Reason, RunSpec, Severity, Stage
 from t5x_harness.upstream.short_run import configure_for_short_run
 from t5x_harness.upstream.t5x import install_mesh
+from t5x_harness.upstream.tpu_numerics import JaxLacksRules
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import Prepared
@@ -82,6 +84,7 @@ class Session:
         self._log = log
         self._progress = progress
         self._slice = get_slice(spec.slice)
+        self._numerics = Numerics(spec)
         self._output: OutputFolder | None = None  # known once the config is parsed
         self._config: GinConfig | None = None
         self._standins: StandIns | None = None
@@ -182,6 +185,7 @@ class Session:
         report = self._report(stage)
         self._progress({"stage": stage.value})
         try:
+            self._use_numerics()
             work(report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
@@ -191,10 +195,19 @@ class Session:
             else:
                 finding = explain(error, stage, self._config, program)
             report.end(self._with_log(finding))
+        if stage in (Stage.TRAIN, Stage.EVAL, Stage.INFER):
+            self._numerics.note(report)
         if self._standins is not None:
             report.changes += self._standins.take_changes()
             report.not_checked += self._standins.take_doubts()
         return report.result().to_json()
+
+    def _use_numerics(self) -> None:
+        """Turns to the numerics of this run, which may share its process with others; see ``--in-process``."""
+        try:
+            self._numerics.use()
+        except JaxLacksRules as error:
+            raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
 
     def _report(self, stage: Stage) -> StageReport:
         from t5x_harness.resolve.stage_report import StageReport

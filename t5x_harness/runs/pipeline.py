@@ -84,7 +84,8 @@ class Pipeline(Closing):
         google: GooglePool | None = None,
         promote: BackendFactory | None = None,
     ) -> None:
-        self._spec = spec
+        # A promoted run has the numbers of a TPU.
+        self._spec = dataclasses.replace(spec, tpu_numerics=False) if promote else spec
         self._zygote = zygote
         self._workspace = workspace
         self._timeout = timeout

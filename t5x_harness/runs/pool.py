@@ -176,7 +176,12 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
     """
     from t5x_harness.runs.local import PRELOAD
     from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-    from t5x_harness.variables import RUNTIME_VARIABLE, STANDINS_VARIABLE, WORKER_SOCKET_VARIABLE
+    from t5x_harness.variables import (
+        RUNTIME_VARIABLE,
+        STANDINS_VARIABLE,
+        TPU_NUMERICS_VARIABLE,
+        WORKER_SOCKET_VARIABLE,
+    )
     from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
 
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
@@ -187,6 +192,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
             "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
             RUNTIME_VARIABLE: runtime.kind,
             STANDINS_VARIABLE: "",  # a run makes its own, and reports them
+            TPU_NUMERICS_VARIABLE: "",  # each run has its own
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },

@@ -1,4 +1,4 @@
-"""Numbers and folders as people type them, for options of commands and of pytest, and for ini values."""
+"""Numbers, folders and switches as people type them, for options of commands and of pytest, and for ini values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 
 from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.system.switch import is_on
 
 
 def positive(text: str) -> float:
@@ -37,6 +38,14 @@ def duration(text: str) -> int:
     """Parses a length of time into whole seconds."""
     try:
         return max(1, int(seconds_of(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def switch(text: str) -> bool:
+    """Parses on or off."""
+    try:
+        return is_on(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

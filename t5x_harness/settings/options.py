@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL
-from t5x_harness.settings.numbers import count, folder, from_zero, positive
+from t5x_harness.settings.numbers import count, folder, from_zero, positive, switch
+from t5x_harness.settings.project import SettingsError
 from t5x_harness.spec import (
     DEFAULT_SLICE,
     READ_SECONDS,
@@ -23,7 +24,7 @@ from t5x_harness.spec import (
     Stage,
     StandInPolicy,
 )
-from t5x_harness.variables import VERTEX_PREFIX
+from t5x_harness.variables import TPU_NUMERICS_VARIABLE, VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 
 Kind = Literal["value", "flag", "list"]
@@ -91,6 +92,26 @@ class Option:
         if self.kind == "list":
             about |= {"action": "append", "default": []}
         return {name: value for name, value in about.items() if value is not None}
+
+    def value_of(self, source: str, value: Any) -> Any:
+        """Returns the value that a variable or an ini file has for it; None for an empty one.
+
+        Args:
+          source: the name of the variable or of the ini value, for messages.
+          value: what stands there.
+
+        Raises:
+          SettingsError: it is none of those that there are.
+        """
+        if not value or not isinstance(value, str):
+            return value or None
+        if self.choices and value not in self.choices:
+            others, last = ", ".join(self.choices[:-1]), self.choices[-1]
+            raise SettingsError(f"{source} must be {others} or {last}, not {value!r}")
+        try:
+            return self.parse(value) if self.parse else value
+        except argparse.ArgumentTypeError as error:
+            raise SettingsError(f"{source} {error}") from None
 
 
 _GOLDEN, _PROCESS, _OUTPUT = "golden plan", "the process that runs it", "output"
@@ -251,6 +272,20 @@ RUNS: tuple[Option, ...] = (
         kind="flag",
         shell=("--full-mesh",),
         pytest=("--t5x-full-mesh",),
+        commands=("run",),
+    ),
+    Option(
+        "tpu_numerics",
+        "compute steps with a TPU's default precision: operands of float32 matrix products are rounded to bfloat16, so "
+        "that a model that only trains in float32 fails here; approximate",
+        "off",
+        kind="flag",
+        shell=("--tpu-numerics",),
+        pytest=("--t5x-tpu-numerics",),
+        ini="t5x_tpu_numerics",
+        key="tpu_numerics",
+        variable=TPU_NUMERICS_VARIABLE,
+        parse=switch,
         commands=("run",),
     ),
     Option(
@@ -497,6 +532,27 @@ def add_to_command(
                 groups[row.group] = parser.add_argument_group(row.group)
             about = {"help": row.full_help, **row.of_argparse()}
             groups[row.group].add_argument(*row.shell, dest=row.field, **about)
+
+
+def from_environment(
+    rows: Iterable[Option], given: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns what variables say of the fields that a command has and that its arguments leave open.
+
+    Args:
+      rows: of the table.
+      given: the parsed arguments, by field.
+      environment: variables of the process.
+
+    Raises:
+      SettingsError: a variable has a value that there is not.
+    """
+    found = {
+        row.field: row.value_of(row.variable, environment.get(row.variable, ""))
+        for row in rows
+        if row.variable and row.field in given and given[row.field] is None
+    }
+    return {field: value for field, value in found.items() if value is not None}
 
 
 def add_option(parser: argparse.ArgumentParser, field: str) -> None:

@@ -94,6 +94,7 @@ class ProjectConfig:
       ignore: codes of findings that nobody wants to see, or families of them.
       select: the only codes to see, likewise; empty for all.
       strict: warnings are errors.
+      tpu_numerics: steps have a TPU's default precision of matrix products.
       standins: what is generated: ``off``, ``missing`` or ``all``; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
       read_seconds: how long resolve reads each split of the data; None if the table does not say.
@@ -115,6 +116,7 @@ class ProjectConfig:
     ignore: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     strict: bool = False
+    tpu_numerics: bool = False
     standins: str | None = None
     samples: tuple[str, ...] = ()
     read_seconds: int | None = None
@@ -197,6 +199,7 @@ class _Reader:
             ignore=self._codes(table, "ignore", where),
             select=self._codes(table, "select", where),
             strict=self._flag(table, "strict", where),
+            tpu_numerics=self._flag(table, "tpu_numerics", where),
             standins=self._one_of(StandInPolicy, table, "standins", where),
             samples=self._samples(folder, table, where),
             read_seconds=self._seconds(table, "read_seconds", where),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.settings.options import JOBS, RUNS, Option
-from t5x_harness.settings.project import SettingsError
 
 OLD_NAMES = "t5x_old_names"
 """Where pytest's options keep the old names that were used, each with the new one."""
@@ -90,21 +89,9 @@ def values_of(
             given = words + more if row.ini_type == "paths" else more + words
         elif given is None:
             variable = environment.get(row.variable) if row.variable else None
-            given = _checked(row, row.variable, variable) if variable else _checked(row, row.ini, kept)
+            given = row.value_of(row.variable, variable) if variable else row.value_of(row.ini, kept)
         values[row.field] = given
     return values
-
-
-def _checked(row: Option, source: str, value: Any) -> Any:
-    """Returns the value that a variable or an ini file has for a row; None for an empty one."""
-    if not value or not isinstance(value, str):
-        return value or None
-    if row.choices and value not in row.choices:
-        raise SettingsError(f"{source} must be {', '.join(row.choices[:-1])} or {row.choices[-1]}, not {value!r}")
-    try:
-        return row.parse(value) if row.parse else value
-    except argparse.ArgumentTypeError as error:
-        raise SettingsError(f"{source} {error}") from None
 
 
 def _dest(row: Option) -> str:

@@ -25,6 +25,7 @@ class RequestedRun:
       python_path: likewise.
       full_size: run at the sizes that the config names.
       full_mesh: run on the slice's whole mesh.
+      tpu_numerics: compute the steps with a TPU's default precision.
       samples: rows by task or dataset, then split.
       check: whether a stage that fails fails the test.
       auxiliary: jobs for each checkpoint that it writes.
@@ -39,6 +40,7 @@ class RequestedRun:
     python_path: tuple[str, ...]
     full_size: bool
     full_mesh: bool
+    tpu_numerics: bool
     samples: Mapping[str, Mapping[str, Any]]
     check: bool
     auxiliary: tuple[Auxiliary, ...] = ()
@@ -55,6 +57,7 @@ class RequestedRun:
             python_path=(*self.python_path, *base.python_path),
             full_size=self.full_size or base.full_size,
             full_mesh=self.full_mesh or base.full_mesh,
+            tpu_numerics=self.tpu_numerics or base.tpu_numerics,
             samples=samples_with(self.samples, base.samples),
         )
 

@@ -62,6 +62,7 @@ class Given:
     model_dir: str | None = None
     full_size: bool = False
     full_mesh: bool = False
+    tpu_numerics: bool | None = None
     until: Stage | None = None
     golden: str | None = None
     golden_update: bool = False
@@ -111,6 +112,7 @@ class Given:
             "tfds_data_dir": self._seen_from(cwd, self.tfds_data_dir) if self.tfds_data_dir else None,
             "full_size": self.full_size,
             "full_mesh": self.full_mesh,
+            "tpu_numerics": project.tpu_numerics if self.tpu_numerics is None else self.tpu_numerics,
             "model_dir": self.model_dir,
             "ignore": self.silenced(project),
             "standins": self.standins or project.standins or StandInPolicy.MISSING,

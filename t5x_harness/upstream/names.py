@@ -73,6 +73,11 @@ LIBRARIES = (
         ),
     ),
     Library(
+        "jax",
+        "t5x_harness/upstream/tpu_numerics.py",
+        (("jax/_src/interpreters/mlir.py", ("_platform_specific_lowerings",)),),
+    ),
+    Library(
         "orbax-checkpoint",
         "t5x_harness/upstream/orbax.py",
         (("orbax/checkpoint/_src/serialization/jax_array_handlers.py", ("_array_metadata_store",)),),

@@ -18,7 +18,7 @@ from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE
+from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, TPU_NUMERICS_VARIABLE
 
 MODULE = "t5x.main"
 
@@ -94,4 +94,5 @@ def environment(
         compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
         if pod is None:  # what a host of several saves is divided as on a TPU
             seen[BRIEF_VARIABLE] = "1"
+    seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers
     return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}

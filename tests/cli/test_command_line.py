@@ -112,7 +112,37 @@ def test_lint_has_no_option_that_only_runs_use(capsys: pytest.CaptureFixture[str
     assert main(["lint", "run.gin", EMBEDDED, "--gcs-root=.", "--slice=v3-32"]) == 0
 
 
-@pytest.mark.parametrize("option", ["--full-size", "--full-mesh"])
+@pytest.mark.parametrize(
+    ("table", "variable", "argument", "on"),
+    [
+        ("", "", "", False),
+        ("", "", "--tpu-numerics", True),
+        ("", "on", "", True),
+        ("true", "", "", True),
+        ("true", "0", "", False),
+        ("false", "off", "--tpu-numerics", True),
+    ],
+)
+def test_a_switch_is_set_by_an_argument_a_variable_or_the_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, table: str, variable: str, argument: str, on: bool
+) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.t5x_harness]\n{table and f'tpu_numerics = {table}'}\n")
+    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", variable)
+    arguments = parser_of("run")[0].parse_args(["run", "run.gin", *filter(None, [argument])])
+    (spec,) = specs_of(arguments, folder)
+    assert spec.tpu_numerics is on
+
+
+def test_a_variable_that_is_neither_on_nor_off_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "maybe")
+    assert main(["run", "run.gin"]) == 2
+    assert capsys.readouterr().err == "t5x-harness: T5X_HARNESS_TPU_NUMERICS must be on or off, not 'maybe'\n"
+    assert main(["lint", "run.gin", EMBEDDED]) == 0  # it runs nothing
+
+
+@pytest.mark.parametrize("option", ["--full-size", "--full-mesh", "--tpu-numerics"])
 def test_plan_has_no_option_for_the_size_of_what_it_does_not_run(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

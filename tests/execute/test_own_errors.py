@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import t5x_in_use
 
 t5x_in_use.use()
@@ -22,3 +23,19 @@ def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
     assert error.code == "RUN12"
     assert error.message == "training wrote no checkpoint, so there is none to evaluate or infer with"
     assert error.fix == "let the run save: bind a SaveCheckpointConfig whose period is above 0"
+
+
+def test_a_jax_without_the_rules_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+    from jax.interpreters import mlir
+
+    monkeypatch.setattr(mlir, "_platform_specific_lowerings", {"cpu": {}})
+    spec = RunSpec(("run.gin",), tpu_numerics=True)
+    session = Session(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
+    result = StageResult.from_json(session._stage(Stage.TRAIN, lambda report: None))
+    (error,) = result.findings
+    assert (error.code, error.message, error.fix) == (
+        "RUN12",
+        f"--tpu-numerics: JAX {jax.__version__} has no rule for dot_general where JAX 0.10.2 has it",
+        "install JAX 0.10.2, or run without --tpu-numerics",
+    )

@@ -48,6 +48,30 @@ def test_the_runs_ahead_are_a_number(pytester: pytest.Pytester, arguments: tuple
     result.stderr.fnmatch_lines([f"*{where} must be a whole number from 0 up, not 'all'*"])
 
 
+def test_numerics_are_set_by_an_option_a_variable_an_ini_value_or_the_project(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_on(*flags: str) -> bool:
+        return settings_of(pytester.parseconfig(*flags)).spec(["run.gin"]).tpu_numerics
+
+    assert not is_on()
+    assert is_on("--t5x-tpu-numerics")
+    assert is_on("-o", "t5x_tpu_numerics=true")
+    pytester.makepyprojecttoml("[tool.t5x_harness]\ntpu_numerics = true\n")
+    assert is_on()
+    assert not is_on("-o", "t5x_tpu_numerics=false")
+    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "1")
+    assert is_on("-o", "t5x_tpu_numerics=false")
+    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "0")
+    assert not is_on()
+
+
+def test_numerics_that_are_neither_on_nor_off_are_refused(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("-o", "t5x_tpu_numerics=some")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*t5x_tpu_numerics must be on or off, not 'some'*"])
+
+
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

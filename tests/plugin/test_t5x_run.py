@@ -48,6 +48,8 @@ def test_call(t5x_run):
     assert settings(result)[0] == "v2-8"
     assert not result.spec.full_mesh
     assert t5x_run("infer.gin", full_mesh=True, check=False).spec.full_mesh
+    assert not result.spec.tpu_numerics
+    assert t5x_run("infer.gin", tpu_numerics=True, check=False).spec.tpu_numerics
     assert settings(result)[2:] == ("BATCH_SIZE = 3", ["third", "second", "first"])
 
 @pytest.mark.slice("v4-8")

@@ -21,6 +21,7 @@ import pytest
 def test_training(t5x_run):
     result = t5x_run("train.gin")
     assert result.passed and result.steps == 10_006
+    assert not result.spec.tpu_numerics  # a TPU has its own
     assert sorted(result.metrics["train/loss"]) == list(range(10_001, 10_007))
     assert set(result.metrics["eval/inference_eval/sample_answer/eval/em"]) == {10_006}
     assert [checkpoint.step for checkpoint in result.checkpoints] == [10_000, 10_003, 10_006]
@@ -64,7 +65,7 @@ def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypat
 def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
     run: Run, vertex: FakeVertex, pytester: pytest.Pytester
 ) -> None:
-    result = run("infer.gin", "test_runs.py", "-v", "-rP", "--junitxml=runs.xml")
+    result = run("infer.gin", "test_runs.py", "-v", "-rP", "--junitxml=runs.xml", "--t5x-tpu-numerics")
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(
         [

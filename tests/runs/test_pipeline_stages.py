@@ -289,3 +289,13 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
         list(run_specs(specs, RunOptions(tmp_path / "w")))
     assert worker.calls == []
     assert not (tmp_path / "w").exists()
+
+
+def test_a_promoted_run_has_the_numbers_of_its_tpu() -> None:
+    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, tpu_numerics=True)
+
+    def promote(known: RunSpec, local: Any) -> Any:
+        raise AssertionError("no stage was asked for")
+
+    assert Pipeline(spec, zygote=None, workspace=None).spec.tpu_numerics
+    assert not Pipeline(spec, zygote=None, workspace=None, promote=promote).spec.tpu_numerics

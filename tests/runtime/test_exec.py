@@ -48,6 +48,19 @@ def test_jax_there_writes_whole_entries_into_the_compile_cache(machine, tmp_path
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a-cache", "all")]
 
 
+def test_programs_round_as_a_tpu_where_they_are_to() -> None:
+    program = "import jax.numpy as jnp; print(jnp.array([257.0]) @ jnp.ones(1))"
+    both = 'python -c "$0"; T5X_HARNESS_TPU_NUMERICS= python -c "$0"'
+    done = run_exec("--slice=none", "--tpu-numerics", "--", "sh", "-c", both, program)
+    assert done.stdout.split() == ["256.0", "257.0"], done.stderr
+
+
+def test_a_variable_that_is_neither_on_nor_off_starts_no_command() -> None:
+    done = run_exec("--", "echo", "started", env={**os.environ, "T5X_HARNESS_TPU_NUMERICS": "maybe"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "t5x-harness exec: T5X_HARNESS_TPU_NUMERICS must be on or off, not 'maybe'\n"
+
+
 def test_an_installed_t5x_wins_there_too_also_in_processes_of_processes(machine) -> None:
     package = machine.package("work/t5x", label="editable")
     machine.editable("site", package)

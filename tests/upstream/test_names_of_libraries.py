@@ -106,6 +106,24 @@ def test_jax_joins_a_pod_and_asks_for_devices_in_functions_of_its_own() -> None:
     assert callable(xla_bridge.backends_are_initialized)
 
 
+@canary("jax")
+def test_jax_has_a_rule_of_the_cpu_s_own_for_each_kind_of_matrix_product() -> None:
+    import jax
+    from jax.interpreters import mlir
+
+    from t5x_harness.upstream.tpu_numerics import use_tpu_numerics
+
+    rules = mlir._platform_specific_lowerings["cpu"]
+    kinds = (jax.lax.dot_general_p, jax.lax.conv_general_dilated_p)
+    own = [rules[kind].rule for kind in kinds]
+    use_tpu_numerics(True)
+    try:
+        assert [rules[kind].rule.func.__name__ for kind in kinds] == ["_lower", "_lower"]
+    finally:
+        use_tpu_numerics(False)
+    assert [rules[kind].rule for kind in kinds] == own
+
+
 @canary("tensorflow-datasets")
 def test_a_builder_prepares_the_examples_that_it_is_given(tmp_path: Path) -> None:
     import tensorflow_datasets as tfds

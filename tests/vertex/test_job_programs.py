@@ -43,3 +43,8 @@ def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words
     made = job_programs.with_modules([*command, "--gin.X=1"])
     assert made == words
     assert job_programs.runs(made) == ("t5x." in " ".join(words))
+
+
+def test_a_job_stands_for_one_on_a_tpu_which_has_its_own_numbers() -> None:
+    made = job_programs.environment({"T5X_HARNESS_TPU_NUMERICS": "1", "PATH": "/bin"}, True, None, None)
+    assert made["T5X_HARNESS_TPU_NUMERICS"] == ""

@@ -1,0 +1,252 @@
+"""--tpu-numerics: operands of float32 matrix products are rounded to bfloat16, by numpy's count; nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import t5x_in_use
+
+t5x_in_use.use()
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+
+from t5x_harness.execute.numerics import Numerics  # noqa: E402
+from t5x_harness.resolve.stage_report import StageReport  # noqa: E402
+from t5x_harness.runs.local import LocalBackend  # noqa: E402
+from t5x_harness.spec import Outcome, RunSpec, Stage  # noqa: E402
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ON, OFF = RunSpec(("run.gin",), tpu_numerics=True), RunSpec(("run.gin",))
+NOT_CHECKED = (
+    "the TPU's own numbers: --tpu-numerics rounds the operands of float32 matrix products as a TPU does; the order of "
+    "sums and functions such as exp are the CPU's"
+)
+
+
+@pytest.fixture
+def numerics() -> Iterator[Numerics]:
+    """Those of a run with the option, in force."""
+    made = Numerics(ON)
+    made.use()
+    yield made
+    Numerics(OFF).use()
+
+
+def rounded(values: Array) -> Array:
+    """The nearest of the numbers whose lower 16 bits are zero; of two as near, the even one."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    even = (bits >> np.uint32(16)) & np.uint32(1)
+    return ((bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def same(found: Any, expected: Array) -> bool:
+    """Whether two arrays agree to a millionth of the largest number: sums in float32 have an order."""
+    return float(np.max(np.abs(np.asarray(found, np.float64) - expected))) <= 1e-6 * float(np.max(np.abs(expected)))
+
+
+def product(a: Array, b: Array) -> Array:
+    """Of rounded operands, summed exactly."""
+    return rounded(a).astype(np.float64) @ rounded(b).astype(np.float64)
+
+
+def test_a_layer_and_its_gradients_are_those_of_rounded_operands(numerics: Numerics) -> None:
+    """Each of the three products rounds its own operands: the input, the kernel, and what comes back."""
+    inputs, kernel, wanted = random(16, 32), random(32, 8, seed=1), random(16, 8, seed=2)
+
+    def loss(kernel: Any, inputs: Any) -> Any:
+        return jnp.sum((inputs @ kernel) * wanted)
+
+    value, (of_kernel, of_inputs) = jax.jit(jax.value_and_grad(loss, (0, 1)))(kernel, inputs)
+    assert float(value) == pytest.approx(np.sum(product(inputs, kernel) * wanted), rel=1e-6)
+    assert same(of_kernel, product(inputs.T, wanted))
+    assert same(of_inputs, product(wanted, kernel.T))
+    assert not same(of_kernel, inputs.T.astype(np.float64) @ wanted)
+
+
+def looped(a: Any, b: Any) -> Any:
+    """As decoding does, until something holds."""
+    return lax.while_loop(lambda state: state[1] < 1, lambda state: (state[0] @ b, state[1] + 1), (a, 0))[0]
+
+
+def convolved(a: Any, b: Any) -> Any:
+    return lax.conv_general_dilated(a[None], b[None], (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC"))[0]
+
+
+@pytest.mark.parametrize(
+    "multiply",
+    [
+        lambda a, b: jnp.einsum("ik,kj->ij", a, b),
+        lambda a, b: lax.scan(lambda carry, row: (carry, row @ b), 0, a)[1],
+        looped,
+        convolved,
+        lambda a, b: lax.ragged_dot(a, b[None], jnp.array([len(a)])),
+        lambda a, b: jax.vmap(lambda row: row @ b)(a),
+        lambda a, b: jnp.matmul(a, b, precision="default"),
+        lambda a, b: jnp.matmul(a, b, precision=lax.DotAlgorithmPreset.BF16_BF16_F32),
+    ],
+    ids=["einsum", "scan", "while", "convolution", "ragged", "vmap", "default", "algorithm"],
+)
+def test_every_kind_of_product_is_rounded(numerics: Numerics, multiply: Callable[[Any, Any], Any]) -> None:
+    a, b = random(8, 8), random(8, 8, seed=1)
+    assert same(jax.jit(multiply)(a, b), product(a, b))
+
+
+@jax.custom_vjp
+def custom(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+custom.defvjp(lambda a, b: (a @ b, (a, b)), lambda kept, back: (back @ kept[1].T, kept[0].T @ back))
+
+
+def scanned(a: Any, b: Any) -> Any:
+    return lax.scan(lambda carry, row: (carry, row @ b), 0, a)[1]
+
+
+@pytest.mark.parametrize("multiply", [jax.checkpoint(jnp.matmul), custom, jax.checkpoint(scanned), convolved])
+def test_derivatives_are_rounded_however_they_are_made(numerics: Numerics, multiply: Callable[[Any, Any], Any]) -> None:
+    a, b, back = random(8, 8), random(8, 8, seed=1), random(8, 8, seed=2)
+    of_a, of_b = jax.jit(lambda a, b: jax.vjp(multiply, a, b)[1](back))(a, b)
+    assert same(of_a, product(back, b.T))
+    assert same(of_b, product(a.T, back))
+
+
+@pytest.mark.parametrize(
+    "precision",
+    ["highest", "high", ("default", "highest"), lax.DotAlgorithmPreset.F32_F32_F32],
+    ids=["highest", "high", "mixed", "algorithm"],
+)
+def test_a_precision_that_is_asked_for_stays(numerics: Numerics, precision: Any) -> None:
+    a, b = random(8, 8), random(8, 8, seed=1)
+    assert same(jnp.matmul(a, b, precision=precision), a.astype(np.float64) @ b)
+    report = StageReport(Stage.TRAIN)
+    numerics.note(report)
+    assert dict(report.facts)["numerics"] == (
+        "as on a TPU, where nothing is rounded: no matrix product of float32 has default precision; 1 left in float32, "
+        "as their precision asks for it"
+    )
+
+
+def text(function: Callable[..., Any], *arguments: Any) -> str:
+    return str(jax.jit(function).lower(*arguments).as_text())
+
+
+def test_programs_without_it_are_those_of_jax_and_bfloat16_is_as_it_was() -> None:
+    narrow = jnp.ones((2, 2), jnp.bfloat16)
+    inputs = [(jnp.ones((2, 2)), jnp.ones((2, 2))), (narrow, narrow), (narrow, jnp.ones((2, 2)))]
+    multiply = lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32)  # noqa: E731
+    before = [text(multiply, *each) for each in inputs]
+    Numerics(ON).use()
+    meanwhile = [text(multiply, *each) for each in inputs]
+    Numerics(OFF).use()
+    assert [text(multiply, *each) for each in inputs] == before
+    assert meanwhile[1] == before[1]
+    assert [each.count("reduce_precision") for each in meanwhile] == [2, 0, 1]
+
+
+def test_runs_of_one_process_have_each_their_own_numbers() -> None:
+    """With --in-process; what the other one compiled is not used."""
+    multiply = jax.jit(jnp.dot)
+    values, ones = np.array([257.0], np.float32), np.ones(1, np.float32)
+    found = []
+    for spec in (OFF, ON, ON, OFF):
+        Numerics(spec).use()
+        found.append(float(multiply(values, ones)))
+    assert found == [257.0, 256.0, 256.0, 257.0]
+
+
+SPREAD = """
+import jax.numpy as jnp
+from t5x import models
+
+def spread(values, precision=None):
+    average = jnp.full(values.shape, 1 / values.size)
+    of_squares = jnp.matmul(average, values**2, precision=precision)
+    return jnp.sqrt(of_squares - jnp.matmul(average, values, precision=precision) ** 2)
+
+class ScaledModel(models.EncoderDecoderModel):
+    precision = None
+
+    def _compute_logits(self, *args, **kwargs):
+        return super()._compute_logits(*args, **kwargs) / spread(jnp.arange(256.0, 260.0), self.precision)
+
+class PreciseModel(ScaledModel):
+    precision = "highest"
+"""
+MODEL = """
+import spread_models
+MODEL = @spread_models.ScaledModel()
+spread_models.ScaledModel:
+  module = @network.Transformer()
+  input_vocabulary = %VOCABULARY
+  output_vocabulary = %VOCABULARY
+  optimizer_def = %OPTIMIZER
+  z_loss = %Z_LOSS
+  label_smoothing = %LABEL_SMOOTHING
+  loss_normalizing_factor = %LOSS_NORMALIZING_FACTOR
+"""
+
+
+def test_a_spread_of_positions_has_a_known_result(numerics: Numerics) -> None:
+    """256 to 259 are 256, 256, 258 and 260 in bfloat16, and their squares 65536, 66048, 66560 and 67072."""
+    values = jnp.arange(256.0, 260.0)
+    average = jnp.full(4, 0.25)
+    assert [float(average @ values), float(average @ values**2)] == [257.5, 66304.0]  # less than 257.5 ** 2: no root
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "outcome"),
+    [
+        pytest.param("ScaledModel", {}, Outcome.PASSED, id="float32"),
+        pytest.param("ScaledModel", {"tpu_numerics": True}, Outcome.FAILED, id="rounded"),
+        pytest.param("PreciseModel", {"tpu_numerics": True}, Outcome.PASSED, id="precise", marks=pytest.mark.journey),
+    ],
+)
+def test_a_model_that_only_trains_in_float32_shows_it(
+    backend: Callable[..., LocalBackend],
+    train_text: str,
+    tmp_path: Path,
+    model: str,
+    options: dict[str, Any],
+    outcome: Outcome,
+) -> None:
+    (tmp_path / "spread_models.py").write_text(SPREAD)
+    result = backend(train_text, extra=MODEL.replace("ScaledModel", model), **options).stage(Stage.TRAIN)
+    assert result.outcome is outcome, result.log_tail
+    assert (NOT_CHECKED in result.not_checked) is bool(options)
+    assert ("numerics" in dict(result.facts)) is bool(options)
+    if outcome is Outcome.FAILED:
+        (error,) = result.findings
+        assert error.code == "RUN04"
+        assert error.message.startswith("train/loss is nan at step 1, training_eval/ref_reverse/loss is nan at step 2")
+        assert error.fix == (
+            "lower the learning rate, or look for a division by zero in the model; if it is finite without "
+            "--tpu-numerics, a matrix product in the model needs precision='highest'"
+        )
+
+
+@pytest.mark.journey
+def test_training_evaluation_and_decoding_are_all_rounded(
+    backend: Callable[..., LocalBackend], train_text: str, infer_eval_text: str
+) -> None:
+    """The stages share programs; each says how many products of the run are rounded so far."""
+    run = backend(train_text, extra=infer_eval_text, tpu_numerics=True)
+    counts = []
+    for stage in (Stage.TRAIN, Stage.EVAL, Stage.INFER):
+        result = run.stage(stage)
+        assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+        words = dict(result.facts)["numerics"].split()
+        assert words[:6] == ["as", "on", "a", "TPU:", "float32", "operands"]
+        counts.append(int(words[7]))
+    assert 50 < counts[0] <= counts[1] <= counts[2]
+    assert "numerics" not in dict(run.stage(Stage.PLAN).facts)
