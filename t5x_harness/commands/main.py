@@ -34,6 +34,7 @@ _MODULES: Mapping[str, str] = {
     "warm": "t5x_harness.commands.warm",
     "doctor": "t5x_harness.commands.doctor",
     "convert": "t5x_harness.commands.convert",
+    "cache": "t5x_harness.commands.cache",
     "explain": "t5x_harness.commands.explain",
 }
 _SUMMARIES: Mapping[str, str] = {
@@ -47,6 +48,7 @@ _SUMMARIES: Mapping[str, str] = {
     "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
     "doctor": "check this Python environment for clashes, each with its fix",
     "convert": "write a checkpoint as a folder of transformers or as safetensors, and back",
+    "cache": "preprocess SeqIO tasks once, into files that USE_CACHED_TASKS = True reads",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
 _EPILOGS: Mapping[str, str] = {
@@ -157,6 +159,20 @@ examples:
 One array is in memory at a time, so a model of 11 billion parameters needs no more than its largest array. The
 output is there when it is complete, or not at all.
 exit status: 0 converted, 1 it cannot be, and the message names each array that does not fit, 2 wrong usage
+""",
+    "cache": """\
+examples:
+  t5x-harness cache --module_import=my.tasks --tasks=my_task --output_cache_dir=cache
+                                                  my_task in files below cache/my_task
+  t5x-harness cache --module_import=my.tasks --tasks='my_.*' --excluded_tasks=my_large --output_cache_dir=gs://bucket/cache
+  t5x-harness cache --module_import=t5x_harness.sample_tasks.tasks --tasks=sample_translate --output_cache_dir=cache \
+      --min_shards=4
+
+The options are those of seqio_cache_tasks, without Apache Beam: for what fits one machine. Runs read the cache
+where a config has USE_CACHED_TASKS = True, and the module of the tasks says seqio.add_global_cache_dirs(['cache']).
+A task that is cached is left as it is. After Ctrl-C or a crash the same command goes on with what is written; two
+at once into one folder are refused.
+exit status: 0 cached, 1 a task cannot be, or SeqIO would read something else, 2 wrong usage
 """,
     "explain": """\
 examples:

@@ -141,3 +141,17 @@ def watch_registrations(on_register: Callable[[str, FrameType, Callable[[], None
 
     add_provider.in_place_of = register  # type: ignore[attr-defined]
     registry.add_provider = classmethod(add_provider)
+
+
+def cached_source(folder: str, split: str) -> seqio.FileDataSource:
+    """Returns SeqIO's own source for a split in a task's cache folder, complete or not."""
+    from seqio.dataset_providers import _CachedDataSource
+
+    source: seqio.FileDataSource = _CachedDataSource(folder, split)
+    return source
+
+
+def forget_cache(task: seqio.Task) -> None:
+    """Has a task look again for its cache, and read its statistics again."""
+    task._cache_dir = None
+    task._stats = {}

@@ -76,6 +76,7 @@ def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
         "serve",
         "warm",
         "convert",
+        "cache",
         "doctor",
         "explain",
     }

@@ -17,7 +17,7 @@ MAPPED = ("plugin", "fixtures", "sample_tasks")
 FILES = {"__init__", "__main__", "spec", "variables"}
 ROOMS = (
     *("__main__", "plugin", "fixtures", "sample_tasks", "commands", "auxiliary", "runs", "execute", "conversion"),
-    *("aot", "plan", "settings", "resolve"),
+    *("caching", "aot", "plan", "settings", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
     *("upstream", "runtime", "slices", "spec", "system", "variables", "__init__"),
 )

@@ -35,8 +35,8 @@ def test_a_cache_that_is_asked_for_and_missing(resolve: Resolve) -> None:
     )
     assert error.binding == "USE_CACHED_TASKS"
     assert error.fix == (
-        "set USE_CACHED_TASKS = False, or cache the task (seqio_cache_tasks) and name the folder where the task is "
-        "registered: seqio.add_global_cache_dirs(['FOLDER'])"
+        "set USE_CACHED_TASKS = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name the folder "
+        "where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])"
     )
     assert result.exercised == 4, "what would have been cached is looked at all the same"
 

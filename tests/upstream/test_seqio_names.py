@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -153,3 +154,27 @@ def test_registrations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 @canary("seqio")
 def test_every_function_is_there_whose_conversion_is_kept() -> None:
     assert [name for name in SEQIO_FUNCTIONS if not functions_of([name])] == []
+
+
+@canary("seqio")
+def test_a_cache_is_read_before_it_is_complete_and_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "canary"
+    folder.mkdir()
+    features = {"targets": {"shape": [None], "dtype": "int32"}}
+    info = {"num_shards": 1, "features": features, "seqio_version": seqio.__version__}
+    (folder / "info.train.json").write_text(json.dumps(info))
+    (folder / "stats.train.json").write_text('{"examples": 1}')
+    with tf.io.TFRecordWriter(f"{folder}/train.tfrecord-00000-of-00001") as writer:
+        writer.write(seqio.dict_to_tfexample({"targets": tf.constant([7])}).SerializeToString())
+    (example,) = upstream.cached_source(str(folder), "train").get_dataset("train", shuffle=False)
+    assert example["targets"].numpy().tolist() == [7]
+
+    monkeypatch.setattr(seqio.utils, "_GLOBAL_CACHE_DIRECTORIES", [str(tmp_path)])
+    made = seqio.Task("canary", source(), FEATURES, preprocessors=(seqio.CacheDatasetPlaceholder(),))
+    (folder / "COMPLETED").touch()
+    assert made.get_cached_stats("train") == {"examples": 1}
+    (folder / "stats.train.json").write_text('{"examples": 2}')
+    upstream.forget_cache(made)
+    assert made.get_cached_stats("train") == {"examples": 2}

@@ -1,0 +1,133 @@
+"""Examples of a task on both sides of its cache, and fingerprints that compare them in any order."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+_LARGEST_SEED = 2**63 - 1
+_MODULUS = 2**128
+
+Example = Mapping[str, Any]
+
+
+def shard_seed(task: seqio.Task, index: int, base_seed: int | None) -> int:
+    """Returns the seed of random preprocessors for a shard of the source: the number that SeqIO's own program has."""
+    base = 0
+    if base_seed and base_seed != -1:
+        base = base_seed + int.from_bytes(hashlib.md5(task.name.encode()).digest(), "little")
+    digest = hashlib.md5(f"{task.name}shard{index}".encode()).digest()
+    for length in (16, 7):
+        seed = base + int.from_bytes(digest[:length], "little")
+        if seed <= _LARGEST_SEED:
+            break
+    return seed % _LARGEST_SEED
+
+
+def uncached(task: seqio.Task, split: str, index: int, shards: int, base_seed: int | None) -> tf.data.Dataset:
+    """Returns a shard of a task's source as its preprocessors before the cache leave it."""
+    seed = shard_seed(task, index, base_seed)
+    info = seqio.ShardInfo(index=index, num_shards=shards)
+    dataset = task.source.get_dataset(split=split, shard_info=info, shuffle=False, seed=seed)
+    return task.preprocess_precache(dataset, seed=seed).prefetch(tf.data.AUTOTUNE)
+
+
+@dataclasses.dataclass
+class Fingerprint:
+    """How many examples there are, and a sum over them that does not depend on their order."""
+
+    examples: int = 0
+    total: int = 0
+
+    def add(self, example: Example) -> None:
+        """Counts an example."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name in sorted(example):
+            for part in _parts(example[name]):
+                array = np.asarray(part)
+                digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+                digest.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+        self.examples += 1
+        self.total = (self.total + int.from_bytes(digest.digest(), "little")) % _MODULUS
+
+    def merge(self, other: Fingerprint) -> None:
+        """Counts the examples of another."""
+        self.examples += other.examples
+        self.total = (self.total + other.total) % _MODULUS
+
+    @classmethod
+    def of(cls, examples: Iterable[Example]) -> Fingerprint:
+        """Returns that of all examples."""
+        made = cls()
+        for example in examples:
+            made.add(example)
+        return made
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    if isinstance(value, tf.RaggedTensor):
+        return [value.flat_values.numpy(), *(lengths.numpy() for lengths in value.nested_row_lengths())]
+    array = value.numpy() if isinstance(value, tf.Tensor) else value
+    return [np.array(array, object) if isinstance(array, bytes) else array]  # else zeros at the end would be lost
+
+
+def different_feature(one: Example, other: Example) -> str | None:
+    """Returns the first feature, in words, by which two examples differ; None where they are the same."""
+    for name in sorted({*one, *other}):
+        if name not in one or name not in other:
+            return f"feature {name} is in one of them only"
+        if Fingerprint.of([{name: one[name]}]) != Fingerprint.of([{name: other[name]}]):
+            return f"feature {name} is {_short(one[name])} and {_short(other[name])}"
+    return None
+
+
+def _short(value: Any) -> str:
+    array = np.asarray(_parts(value)[0])
+    text = str(array.tolist())
+    return f"{array.dtype} {text if len(text) <= 60 else text[:60] + '…'}"
+
+
+class Statistics:
+    """What SeqIO keeps of a split: its examples, and the tokens of each feature without padding and end of sequence."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.counts: dict[str, int] = dict(counts or {"examples": 0})
+
+    def add(self, example: Example, features: Mapping[str, seqio.Feature]) -> None:
+        """Counts an example."""
+        self.counts["examples"] += 1
+        for name, feature in features.items():
+            ids = example.get(name)
+            if not isinstance(ids, tf.Tensor) or ids.dtype not in (tf.int32, tf.int64):
+                continue
+            values = ids.numpy()
+            special = [feature.vocabulary.eos_id, feature.vocabulary.pad_id]
+            tokens = int(np.sum(~np.isin(values, [one for one in special if one is not None])))
+            self._add(f"{name}_tokens", tokens, f"{name}_max_tokens", tokens)
+
+    def merge(self, counts: Mapping[str, int]) -> None:
+        """Counts the examples of another."""
+        self.counts["examples"] += counts["examples"]
+        for name, tokens in counts.items():
+            if name.endswith("_tokens") and not name.endswith("_max_tokens"):
+                largest = f"{name.removesuffix('_tokens')}_max_tokens"
+                self._add(name, tokens, largest, counts[largest])
+
+    def _add(self, total: str, tokens: int, largest: str, most: int) -> None:
+        self.counts[total] = self.counts.get(total, 0) + tokens
+        self.counts[largest] = max(self.counts.get(largest, 0), most)
+
+
+def described(example: Example) -> dict[str, Any]:
+    """Returns the features of an example as ``info.<split>.json`` describes them: only the first size is open."""
+    features = {}
+    for name, value in example.items():
+        shape = value.shape.as_list()
+        features[name] = {"shape": [None, *shape[1:]] if shape else [], "dtype": value.dtype.name}
+    return features

@@ -1,0 +1,212 @@
+"""One split of a task: its source's shards as parts, the parts as files for SeqIO, and both compared.
+
+A part is kept until the task is complete: a run that was killed goes on behind the last whole one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from t5x_harness.caching import places
+from t5x_harness.caching.examples import (
+    Example,
+    Fingerprint,
+    Statistics,
+    described,
+    different_feature,
+    uncached,
+)
+from t5x_harness.caching.request import CachedSplit, CacheError, Request
+from t5x_harness.upstream.seqio import cached_source, preprocessors
+
+Progress = Callable[[str, str, str, int], None]
+"""Called with a task, a split, what is done with it, and the number of examples so far."""
+
+
+class SplitWriter:
+    """Writes a split.
+
+    Args:
+      task: with a place for its cache.
+      split: of the task.
+      folder: the task's, in the cache.
+      request: how.
+      progress: called for each example.
+    """
+
+    def __init__(self, task: seqio.Task, split: str, folder: str, request: Request, progress: Progress) -> None:
+        self._task, self._split, self._folder, self._request = task, split, folder, request
+        self._sources = list(task.source.list_shards(split))
+        if not self._sources:
+            raise CacheError(f"task {task.name} has no files of its split {split}")
+        self._parts: list[dict[str, Any]] = []
+        self._resumed = 0
+        self._progress: Callable[[str, int], None] = functools.partial(progress, task.name, split)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._task.name} {self._split}"
+
+    @property
+    def _shards(self) -> int:
+        shards = max(len(self._sources), self._request.min_shards)
+        return min(shards, self._request.max_shards) if self._request.max_shards else shards
+
+    def write_parts(self) -> None:
+        """Preprocesses each shard of the source into a part, but for those that are there.
+
+        Raises:
+          CacheError: an example cannot be stored, or there is none.
+        """
+        folder = f"{self._folder}/{places.PARTS}/{self._fingerprint_of_code()}"
+        tf.io.gfile.makedirs(folder)
+        for index in range(len(self._sources)):
+            path = f"{folder}/{self._split}-{index:05d}-of-{len(self._sources):05d}"
+            part = places.read_json(f"{path}.json")
+            if part is None:
+                part = self._write_part(index, path)
+            else:
+                self._resumed += 1
+            self._parts.append(part)
+        if not self._examples:
+            raise CacheError(f"{self._name} has no examples: SeqIO cannot read a cache without any")
+
+    @property
+    def _examples(self) -> int:
+        return sum(part["stats"]["examples"] for part in self._parts)
+
+    def _fingerprint_of_code(self) -> str:
+        """Returns what changes where parts of an earlier run are not those of this one: code, data, seed."""
+        digest = hashlib.blake2b(digest_size=8)
+        functions = [inspect.unwrap(getattr(step, "func", step)) for step in preprocessors(self._task)]
+        modules = {getattr(function, "__module__", None) for function in functions}
+        files = {getattr(sys.modules.get(name or ""), "__file__", None) for name in modules}
+        for file in sorted(filter(None, files)):
+            digest.update(Path(file).read_bytes())
+        digest.update(repr((self._request.base_seed, self._sources, sorted(map(str, files)))).encode())
+        with contextlib.suppress(tf.errors.OpError, OSError):  # a source without rows of its own
+            digest.update(repr([tf.io.gfile.stat(str(file)).length for file in self._sources]).encode())
+        return digest.hexdigest()
+
+    def _uncached(self, index: int) -> Iterator[Example]:
+        return iter(uncached(self._task, self._split, index, len(self._sources), self._request.base_seed))
+
+    def _write_part(self, index: int, path: str) -> dict[str, Any]:
+        fingerprint, statistics, features = Fingerprint(), Statistics(), None
+        done = self._examples
+        with tf.io.TFRecordWriter(f"{path}.tfrecord") as writer:
+            for example in self._uncached(index):
+                features = features or described(example)
+                fingerprint.add(example)
+                statistics.add(example, self._task.output_features)
+                writer.write(self._stored(example))
+                self._progress("written", done + fingerprint.examples)
+        part = {"stats": statistics.counts, "sum": f"{fingerprint.total:x}", "features": features, "path": path}
+        places.write_json(f"{path}.json", part)
+        return part
+
+    def _stored(self, example: Example) -> bytes:
+        try:
+            stored: bytes = seqio.dict_to_tfexample(example).SerializeToString()
+        except (ValueError, TypeError) as error:
+            kinds = ", ".join(f"{name} {getattr(v, 'dtype', type(v)).name}" for name, v in example.items())
+            raise CacheError(f"{self._name}: an example cannot be stored ({kinds}): {error}") from None
+        return stored
+
+    def write_shards(self) -> CachedSplit:
+        """Spreads all parts over the split's files, with what SeqIO's reader needs beside them."""
+        prefix = seqio.get_cached_tfrecord_prefix(self._folder, self._split)
+        for file in tf.io.gfile.glob(f"{prefix}-*"):  # of a run with another number of files
+            tf.io.gfile.remove(file)
+        shards, statistics = self._shards, Statistics()
+        name = f"{self._task.name} {self._split} {self._request.base_seed}"
+        order = np.random.default_rng(list(hashlib.md5(name.encode()).digest()))
+        with contextlib.ExitStack() as stack:
+            paths = [f"{prefix}-{index:05d}-of-{shards:05d}" for index in range(shards)]
+            writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in paths]
+            for number, record in enumerate(self._records()):
+                if number % shards == 0:  # as many for each file, and no neighbors in the same one
+                    places_of = order.permutation(shards)
+                writers[places_of[number % shards]].write(record)
+                self._progress("shuffled", number + 1)
+        for part in self._parts:
+            statistics.merge(part["stats"])
+        features = next(part["features"] for part in self._parts if part["features"])
+        info = {"num_shards": shards, "features": features, "seqio_version": seqio.__version__}
+        places.write_json(seqio.get_cached_info_path(self._folder, self._split), info)
+        places.write_json(seqio.get_cached_stats_path(self._folder, self._split), statistics.counts)
+        return CachedSplit(self._split, shards, statistics.counts, self._resumed)
+
+    def _records(self) -> Iterator[bytes]:
+        for part in self._parts:
+            records: Any = tf.data.TFRecordDataset(f"{part['path']}.tfrecord")
+            for record in records:
+                yield record.numpy()
+
+    def compare(self) -> None:
+        """Reads the split through SeqIO's own reader, and its source once more: both are what was written.
+
+        Raises:
+          CacheError: they are not.
+        """
+        for index, part in enumerate(self._parts):
+            again = Fingerprint()
+            for number, example in enumerate(self._uncached(index)):
+                again.add(example)
+                self._progress("preprocessed again", number + 1)
+            if _key(again) != (part["stats"]["examples"], part["sum"]):
+                raise CacheError(
+                    f"{self._name}: preprocessed twice, shard {index} of the source gives other examples"
+                    f"{self._first_difference(index, part)}. Take random choices from seeds that SeqIO passes "
+                    "(seqio.map_over_dataset(num_seeds=…)), or put them after the placeholder; --no-check writes the "
+                    "cache as it comes"
+                )
+        written, read = Fingerprint(), Fingerprint()
+        for part in self._parts:
+            written.merge(Fingerprint(part["stats"]["examples"], int(part["sum"], 16)))
+        try:
+            for example in cached_source(self._folder, self._split).get_dataset(self._split, shuffle=False):
+                read.add(example)
+                self._progress("read back", read.examples)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:  # of a type or shape
+            refused: Exception | None = error
+        else:
+            refused = None
+        if refused or read != written:
+            features = ", ".join(f"{name} {one['dtype']}" for name, one in self._parts[0]["features"].items())
+            raise CacheError(
+                f"{self._name}: SeqIO does not read out of the cache what was written ({written.examples} examples "
+                f"with {features}): a cache holds integers, float32 and text, of which only the first size may vary; "
+                "give the features such types before the placeholder"
+            ) from refused
+
+    def _first_difference(self, index: int, part: dict[str, Any]) -> str:
+        """Returns in words where two passes differ."""
+        before: Any = tf.data.TFRecordDataset(f"{part['path']}.tfrecord")
+        for number, (record, example) in enumerate(zip(before, self._uncached(index), strict=False)):
+            stored = seqio.tfexample_to_dict(tf.train.Example.FromString(record.numpy()))
+            first = {
+                name: tf.reshape(tf.cast(stored[name], value.dtype), value.shape)
+                for name, value in example.items()
+                if isinstance(value, tf.Tensor) and name in stored and tf.size(stored[name]) == tf.size(value)
+            }
+            if len(first) < len(example):
+                return f": example {number} has features of other sizes"
+            if difference := different_feature(first, {name: example[name] for name in first}):
+                return f": of example {number}, {difference}"
+        return ""
+
+
+def _key(fingerprint: Fingerprint) -> tuple[int, str]:
+    return fingerprint.examples, f"{fingerprint.total:x}"

@@ -1,0 +1,314 @@
+"""``t5x-harness cache``: SeqIO tasks preprocessed once, into files that ``USE_CACHED_TASKS = True`` reads."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.findings.tables import columns
+from t5x_harness.spec import RunSpec, Stage, StandInPolicy
+
+if TYPE_CHECKING:
+    import seqio
+
+    from t5x_harness.caching.request import CachedTask, Request
+
+_FINE, _FOUND = 0, 1
+_SECONDS = 5.0
+"""Between two lines on how far it is."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of ``cache``, which are those of ``seqio_cache_tasks`` and a few, to a parser."""
+    parser.add_argument(
+        "--output_cache_dir",
+        required=True,
+        metavar="DIR",
+        help="folder of the cache, local or gs://; each task gets a folder of its name in it",
+    )
+    tasks = parser.add_argument_group("which tasks")
+    tasks.add_argument(
+        "--module_import",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="module that registers tasks, found from here or from python_path of pyproject.toml; may be repeated",
+    )
+    tasks.add_argument(
+        "--tasks",
+        type=_names,
+        default=(),
+        metavar="REGEX[,REGEX]",
+        help="names of tasks, as regular expressions of the whole name (default: all that are registered)",
+    )
+    tasks.add_argument(
+        "--excluded_tasks", type=_names, default=(), metavar="REGEX[,REGEX]", help="the same, of tasks to leave out"
+    )
+    tasks.add_argument(
+        "--tasks_additional_cache_dirs",
+        type=_names,
+        default=(),
+        metavar="DIR[,DIR]",
+        help="further caches: what is cached there is not cached again",
+    )
+    tasks.add_argument("--ignore_other_caches", action="store_true", help="cache also what is cached in another folder")
+    tasks.add_argument("--overwrite", action="store_true", help="write anew what is cached in --output_cache_dir")
+    written = parser.add_argument_group("what is written")
+    written.add_argument(
+        "--min_shards",
+        type=_number,
+        default=64,
+        metavar="N",
+        help="the least number of files of a split: at least one for each host that reads it (default: 64)",
+    )
+    written.add_argument(
+        "--max_shards", type=_number, default=0, metavar="N", help="the largest number (default: one a source file)"
+    )
+    written.add_argument(
+        "--base_seed", type=int, metavar="N", help="seed of random preprocessors before the cache (default: SeqIO's)"
+    )
+    written.add_argument(
+        "--check",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="read everything back through SeqIO's reader, preprocess it once more, and compare all three; without "
+        "it the time is half (default: --check)",
+    )
+    data = parser.add_argument_group("where data comes from")
+    data.add_argument("--tfds_data_dir", metavar="DIR", help="where TFDS data lies, for all tasks")
+    data.add_argument(
+        "--standins",
+        choices=(StandInPolicy.OFF.value, StandInPolicy.MISSING.value),
+        default=StandInPolicy.OFF.value,
+        help="generate vocabularies and TFDS data that cannot be reached here (missing), to try the way: such a cache "
+        "is of no use for training (default: off)",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Caches, and reports what was cached.
+
+    Returns:
+      The exit status: 0, or 1 if a task cannot be cached, or its cache would not hold what the task gives.
+
+    Raises:
+      UsageError: options that contradict each other.
+    """
+    if arguments.max_shards and arguments.max_shards < arguments.min_shards != 64:
+        raise UsageError(f"--max_shards {arguments.max_shards} is less than --min_shards {arguments.min_shards}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from t5x_harness.caching.request import CacheError
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="t5x-harness-cache-") as folder, _quiet() as terminal:
+            done, refused, standins = _cache(arguments, Path(folder), terminal)
+    except CacheError as error:
+        done, refused, standins = (), (str(error),), ()
+    if done:
+        _report(arguments.format, done, standins)
+    for message in refused:
+        print(f"t5x-harness: {message}", file=sys.stderr)
+    return _FOUND if refused else _FINE
+
+
+def _cache(
+    arguments: argparse.Namespace, generated: Path, terminal: TextIO
+) -> tuple[Sequence[CachedTask], Sequence[str], Sequence[str]]:
+    """Caches.
+
+    Returns:
+      What became of each task, why some are not cached, and what was generated.
+
+    Raises:
+      CacheError: there is nothing to cache, or a module of the user's cannot be imported.
+    """
+    from t5x_harness.runtime.import_hooks import ensure_t5x
+    from t5x_harness.settings.project import load_project
+
+    project = load_project(Path.cwd())
+    sys.path[:0] = [os.getcwd(), *project.python_path]
+    ensure_t5x()
+    import absl.logging
+    import seqio
+
+    from t5x_harness.caching import caching
+    from t5x_harness.caching.request import CacheError
+    from t5x_harness.standins.run import StandIns
+    from t5x_harness.system.buckets import is_remote, store
+
+    absl.logging.set_verbosity("error")
+    policy = StandInPolicy(arguments.standins)
+    request = _request(arguments)
+    if policy is not StandInPolicy.OFF and is_remote(request.folder) and store() is None:
+        raise CacheError(
+            f"--standins=missing would put generated examples into {request.folder}, where jobs read them: leave the "
+            "option out, or name a local folder"
+        )
+    standins = StandIns(RunSpec((), standins=policy, samples=project.samples), generated, None)
+    standins.install()
+    if arguments.tfds_data_dir:
+        seqio.set_tfds_data_dir_override(arguments.tfds_data_dir)
+    for module in arguments.module_import:
+        _guarded(lambda name=module: importlib.import_module(name))  # type: ignore[misc]
+    seqio.add_global_cache_dirs([request.folder, *request.other_folders])
+
+    generated_of: list[str] = []
+
+    def prepare(task: seqio.Task) -> Sequence[str]:
+        dataset: Any = types.SimpleNamespace(use_cached=False, batch_size=0, split="train")
+        standins.take_places(dataset, (task,))
+        _require_data(task)
+        for feature in task.output_features.values():  # opens their files
+            feature.vocabulary.vocab_size  # noqa: B018
+        made = [f"{change.binding}: {change.before}" for change in standins.take_changes()]
+        generated_of.extend(made)
+        return made
+
+    done: list[CachedTask] = []
+    refused: list[str] = []
+    for task in caching.tasks_of(request):
+        try:
+            done.append(_guarded(lambda task=task: caching.cache(request, task, _Progress(terminal), prepare)))  # type: ignore[misc]
+        except CacheError as error:
+            refused.append(str(error))
+    asked = {one.name: one.left_out for one in done if one.folder is None and one.name in request.tasks}
+    refused += [f"task {name} cannot be cached: {why}" for name, why in asked.items()]
+    return [one for one in done if one.name not in asked], refused, generated_of
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from t5x_harness.caching.request import Request
+
+    return Request(
+        folder=os.path.expanduser(arguments.output_cache_dir).rstrip("/") or "/",
+        tasks=arguments.tasks,
+        excluded=arguments.excluded_tasks,
+        other_folders=arguments.tasks_additional_cache_dirs,
+        min_shards=arguments.min_shards,
+        max_shards=arguments.max_shards,
+        base_seed=arguments.base_seed,
+        overwrite=arguments.overwrite,
+        ignore_other_caches=arguments.ignore_other_caches,
+        check=arguments.check,
+    )
+
+
+def _require_data(task: seqio.Task) -> None:
+    """Refuses TFDS data that is not prepared: SeqIO would download it, for days where it is C4.
+
+    Raises:
+      CacheError: it is not there.
+    """
+    from t5x_harness.caching.request import CacheError
+    from t5x_harness.resolve.tfds_state import tfds_problem
+
+    problem = tfds_problem(task, "train")
+    if problem is not None:
+        raise CacheError(
+            f"task {task.name} reads {problem.name}, which is not prepared ({problem.detail}): prepare it with TFDS, "
+            "give its folder with --tfds_data_dir, or try the way with --standins=missing"
+        )
+
+
+def _guarded(step: Callable[[], Any]) -> Any:
+    """Runs the user's code.
+
+    Raises:
+      CacheError: what it raises, in words and with the user's line.
+    """
+    from t5x_harness.caching.request import CacheError
+    from t5x_harness.resolve.errors import explain
+
+    try:
+        return step()
+    except (CacheError, UsageError):
+        raise
+    except Exception as error:  # anything that a user's module or preprocessor raises
+        found = explain(error, Stage.RESOLVE, None)
+        place = f"{found.location}: " if found.location else ""
+        fix = f"; fix: {found.fix}" if found.fix and "run's log" not in found.fix else ""  # which is not here
+        message = found.message.replace(f"{Stage.RESOLVE} stopped with", "caching stopped with")
+        raise CacheError(f"{place}error {found.code}: {message}{fix}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[TextIO]:
+    """Keeps off the terminal what libraries print, unless something unexpected ends the block.
+
+    Yields:
+      The terminal's standard error.
+    """
+    from t5x_harness.caching.request import CacheError
+
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2), "w") as terminal:
+        os.dup2(printed.fileno(), 2)
+        try:
+            yield terminal
+        except (CacheError, UsageError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            printed.seek(0)
+            terminal.write(printed.read().decode(errors="replace"))
+            raise
+        finally:
+            sys.stderr.flush()
+            terminal.flush()
+            os.dup2(terminal.fileno(), 2)
+
+
+class _Progress:
+    """Says on the terminal how far it is, every few seconds."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._last = time.monotonic()
+
+    def __call__(self, task: str, split: str, doing: str, examples: int) -> None:
+        if time.monotonic() - self._last >= _SECONDS:
+            self._last = time.monotonic()
+            print(f"{task} {split}: {examples:,} examples {doing}", file=self._terminal, flush=True)
+
+
+def _report(form: str, done: Sequence[CachedTask], standins: Sequence[str]) -> None:
+    if form == "json":
+        print(json.dumps({"tasks": [one.to_json() for one in done], "standins": list(standins)}, indent=2))
+        return
+    rows = [
+        (one.name, split.name, f"{split.stats['examples']:,}", split.shards, _tokens(split.stats), split.resumed or "-")
+        for one in done
+        for split in one.splits
+    ]
+    if rows:
+        print(columns(rows, ("task", "split", "examples", "files", "tokens", "parts resumed")))
+    for one in done:
+        print(f"{one.name}: {'not cached: ' if one.folder is None else ''}{one.left_out or f'cached in {one.folder}'}")
+    if standins:
+        print("stand-ins, so this cache is of no use for training:", *standins, sep="\n  ")
+
+
+def _tokens(stats: Mapping[str, int]) -> str:
+    features = [name.removesuffix("_max_tokens") for name in sorted(stats) if name.endswith("_max_tokens")]
+    return ", ".join(f"{name} {stats[f'{name}_tokens']:,} (most {stats[f'{name}_max_tokens']:,})" for name in features)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of files: give a whole number, such as 64")
+    return int(text)
