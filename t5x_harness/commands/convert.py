@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="FOLDER",
-        help="a new folder; a checkpoint of T5X goes into it as checkpoint_STEP",
+        help="a new folder, here or at gs://; a checkpoint of T5X goes into it as checkpoint_STEP",
     )
     model = parser.add_argument_group(
         "model", "what arrays do not show; read from the run's config.gin where it is there"

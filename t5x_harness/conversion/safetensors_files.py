@@ -141,11 +141,10 @@ class ShardedWriter:
 
     def write(self, name: str, array: Array) -> None:
         """Puts an array at its place, in the element type that was announced."""
-        if place := self._places[name]:
-            view = place.open("r+")
-            view[...] = array
-            if isinstance(view, np.memmap):
-                view.flush()
+        view = self._places[name].open("r+")
+        view[...] = array
+        if isinstance(view, np.memmap):
+            view.flush()
         self._unwritten.discard(name)
 
     def finish(self) -> None:

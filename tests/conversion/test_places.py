@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.conversion import places
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.places import written_whole
 
@@ -120,3 +122,33 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_at_an_address_what_makes_it_complete_comes_last(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    copied: list[str] = []
+
+    class Address:
+        def __init__(self, path: object) -> None:
+            self.path = str(path)
+
+        def is_dir(self) -> bool:
+            return False
+
+        def __truediv__(self, name: str) -> Address:
+            return Address(f"{self.path}/{name}")
+
+        def copy(self, to: Address) -> None:
+            if fails and copied:
+                raise OSError("the bucket is gone\nand more")
+            copied.append(to.path)
+
+    monkeypatch.setattr(places.epath, "Path", Address)
+    expected = pytest.raises(ConversionError, match=r"^gs://b/hf cannot be written: the bucket is gone$")
+    with expected if fails else contextlib.nullcontext(), written_whole("gs://b/hf") as folder:
+        for name in ("config.json", "state/commit_success.txt", "model.safetensors", "state/d/0"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+    assert not folder.exists()
+    assert sorted(copied[:2]) == ["gs://b/hf/model.safetensors", "gs://b/hf/state/d/0"][: len(copied)]
+    assert len(copied) == (1 if fails else 4)

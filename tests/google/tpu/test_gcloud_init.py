@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from asking import ask
 
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.tpu import remote_shell
 
 ANSWERS = "1\n1\n2\nmy-project\ny\nus-central2-b\n"  # this configuration, this account, another project, a zone
 
@@ -65,6 +68,23 @@ def test_the_session_s_gcloud_changes_init_alone(fake_gcs_server: GoogleSession,
     ):
         done = subprocess.run([wrapper, *words.split()], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == expected
+
+
+def test_sessions_inside_each_other_find_the_real_program(tmp_path: Path) -> None:
+    for name in ("inner", "outer"):
+        (tmp_path / name).mkdir()
+        words = [sys.executable, "-I", remote_shell.__file__, "gcloud", str(tmp_path / name), "http://x", "/token"]
+        (tmp_path / name / "gcloud").write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "gcloud").write_text('#!/bin/sh\necho real "$@"\n')
+    path = [str(tmp_path / name) for name in ("inner", "outer", "real")]
+    for folder in path:
+        Path(folder, "gcloud").chmod(0o755)
+    environment = {"PATH": os.pathsep.join(path)}
+    done = subprocess.run(
+        [f"{path[0]}/gcloud", "info"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "real info\n"
 
 
 def test_zones_and_regions(fake_gcs_server: GoogleSession) -> None:
