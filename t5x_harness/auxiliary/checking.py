@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from t5x_harness.vertex.output_folder import output_folder_of
 from t5x_harness.vertex.overrides import normalized
 from t5x_harness.vertex.run_mode import RunMode
 
-_JUDGED_HERE = ("AUX02", "AUX04", "AUX05")
+_JUDGED_HERE = ("AUX02", "AUX04", "AUX05", "CKP05")
 """What lint supposes of a controller, and this knows."""
 
 
@@ -111,7 +112,11 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
     mixture = template.request.mixtures[0]
     job = template.job(checkpoint, step, mixture)
     stage = lint(job.spec)
-    yield from (finding for finding in stage.findings if finding.code not in _JUDGED_HERE)
+    for finding in stage.findings:
+        if finding.code == "AUX03" and template.shares_folder:  # what the jobs are for
+            yield dataclasses.replace(finding, severity=Severity.WARNING)
+        elif finding.code not in _JUDGED_HERE:
+            yield finding
     program = program_of(job.spec)
     if not program.complete or program.mode is None:
         return

@@ -67,6 +67,9 @@ class Controller:
         """The records of jobs that have not ended."""
         return [record for record in self._journal.records.values() if not record.state.has_ended]
 
+    def _in_state(self, state: State) -> list[Record]:
+        return [record for record in self.running if record.state is state]
+
     @property
     def last_seen(self) -> int | None:
         """The step of the newest finished checkpoint."""
@@ -85,10 +88,12 @@ class Controller:
           AuxiliaryError: it cannot go on.
           StorageError: the bucket is not there, or refuses.
         """
-        for record in self.running:
+        for record in self._in_state(State.RUNNING):
             self._follow(record)
         found = finished_checkpoints(self._place, self._train.model_dir)
         self._notice(found)
+        for record in self._in_state(State.STARTING):
+            self._start(record)
         self._start_waiting()
         for step in [step for step in self._held if not self._wanted(step)]:
             self._holds.release(step)
@@ -132,10 +137,7 @@ class Controller:
 
     def _start_waiting(self) -> None:
         for step, mixture in self._waiting():
-            if len(self.running) >= self._request.at_once:
-                return
-            # Evaluations of one mixture add to the same files, and so take turns.
-            if self._template.shares_folder and mixture in {record.mixture for record in self.running}:
+            if not self._has_room(mixture, self.running):
                 continue
             newest = max(other for other, of in self._waiting() if of == mixture)
             if self._request.skip_to_newest and step < newest:
@@ -145,10 +147,12 @@ class Controller:
             self._journal.create(record)
             self._start(record)
 
+    def _has_room(self, mixture: str, others: list[Record]) -> bool:
+        """Returns whether a job may be started beside others; evaluations of one mixture add to the same files."""
+        takes_turns = self._template.shares_folder and mixture in {record.mixture for record in others}
+        return len(others) < self._request.at_once and not takes_turns
+
     def _follow(self, record: Record) -> None:
-        if record.state is State.STARTING:
-            self._start(record)
-            return
         try:
             look = self._backend.look(record.job)
         except PassingError as error:
@@ -170,12 +174,16 @@ class Controller:
         self._journal.update(again)
 
     def _start(self, record: Record) -> None:
-        """Starts a job that the journal has, unless a controller before this one has done so."""
+        """Starts a job that the journal has, if there is room, unless a controller before this one has done so."""
         checkpoint = f"{self._train.model_dir}/{self._holds.name_of(record.step)}"
         job = self._template.job(checkpoint, record.step, record.mixture)
         name = self._name(record)
         try:
             found = self._backend.find(name)
+            if found is None and not self._has_room(record.mixture, self._in_state(State.RUNNING)):
+                return
+            if found is None and record.step not in self._seen:
+                raise AuxiliaryError(f"the train job has removed checkpoint_{record.step}")
             where = found or self._backend.start(name, job)
         except PassingError as error:
             self._note_disturbance(str(error))

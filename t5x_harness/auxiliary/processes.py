@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from t5x_harness.slices.slice import get_slice
 
 _NICE = 10
 _SHOWN = 2000  # bytes from the end of a log
+_KILLED = {128 + each: each.name for each in (signal.SIGHUP, signal.SIGKILL, signal.SIGTERM)}
+"""What a shell says of a command that was ended from outside, as where memory is short."""
+
 _SCRIPT = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
 """Runs a command, and leaves its exit status in a file: who looks may not be its parent."""
 
@@ -88,6 +92,8 @@ class Processes:
             return Look(killed=True, message=f"it was killed; its log is {folder}/log")
         if status == 0:
             return Look(succeeded=True)
+        if status in _KILLED:
+            return Look(killed=True, message=f"it was killed ({_KILLED[status]}); its log is {folder}/log")
         return Look(message=f"exit status {status}; the end of {folder}/log:\n{_end_of(folder / 'log')}")
 
 

@@ -22,6 +22,7 @@ from t5x_harness.vertex.events import scalars_of
 from t5x_harness.vertex.metrics import EVALUATED
 from t5x_harness.vertex.paths import object_address
 from t5x_harness.vertex.storage import Folder
+from t5x_harness.vertex.waiting import Patience
 
 _EVENTS = "events.out.tfevents"
 Make = Callable[[RunSpec], RunResult]
@@ -59,7 +60,8 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
     prepared = prepare(dataclasses.replace(request, name=_free_name(place, request.name)))
     require_no_errors(prepared)
     runs = SessionRuns(prepared, trained, make, project)
-    status = watch(prepared, runs, train_has_ended=lambda: True, project=project)
+    patience = Patience(longest=0.0, first=0.0)  # a run has ended when it was started
+    status = watch(prepared, runs, train_has_ended=lambda: True, patience=patience, project=project)
     if not status.records:
         raise AuxiliaryError(f"{trained.model_dir} has no finished checkpoint")
     metrics = {name: dict(values) for name, values in trained.metrics.items()}

@@ -27,6 +27,8 @@ from t5x_harness.vertex.paths import GS, object_address
 from t5x_harness.vertex.storage import COMMITTED
 from t5x_harness.vertex.waiting import Patience
 
+_LOCAL_PAUSE = 0.5  # a listing costs nothing there
+
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
@@ -96,6 +98,18 @@ class TrainCommand:
         return where
 
 
+def patience_for(prepared: Prepared, check: Callable[[], None] | None = None) -> Patience:
+    """Returns how long to wait between two looks: briefly on this machine, as ``keep`` may soon remove a checkpoint.
+
+    Args:
+      prepared: what was asked for.
+      check: called before each wait; raises what is to end the waiting.
+    """
+    if object_address(prepared.train.model_dir) is not None:
+        return Patience.usual(check)
+    return Patience(longest=_LOCAL_PAUSE, check=check)
+
+
 def watch(
     prepared: Prepared,
     backend: Backend,
@@ -116,7 +130,7 @@ def watch(
       train_command: the train job, where it is to be started here.
       train_has_ended: tells whether there will be no further checkpoint, for a train job elsewhere.
       retry_failed: start jobs again that have failed before.
-      patience: between two looks.
+      patience: between two looks; None for that of :func:`patience_for`.
       project: the Google Cloud project of a train job in a bucket; None for that of the process's settings.
 
     Raises:
@@ -124,7 +138,7 @@ def watch(
       StorageError: the bucket is not there, or refuses.
     """
     train, request = prepared.train, prepared.request
-    patience = patience or Patience.usual()
+    patience = patience or patience_for(prepared)
     with _opened(prepared, project) as (place, journal, lock):
         happened: list[str] = []
 

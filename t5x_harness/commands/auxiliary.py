@@ -18,7 +18,7 @@ from t5x_harness.auxiliary.processes import LocalJobs, Processes
 from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
-from t5x_harness.auxiliary.watching import Prepared, TrainCommand, prepare, status_of, watch
+from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
 from t5x_harness.commands.arguments import UsageError, add_job_options, pair, require_google_sdk
 from t5x_harness.findings.text import Style
 from t5x_harness.report.terminal import finding_lines, run_failure
@@ -41,7 +41,6 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.storage import StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
-from t5x_harness.vertex.waiting import Patience
 
 _FOUND = 1
 _REPLACE = "--replace_gin_file"
@@ -232,7 +231,6 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
         )
     interrupts = Interrupts()
     interrupts.begin()  # one that comes while Google's libraries work is not lost
-    check = interrupts.raise_pending
     try:
         return watch(
             prepared,
@@ -240,7 +238,7 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
             say=_say,
             train_command=command,
             train_has_ended=has_ended,
-            patience=Patience(longest=2.0, check=check) if args.on == "here" else Patience.usual(check),
+            patience=patience_for(prepared, interrupts.raise_pending),
             retry_failed=args.retry_failed,
             project=project,
         )

@@ -1,6 +1,7 @@
 """Stands for a job in tests, without JAX: notes how it was called, and ends as the file ``how`` beside its notes says.
 
-``how`` holds ``wait`` (until it says otherwise), ``fail``, ``die`` (once) or nothing.
+``how`` holds ``wait`` (until it says otherwise), ``fail``, ``die`` (once, with all its processes), ``out of memory``
+(once, alone) or nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def main(arguments: list[str]) -> int:
     if _how() == "die":
         (CALLS / "how").write_text("")
         os.killpg(0, signal.SIGKILL)
+    if _how() == "out of memory":
+        (CALLS / "how").write_text("")
+        os.kill(os.getpid(), signal.SIGKILL)
     return 3 if _how() == "fail" else 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from train_desk import Desk
 
-from t5x_harness.auxiliary.journal import Journal, Record
+from t5x_harness.auxiliary.journal import Journal, Record, State
 from t5x_harness.auxiliary.place import LocalPlace
 from t5x_harness.auxiliary.processes import LocalJobs
 
@@ -84,9 +84,35 @@ def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pyt
     assert len(desk.calls) == 4
 
 
-def test_a_job_that_was_killed_is_started_again(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_jobs_that_are_retried_take_turns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also with others of their mixture, and those whose checkpoints were removed meanwhile are not started."""
+    for step in (10, 20, 30):
+        desk.checkpoint(step, by_orbax=True)
+    desk.jobs_do("fail")
+    keep = "--gin.utils.SaveCheckpointConfig.keep=1"
+    assert desk.run(keep, mixtures="numbers,letters") == 1
+    shutil.rmtree(desk.model / "checkpoint_10")
+    desk.jobs_do("wait")
+    again = desk.start(keep, "--at_once=2", "--retry_failed", mixtures="numbers,letters")
+    until(lambda: len(desk.calls) == 6 + 2, "two jobs")
+    until(lambda: [record.state for record in _records(desk)].count(State.RUNNING) == 2, "their records")
+    assert {(call["TRAIN_STEPS"], call["MIXTURE_OR_TASK_NAME"]) for call in desk.calls[6:]} == {
+        ("20", "numbers"),
+        ("20", "letters"),
+    }
+    assert all("/auxiliary/eval/held/" in call["CHECKPOINT_PATH"] for call in desk.calls[6:])
+    desk.jobs_do("")
+    shown, said = again.communicate()
+    assert "2 failed" in shown
+    assert "4 succeeded" in shown
+    assert len(desk.calls) == 6 + 4
+    assert "checkpoint_10, numbers could not be started: the train job has removed checkpoint_10\n" in said
+
+
+@pytest.mark.parametrize("how", ["die", "out of memory"])
+def test_a_job_that_was_killed_is_started_again(desk: Desk, how: str, capsys: pytest.CaptureFixture[str]) -> None:
     desk.checkpoint(30)
-    desk.jobs_do("die")
+    desk.jobs_do(how)
     assert desk.run() == 0
     assert len(desk.calls) == 2
     assert "checkpoint_30, numbers was killed, and is started again\n" in capsys.readouterr().err

@@ -67,6 +67,25 @@ def test_either_macro_for_the_checkpoint_is_replaced(desk: Desk, macro: str) -> 
     assert desk.calls[0][macro] == f"{desk.model}/checkpoint_30"
 
 
+@pytest.mark.parametrize(
+    ("loggers", "message"),
+    [
+        ("[]", "seqio.Evaluator.logger_cls is empty: the metrics are written nowhere"),
+        ("[@seqio.JSONLogger]", "has no logger for TensorBoard: the metrics do not appear there"),
+    ],
+)
+def test_an_evaluation_that_tensorboard_does_not_show(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, loggers: str, message: str
+) -> None:
+    monkeypatch.setattr("t5x_harness.auxiliary.processes.LocalJobs.start", _failing)
+    _add(desk, "eval.gin", f"import seqio\nseqio.Evaluator.logger_cls = {loggers}")
+    desk.checkpoint(30)
+    assert main(["auxiliary", "train.gin", *EVALUATING]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "eval.gin:8: warning AUX03: " in said
+    assert message in said
+
+
 def test_a_macro_that_is_the_controllers(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(desk, capsys, *EVALUATING, "--auxiliary_job_binding=TRAIN_STEPS = 8")
     assert "error AUX05: TRAIN_STEPS = 8: the controller gives each job its own TRAIN_STEPS fix: leave" in said

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.findings.codes import every_code
@@ -53,6 +54,7 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
         (folder / f"{name}.gin").write_text(text)
     (block,) = _blocks(page, "shell")
     shown = []
+    block = block.replace("t5x-harness auxiliary", f"t5x-harness auxiliary --t5x-runtime={t5x_in_use.name}")
     for line in block.splitlines():
         done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -70,8 +72,11 @@ def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: t
     events = (folder / "model" / "inference_eval" / "sample_classify").glob("events.out.tfevents.*")
     steps = {step for path in events for _, step, _ in scalars_of(path.read_bytes())}
     assert steps == {0, 2, 4}
+    logs = [path.read_text() for path in (folder / "model" / "auxiliary" / "eval" / "jobs").glob("eval-*/log")]
+    assert len(logs) == 3
+    assert all(f"{t5x_in_use.found().location}/configs/runs/eval.gin" in log for log in logs)
     assert not list((folder / "model" / "auxiliary" / "eval" / "held").iterdir())
-    assert "checkpoint_2" not in {path.name for path in (folder / "model").iterdir()}  # keep = 1
+    assert "checkpoint_0" not in {path.name for path in (folder / "model").iterdir()}  # keep = 2
 
 
 @pytest.mark.journey
