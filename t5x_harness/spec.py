@@ -77,9 +77,25 @@ class Stage(enum.StrEnum):
     LINT = "lint"
     RESOLVE = "resolve"
     PLAN = "plan"
+    AOT = "aot"
     TRAIN = "train"
     EVAL = "eval"
     INFER = "infer"
+
+
+class AotMode(enum.StrEnum):
+    """How the full-size programs are compiled by the TPU's compiler.
+
+    ``LOWER``: not at all; only lowered for it.
+    ``DEPTHS``: at two small numbers of layers, until their memory is assigned, and extrapolated to the config's.
+    ``MEMORY``: with all layers, until their memory is assigned.
+    ``FULL``: with all layers, to the machine's code.
+    """
+
+    LOWER = "lower"
+    DEPTHS = "depths"
+    MEMORY = "memory"
+    FULL = "full"
 
 
 class Severity(enum.StrEnum):
@@ -289,6 +305,7 @@ class RunSpec(JsonValue):
       read_seconds: how long resolve reads each split, to find examples that cannot be preprocessed.
       strict: warnings are errors.
       until: the last stage to run; None for all.
+      aot: how the full-size programs are compiled for the slice, before anything is executed; None for not at all.
     """
 
     gin_files: tuple[str, ...]
@@ -314,6 +331,7 @@ class RunSpec(JsonValue):
     read_seconds: int = READ_SECONDS
     strict: bool = False
     until: Stage | None = None
+    aot: AotMode | None = None
 
     def __post_init__(self) -> None:
         for field, kind in (("runtime", RuntimeChoice), ("gcs", GcsPaths), ("standins", StandInPolicy)):
@@ -333,7 +351,7 @@ class StageResult(JsonValue):
       facts: what the stage established, in the order to show it: ``("mesh", "data 8 x model 1")``.
       not_checked: what it could not judge, in words; never silently empty.
       exercised: how many units of real work were done: statements read by lint, examples by resolve, arrays planned,
-        steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
+        programs compiled, steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
       seconds: wall time.
       log_tail: last lines of the run's log, when it failed.
       silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.

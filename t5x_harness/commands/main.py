@@ -16,6 +16,7 @@ from t5x_harness import __version__
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
 from t5x_harness.report.report import Report
 from t5x_harness.runs.model_dirs import ModelDirError
+from t5x_harness.settings.options import with_values
 from t5x_harness.settings.project import SettingsError
 from t5x_harness.settings.specs import Given, rewrite_gin
 from t5x_harness.spec import RunResult, RunSpec, Stage
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command == "auxiliary" and module is not None:
             given, train_command = module.split(given)
             parser.set_defaults(train_command=train_command)
-        parsed = parser.parse_args(rewrite_gin(given) if command in _RUN_COMMANDS else given)
+        parsed = parser.parse_args(rewrite_gin(with_values(given)) if command in _RUN_COMMANDS else given)
         if parsed.command is None:
             parser.print_help()
             return USAGE
@@ -257,7 +258,7 @@ def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType 
             if name == "lint":
                 importlib.import_module("t5x_harness.commands.lint").add_arguments(sub)
             elif name == "plan":
-                sub.set_defaults(until=Stage.PLAN)
+                sub.set_defaults(until=Stage.AOT)
     return parser, module
 
 

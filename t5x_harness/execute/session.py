@@ -24,11 +24,13 @@ from t5x_harness.upstream.t5x import install_mesh
 from t5x_harness.upstream.tpu_numerics import JaxLacksRules
 
 if TYPE_CHECKING:
+    from t5x_harness.aot.lowering import Lowering
     from t5x_harness.execute.prepare import Prepared
     from t5x_harness.execute.train import Trained
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.gin_config import GinConfig
+    from t5x_harness.resolve.registrations import Registrations
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.stage_report import StageReport
     from t5x_harness.standins.run import StandIns
@@ -93,6 +95,7 @@ class Session:
         self._small: Prepared | None = None  # the run as it is executed
         self._prepared_changes: list[Change] = []
         self._trained: Trained | None = None
+        self._lowering: Lowering | None = None  # of a process that compiles
 
     def resolve(self) -> dict[str, Any]:
         """Parses the config, builds what it names and samples its data."""
@@ -225,19 +228,12 @@ class Session:
         return read(self._spec, t5x_parent=self._t5x_parent)
 
     def _resolve(self, report: StageReport) -> None:
-        from t5x_harness.resolve import gin_config
-        from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.resolve.stage import resolve
-        from t5x_harness.standins.run import StandIns, rows_in_text
 
-        self._workspace.mkdir(parents=True, exist_ok=True)
-        self._set_up_seqio()
-        program = self._read_program()
-        self._standins = StandIns(self._spec, self._workspace / "standin", rows_in_text(program))
-        self._standins.install()
-        registrations = Registrations.record()
-        config = gin_config.parse(self._spec, self._t5x_parent)
-        self._config = config
+        registrations = self._open_config()
+        config = self._config
+        assert config is not None
+        assert self._standins is not None
         self._output = output_folder(config, self._spec.model_dir, self._workspace)
         policy = self._spec.standins
         changes = sandbox(config, self._output.address, self._workspace, policy)
@@ -245,11 +241,74 @@ class Session:
         self._prepared_changes = [change for change in changes if change.why is not Reason.GIVEN]
         self._resolved = resolve(config, self._slice, registrations, self._standins, report, self._spec.read_seconds)
 
-    def _set_up_seqio(self) -> None:
+    def _open_config(self) -> Registrations:
+        """Parses the config, with stand-ins for what it cannot reach here; returns where its tasks were registered."""
         import seqio
 
+        from t5x_harness.resolve import gin_config
+        from t5x_harness.resolve.registrations import Registrations
+        from t5x_harness.standins.run import StandIns, rows_in_text
+
+        self._workspace.mkdir(parents=True, exist_ok=True)
         if self._spec.tfds_data_dir:
             seqio.set_tfds_data_dir_override(self._spec.tfds_data_dir)
+        program = self._read_program()
+        self._standins = StandIns(self._spec, self._workspace / "standin", rows_in_text(program))
+        self._standins.install()
+        registrations = Registrations.record()
+        self._config = gin_config.parse(self._spec, self._t5x_parent)
+        return registrations
+
+    def programs(self) -> dict[str, Any]:
+        """Returns what the aot stage has to know of a planned run; see :class:`t5x_harness.aot.request.AotRun`."""
+        from t5x_harness.aot.run_programs import aot_run
+
+        if self._plan is None:
+            raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
+        return aot_run(self._plan).to_json()
+
+    def lower(self, program: dict[str, Any]) -> dict[str, Any]:
+        """Lowers one program of a run for the slice, in a process that does nothing else.
+
+        Args:
+          program: an :class:`~t5x_harness.aot.request.ProgramSpec` as JSON.
+
+        Returns:
+          A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: what is wrong, as JSON.
+        """
+        from t5x_harness.aot.lowering import Lowering
+        from t5x_harness.aot.request import ProgramSpec
+        from t5x_harness.aot.verdicts import not_for_tpu
+        from t5x_harness.resolve.errors import explain, log_traceback
+
+        try:
+            self._open_config()
+            assert self._config is not None
+            self._lowering = Lowering(ProgramSpec.from_json(program), self._config, self._slice)
+        except Exception as error:  # whatever the user's model, T5X or JAX raises
+            log_traceback(error)
+            finding = explain(error, Stage.AOT, self._config, None)
+            if isinstance(error, NotImplementedError):
+                finding = not_for_tpu(program["name"], finding)
+            return {"finding": finding.to_json()}
+        return self._lowering.described.to_json()
+
+    def compile(self, folder: str, until: str, lock: str) -> dict[str, Any]:
+        """Compiles the program that was lowered; see :func:`t5x_harness.aot.compiler.compile_program`.
+
+        Args:
+          folder: a new folder, for what the compiler says of it.
+          until: an :class:`~t5x_harness.aot.compiler.Until`.
+          lock: the file that a process locks while it compiles.
+
+        Returns:
+          A :class:`~t5x_harness.aot.compiler.CompilerResult` as JSON.
+        """
+        from t5x_harness.aot.compiler import Until, compile_program, one_at_a_time
+
+        assert self._lowering is not None
+        with one_at_a_time(Path(lock), lambda: self._progress({"stage": Stage.AOT.value, "waiting": True})):
+            return compile_program(self._lowering.lowered, Path(folder), Until(until)).to_json()
 
     def _plan_full_size(self, report: StageReport) -> None:
         from t5x_harness.plan.stage import plan

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from t5x_harness.execute import sizes
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.model_sizes import (
+    EMBEDDING_ROWS,
+    HEAD_DIM,
+    HEADS,
+    KV_HEADS,
+    LAYERS,
+    MLP,
+    WIDTH,
+    bound_integers,
+)
 from t5x_harness.spec import Change, Mode, Reason
-
-# The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
-_HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
-_KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})
-_HEAD_DIM = frozenset({"head_dim", "d_kv", "kv_dim", "key_dim"})
-_WIDTH = frozenset({"emb_dim", "embed_dim", "embedding_dim", "d_model", "hidden_size", "model_dim"})
-_MLP = frozenset({"mlp_dim", "d_ff", "intermediate_dim", "intermediate_size", "ffn_dim", "mlp_size"})
-_LAYERS = frozenset({"num_layers", "n_layers", "num_encoder_layers", "num_decoder_layers", "num_hidden_layers"})
 
 _FEW_HEADS = 8
 _HEAD_TARGET = 8
@@ -92,40 +93,32 @@ class Shrinker:
         self.changes.append(Change(owner.short, shown, as_gin(value), why))
         return True
 
-    def _integers(self, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:
-        """Yields the literal integers bound under one of some names, as a parameter or as a macro, each once."""
-        seen = set()
-        for key, _ in self.config.items():
-            name = key.scope.split("/")[-1] if key.is_macro else key.parameter
-            owner = self.config.owner(key)
-            value = self.config.value(owner)
-            if name.lower() in names and owner not in seen and isinstance(value, int) and not isinstance(value, bool):
-                seen.add(owner)
-                yield owner, value
-
     def _model(self) -> None:
-        kv_heads = max((n for _, n in self._integers(_KV_HEADS)), default=1)
+        kv_heads = max((n for _, n in bound_integers(self.config, KV_HEADS)), default=1)
         heads = {
-            n: n if n <= _FEW_HEADS else sizes.small_heads(n, self.axes, kv_heads) for _, n in self._integers(_HEADS)
+            n: n if n <= _FEW_HEADS else sizes.small_heads(n, self.axes, kv_heads)
+            for _, n in bound_integers(self.config, HEADS)
         }
-        head_dims = {n: sizes.small_width(n, _HEAD_TARGET, sizes.Axes(1, 1)) for _, n in self._integers(_HEAD_DIM)}
+        head_dims = {
+            n: sizes.small_width(n, _HEAD_TARGET, sizes.Axes(1, 1)) for _, n in bound_integers(self.config, HEAD_DIM)
+        }
         joined = {h * d: heads[h] * head_dims[d] for h in heads for d in head_dims}
-        for key, n in list(self._integers(_HEADS)):
+        for key, n in list(bound_integers(self.config, HEADS)):
             self._reshape(key, heads[n])
-        for key, n in list(self._integers(_HEAD_DIM)):
+        for key, n in list(bound_integers(self.config, HEAD_DIM)):
             self._reshape(key, head_dims[n])
-        for names, target in ((_WIDTH, _WIDTH_TARGET), (_MLP, _MLP_TARGET)):
-            for key, n in list(self._integers(names)):
+        for names, target in ((WIDTH, _WIDTH_TARGET), (MLP, _MLP_TARGET)):
+            for key, n in list(bound_integers(self.config, names)):
                 # Models that derive the head size from the width need the heads to divide it still.
-                divides = math.lcm(*(small for h, small in heads.items() if n % h == 0)) if names is _WIDTH else 1
+                divides = math.lcm(*(small for h, small in heads.items() if n % h == 0)) if names is WIDTH else 1
                 small = sizes.small_width(n, target, self.axes, divides)
-                exact = joined.get(n) if names is _WIDTH else None
+                exact = joined.get(n) if names is WIDTH else None
                 fits = exact is not None and exact % self.axes.dividing(n) == 0
                 self._reshape(key, exact if fits and exact is not None else small)
-        for key, n in list(self._integers(_LAYERS)):
+        for key, n in list(bound_integers(self.config, LAYERS)):
             self._reshape(key, min(n, sizes.LAYERS))
         if self.vocabulary is not None:
-            for key, n in list(self._integers(frozenset({"vocab_size", "num_embeddings"}))):
+            for key, n in list(bound_integers(self.config, EMBEDDING_ROWS)):
                 self._reshape(key, sizes.small_vocabulary(n, self.vocabulary, self.axes))
 
     def _reshape(self, key: BindingKey, value: int) -> None:

@@ -23,6 +23,7 @@ ROOMS: Mapping[Stage, str] = {
     Stage.LINT: "t5x_harness.lint.rules",
     Stage.RESOLVE: "t5x_harness.resolve.rules",
     Stage.PLAN: "t5x_harness.plan.rules",
+    Stage.AOT: "t5x_harness.aot.rules",
 }
 """The packages whose modules define the mistakes of a stage."""
 

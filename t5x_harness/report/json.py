@@ -19,6 +19,7 @@ EXERCISED = {
     Stage.LINT: "statements read",
     Stage.RESOLVE: "examples read",
     Stage.PLAN: "arrays planned",
+    Stage.AOT: "programs compiled",
     Stage.TRAIN: "steps trained",
     Stage.EVAL: "examples evaluated",
     Stage.INFER: "lines inferred",

@@ -63,7 +63,7 @@ class LocalBackend(Closing):
         self.workspace = Path(workspace).absolute()
         self._timeout = timeout
         self.on_progress: OnProgress | None = on_progress
-        self._env = dict(env or {})
+        self._env: dict[str, str | None] = dict(env or {})
         self._needed = needed
         self._run: Run | None = None
         self._broken_stage: Stage | None = None  # the stage that the run's process ended in
@@ -90,7 +90,8 @@ class LocalBackend(Closing):
     def _stages(self) -> Stages:
         found = with_mode(self._spec, lambda: program_of(self._spec))
         self._spec = dataclasses.replace(found, mode=found.mode or Mode.TRAIN)
-        return Stages(self._spec, stages_of(self._spec.mode)[1:], self._run_stage)  # lint needs no process
+        stages = stages_of(self._spec.mode, aot=self._spec.aot)
+        return Stages(self._spec, stages[1:], self._run_stage)  # lint needs no process
 
     def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
         """Returns what a job that makes this run is to bind; see :meth:`t5x_harness.execute.session.Session.job`.
@@ -122,27 +123,30 @@ class LocalBackend(Closing):
 
     def _open(self) -> Run:
         if self._run is None:
-            self.workspace.mkdir(parents=True, exist_ok=True)
-            cwd = os.path.abspath(self._spec.cwd)
-            self._run = self._zygote.start(
-                FACTORY,
-                {
-                    "spec": self._spec.to_json(),
-                    "workspace": str(self.workspace),
-                    "log": str(self.log),
-                },
-                log=self.log,
-                cwd=cwd,
-                env=self._env,
-                python_path=(*(os.path.join(cwd, p) for p in self._spec.python_path), cwd),
-            )
-            self._run.needed = self._needed
+            self._run = self._start(self.workspace, self._spec, self._env)
         return self._run
+
+    def _start(self, workspace: Path, spec: RunSpec, env: Mapping[str, str | None]) -> Run:
+        workspace.mkdir(parents=True, exist_ok=True)
+        cwd = os.path.abspath(self._spec.cwd)
+        log = workspace / self.log.name
+        run = self._zygote.start(
+            FACTORY,
+            {"spec": spec.to_json(), "workspace": str(workspace), "log": str(log)},
+            log=log,
+            cwd=cwd,
+            env=env,
+            python_path=(*(os.path.join(cwd, p) for p in self._spec.python_path), cwd),
+        )
+        run.needed = self._needed
+        return run
 
     def _run_stage(self, stage: Stage) -> StageResult:
         started = time.monotonic()
         try:
             run = self._open()
+            if stage is Stage.AOT:
+                return self._compile_ahead(run)
             answer = run.call(stage.value, timeout=self._timeout, on_progress=self.on_progress)
         except WorkerError as error:
             self._broken_stage = stage
@@ -151,6 +155,22 @@ class LocalBackend(Closing):
         if result.outcome is Outcome.FAILED:
             result = dataclasses.replace(result, log_tail=_tail(self.log))
         return result
+
+    def _compile_ahead(self, run: Run) -> StageResult:
+        from t5x_harness.aot.compiling import Compiler
+        from t5x_harness.aot.request import AotRun
+        from t5x_harness.aot.stage import compile_run
+
+        described = AotRun.from_json(run.call("programs", timeout=self._timeout))
+        compiler = Compiler(self._start_compiling, self.workspace / "aot", self._timeout, self.on_progress)
+        return compile_run(described, self._spec, compiler)
+
+    def _start_compiling(self, folder: Path, spec: RunSpec) -> Run:
+        """Starts a process that lowers and compiles one program, and lives no longer."""
+        from t5x_harness.aot.libtpu import environment
+
+        given = {**os.environ, **{name: value for name, value in self._env.items() if value is not None}}
+        return self._start(folder, spec, {**self._env, **environment(given)})
 
     def _broken(self, stage: Stage, error: WorkerError, seconds: float) -> StageResult:
         """Returns a stage whose process died, hung, or refused to start."""

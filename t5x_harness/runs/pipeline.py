@@ -111,7 +111,7 @@ class Pipeline(Closing):
 
     @functools.cached_property
     def _stages(self) -> Stages:
-        return Stages(self.spec, stages_of(self.spec.mode, self.spec.until), self._run_timed)
+        return Stages(self.spec, stages_of(self.spec.mode, self.spec.until, self.spec.aot), self._run_timed)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -128,8 +128,9 @@ class Pipeline(Closing):
 
     def submit_early(self) -> None:
         """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
-        executes = self._promote is not None and len(self.stages) > len(BEFORE_EXECUTION)
-        if executes and all(self.stage(stage).outcome is Outcome.PASSED for stage in BEFORE_EXECUTION):
+        before = [stage for stage in self.stages if stage in BEFORE_EXECUTION]
+        executes = self._promote is not None and len(self.stages) > len(before)
+        if executes and all(self.stage(stage).outcome is not Outcome.FAILED for stage in before):
             self._open()
             assert self._remote is not None
             self._remote.submit_early()

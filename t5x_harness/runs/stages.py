@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from t5x_harness.spec import Mode, Outcome, Reason, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Mode, Outcome, Reason, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
 
-BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
+BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.AOT)
 """The stages that execute nothing: those of a promoted run that are done here."""
 
 _EXECUTING: Mapping[Mode, tuple[Stage, ...]] = {
@@ -29,14 +29,17 @@ class StageFailed(Exception):
         self.result = result
 
 
-def stages_of(mode: Mode | None, until: Stage | None = None) -> tuple[Stage, ...]:
+def stages_of(mode: Mode | None, until: Stage | None = None, aot: AotMode | None = None) -> tuple[Stage, ...]:
     """Returns the stages of a run of this mode, in order; only lint for a config whose mode cannot be seen.
 
     Args:
       mode: of the run.
       until: the last stage, which need not be one of the mode's: an infer config has nothing to train; None for all.
+      aot: how its programs are compiled for the slice; None for not at all, and so without that stage.
     """
     stages = (*BEFORE_EXECUTION, *_EXECUTING[mode]) if mode is not None else (Stage.LINT,)
+    if aot is None:
+        stages = tuple(stage for stage in stages if stage is not Stage.AOT)
     order = tuple(Stage)
     return tuple(stage for stage in stages if until is None or order.index(stage) <= order.index(until))
 

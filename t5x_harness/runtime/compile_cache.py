@@ -24,6 +24,26 @@ FOLDER = "compile-cache"
 _LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
 
 
+def harness_cache_folder(env: Mapping[str, str]) -> Path | None:
+    """Returns the folder for all that the harness keeps for later runs.
+
+    Args:
+      env: environment variables to look at.
+
+    Returns:
+      The folder, which need not exist; None if ``T5X_HARNESS_CACHE_DIR`` is ``off`` or there is no home folder.
+    """
+    chosen = env.get(CACHE_VARIABLE, "")
+    if chosen.lower() == "off":
+        return None
+    if chosen:
+        return Path(chosen).absolute()
+    cache_home = env.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache_home):  # the XDG specification: a relative one is to be ignored
+        return Path(cache_home, "t5x-harness")
+    return Path(env["HOME"], ".cache", "t5x-harness") if env.get("HOME") else None
+
+
 def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     """Returns the folder for the compiled programs of this machine and this JAX.
 
@@ -39,17 +59,8 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
       The folder, which need not exist; None if ``T5X_HARNESS_CACHE_DIR`` is ``off``, JAX is not installed, or there is
       no home folder.
     """
-    chosen = env.get(CACHE_VARIABLE, "")
-    if chosen.lower() == "off":
-        return None
-    cache_home = env.get("XDG_CACHE_HOME", "")
-    if chosen:
-        root = Path(chosen).absolute()
-    elif os.path.isabs(cache_home):  # the XDG specification: a relative one is to be ignored
-        root = Path(cache_home, "t5x-harness")
-    elif env.get("HOME"):
-        root = Path(env["HOME"], ".cache", "t5x-harness")
-    else:
+    root = harness_cache_folder(env)
+    if root is None:
         return None
     import importlib.metadata  # costs as much as all the rest of this package
 

@@ -18,6 +18,7 @@ from t5x_harness.spec import (
     DEFAULT_SLICE,
     READ_SECONDS,
     STAGE_SECONDS,
+    AotMode,
     GcsPaths,
     Mode,
     RuntimeChoice,
@@ -53,6 +54,7 @@ class Option:
       metavar: what stands for its value.
       choices: the values that there are.
       parse: reads one value; raises :exc:`argparse.ArgumentTypeError`.
+      bare: the value that an argument of commands has where none is given; None where one must be.
       commands: those that take it.
       group: the heading that it stands under in their help.
     """
@@ -71,6 +73,7 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] | None = None
     parse: Callable[[str], Any] | None = None
+    bare: str | None = None
     commands: tuple[str, ...] = ()
     group: str = "how to run it"
 
@@ -287,6 +290,20 @@ RUNS: tuple[Option, ...] = (
         variable=TPU_NUMERICS_VARIABLE,
         parse=switch,
         commands=("run",),
+    ),
+    Option(
+        "aot",
+        "compile the programs at full size with the TPU's own compiler, for the slice, before anything is executed; "
+        "needs the extra aot. depths: two small depths, extrapolated; memory: all layers, until memory is assigned; "
+        "full: to the machine's code; lower: no compiling",
+        f"not at all; --aot by itself is --aot={AotMode.DEPTHS}",
+        shell=("--aot",),
+        pytest=("--t5x-aot",),
+        ini="t5x_aot",
+        key="aot",
+        choices=tuple(AotMode),
+        bare=AotMode.DEPTHS,
+        commands=_RUNS_HERE,
     ),
     Option(
         "until",
@@ -553,6 +570,15 @@ def from_environment(
         if row.variable and row.field in given and given[row.field] is None
     }
     return {field: value for field, value in found.items() if value is not None}
+
+
+def with_values(arguments: Iterable[str]) -> list[str]:
+    """Returns a command's arguments, with the value of those that stand for one without naming it.
+
+    ``--aot run.gin`` would take the file for its value.
+    """
+    bare = {name: row.bare for row in RUNS if row.bare is not None for name in row.shell}
+    return [f"{argument}={bare[argument]}" if argument in bare else argument for argument in arguments]
 
 
 def add_option(parser: argparse.ArgumentParser, field: str) -> None:

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.spec import GcsPaths, Mode, StandInPolicy
+from t5x_harness.spec import AotMode, GcsPaths, Mode, StandInPolicy
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
@@ -96,6 +96,7 @@ class ProjectConfig:
       strict: warnings are errors.
       tpu_numerics: steps have a TPU's default precision of matrix products.
       standins: what is generated: ``off``, ``missing`` or ``all``; None if the table does not say.
+      aot: how the full-size programs are compiled for the slice; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
       read_seconds: how long resolve reads each split of the data; None if the table does not say.
       gcs: ``folder``, ``fuse`` or ``off``; None if the table does not say.
@@ -118,6 +119,7 @@ class ProjectConfig:
     strict: bool = False
     tpu_numerics: bool = False
     standins: str | None = None
+    aot: str | None = None
     samples: tuple[str, ...] = ()
     read_seconds: int | None = None
     gcs: str | None = None
@@ -201,6 +203,7 @@ class _Reader:
             strict=self._flag(table, "strict", where),
             tpu_numerics=self._flag(table, "tpu_numerics", where),
             standins=self._one_of(StandInPolicy, table, "standins", where),
+            aot=self._one_of(AotMode, table, "aot", where),
             samples=self._samples(folder, table, where),
             read_seconds=self._seconds(table, "read_seconds", where),
             gcs=self._one_of(GcsPaths, table, "gcs", where),

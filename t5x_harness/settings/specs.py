@@ -14,6 +14,7 @@ from t5x_harness.spec import (
     DEFAULT_SLICE,
     READ_SECONDS,
     STAGE_SECONDS,
+    AotMode,
     GcsPaths,
     Mode,
     RunSpec,
@@ -29,6 +30,7 @@ _APART = ("search_paths", "python_path", "ignore", "select")
 _ENUMS: Mapping[str, Callable[[str], Any]] = {
     "run_mode": Mode,
     "until": Stage,
+    "aot": AotMode,
     "gcs": GcsPaths,
     "standins": StandInPolicy,
     "runtime": RuntimeChoice,
@@ -64,6 +66,7 @@ class Given:
     full_mesh: bool = False
     tpu_numerics: bool | None = None
     until: Stage | None = None
+    aot: AotMode | None = None
     golden: str | None = None
     golden_update: bool = False
     timeout: float = STAGE_SECONDS
@@ -122,6 +125,7 @@ class Given:
             "gcs_root": self.gcs_root or project.gcs_root,
             "strict": self.strict or project.strict,
             "until": self.until,
+            "aot": self.aot or project.aot,
         }
         return RunSpec(gin_files=tuple(gin_files), cwd=os.fspath(cwd), **{**fields, **overrides})
 

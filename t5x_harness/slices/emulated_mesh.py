@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,12 +95,20 @@ class SliceView:
       function: of ``t5x.partitioning``.
       slice_: what the module is to see.
       data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
+      devices: the devices that take the place of the slice's, in their order; None for this process's CPU devices.
     """
 
-    def __init__(self, function: Callable[..., Any], slice_: Slice, data_positions: int | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        slice_: Slice,
+        data_positions: int | None,
+        devices: Sequence[Any] | None = None,
+    ) -> None:
         self._globals = inspect.unwrap(function).__globals__
         self._slice = slice_
         self._data_positions = data_positions
+        self._devices = devices
         self._lock = threading.RLock()
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +121,7 @@ class SliceView:
                     return function(*args, **kwargs)
                 with self.seen():
                     answer = self._asked(function, args, kwargs)
-            return self._on_cpu(answer)
+            return self._on_real_devices(answer)
 
         return on_slice
 
@@ -166,8 +174,8 @@ class SliceView:
                 planned or "that it refuses",
             )
 
-    def _on_cpu(self, answer: Any) -> Any:
-        """Returns a mesh of virtual devices, or the part of it that is kept, over the CPU devices of the same index.
+    def _on_real_devices(self, answer: Any) -> Any:
+        """Returns a mesh of virtual devices, or the part of it that is kept, over the devices of the same index.
 
         Anything else stays as it is.
         """
@@ -176,7 +184,18 @@ class SliceView:
 
         if not isinstance(answer, jax.sharding.Mesh) or not isinstance(answer.devices.flat[0], VirtualDevice):
             return answer
-        cpus = jax.devices()
+        there = self._devices if self._devices is not None else self._cpu_devices()
+        kept = tuple(slice(self._data_positions if axis == _DATA_AXIS else None) for axis in answer.axis_names)
+        virtual = answer.devices[kept]
+        devices = np.empty(virtual.shape, dtype=object)
+        for place in np.ndindex(devices.shape):
+            devices[place] = there[virtual[place].id]
+        return jax.sharding.Mesh(devices, answer.axis_names, axis_types=answer.axis_types)
+
+    def _cpu_devices(self) -> Sequence[Any]:
+        import jax
+
+        cpus: list[Any] = jax.devices()
         if len(cpus) != self._slice.num_devices or cpus[0].platform != "cpu":
             raise DeviceCountMismatch(
                 f"slice {self._slice.name} has {self._slice.num_devices} devices, but this process has {len(cpus)}"
@@ -184,12 +203,7 @@ class SliceView:
                 f" call t5x_harness.slices.devices.force_cpu_devices({self._slice.num_devices}) before anything uses"
                 " JAX"
             )
-        kept = tuple(slice(self._data_positions if axis == _DATA_AXIS else None) for axis in answer.axis_names)
-        virtual = answer.devices[kept]
-        devices = np.empty(virtual.shape, dtype=object)
-        for place in np.ndindex(devices.shape):
-            devices[place] = cpus[virtual[place].id]
-        return jax.sharding.Mesh(devices, answer.axis_names, axis_types=answer.axis_types)
+        return cpus
 
 
 def _spans_slices(given: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -36,7 +36,7 @@ class T5XLacks(RuntimeError):
         super().__init__(f"the T5X in use ({module.__file__}) has no {what}, through which the harness {purpose}")
 
 
-def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
+def install_mesh(slice: Slice, data_positions: int | None = None, devices: Sequence[Any] | None = None) -> None:
     """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.
 
     Acts at once where the module is imported already, and otherwise when it is.  Installing another slice replaces
@@ -45,21 +45,28 @@ def install_mesh(slice: Slice, data_positions: int | None = None) -> None:
     Args:
       slice: whose mesh.
       data_positions: how many positions along the mesh's data axis are kept, the first ones; None for all.
+      devices: what takes the place of those CPU devices, in the order of the slice's.
     """
 
     def emulate(module: ModuleType) -> None:
-        emulate_slice(module, slice, data_positions)
+        emulate_slice(module, slice, data_positions, devices)
 
     after_import("t5x.partitioning", emulate)
 
 
-def emulate_slice(partitioning: ModuleType, slice_: Slice, data_positions: int | None = None) -> None:
+def emulate_slice(
+    partitioning: ModuleType,
+    slice_: Slice,
+    data_positions: int | None = None,
+    devices: Sequence[Any] | None = None,
+) -> None:
     """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
 
     Args:
       partitioning: the imported module.
       slice_: what it is to see.
       data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
+      devices: what takes the place of the process's CPU devices, in the order of the slice's.
 
     Raises:
       T5XLacks: it has no such functions, as in a fork whose partitioners are other ones.
@@ -69,7 +76,7 @@ def emulate_slice(partitioning: ModuleType, slice_: Slice, data_positions: int |
     functions = {name: _find(partitioning, name, "has T5X build the mesh of a TPU slice") for name in MESH_FUNCTIONS}
     for name, function in functions.items():
         original = getattr(function, _ORIGINAL, function)
-        seen = SliceView(original, slice_, data_positions).wrapped(original)
+        seen = SliceView(original, slice_, data_positions, devices).wrapped(original)
         seen.__dict__[_ORIGINAL] = original
         setattr(partitioning, name, seen)
 

@@ -1,0 +1,127 @@
+"""What is known of one program at the config's own depth: read off the compiler, or extrapolated from few layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.costs import Collective, Costs
+from t5x_harness.aot.depth import at_full_depth
+from t5x_harness.aot.memory import Buffer, Memory
+from t5x_harness.aot.request import ProgramSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """What one run of a program takes of one device.
+
+    Attributes:
+      program: which.
+      depths: the layers of each stack that it is extrapolated from; empty where all layers were compiled.
+      memory: in bytes.
+      costs: of one run.
+      code_bytes: of the program's code; None where none was generated.
+      cpu_seconds: that the compiler took.
+      mesh: devices by axis.
+    """
+
+    program: ProgramSpec
+    depths: tuple[Mapping[str, int], ...]
+    memory: Memory
+    costs: Costs
+    code_bytes: int | None
+    cpu_seconds: float
+    mesh: Mapping[str, int]
+
+    @property
+    def is_extrapolated(self) -> bool:
+        """Whether its numbers are those of fewer layers, drawn out."""
+        return bool(self.depths)
+
+    @property
+    def needed_bytes(self) -> int:
+        """What has to fit a device: what the compiler reserves, and the code where it is known."""
+        return self.memory.reserved_bytes + (self.code_bytes or 0)
+
+
+def account_of(
+    program: ProgramSpec, compiled: Sequence[Compiled], depths: Sequence[Mapping[str, int]], weights: Sequence[float]
+) -> Account:
+    """Returns the account of a program.
+
+    Args:
+      program: which.
+      compiled: what was made of it, at each depth; all of them compiled.
+      depths: layers by binding; empty where all layers were compiled.
+      weights: of the depths; see :mod:`t5x_harness.aot.depth`.
+    """
+    results = [each.result for each in compiled if each.result is not None]
+    code = [each.code_bytes for each in results if each.code_bytes is not None]
+    return Account(
+        program,
+        tuple(depths),
+        _memory([each.memory for each in compiled if each.memory is not None], weights),
+        _costs([each.costs for each in compiled if each.costs is not None], weights),
+        round(at_full_depth(code, weights)) if len(code) == len(compiled) else None,
+        sum(each.seconds for each in results),
+        compiled[0].lowered.mesh,
+    )
+
+
+def _memory(parts: Sequence[Memory], weights: Sequence[float]) -> Memory:
+    first = parts[0]
+    numbers: dict[str, Any] = {
+        field.name: _number([getattr(part, field.name) for part in parts], weights)
+        for field in dataclasses.fields(Memory)
+        if field.type == "int"
+    }
+    kinds = {kind: _number([part.kinds.get(kind, 0) for part in parts], weights) for kind in first.kinds}
+    spaces = {space: max(part.spaces.get(space, 0) for part in parts) for space in first.spaces}
+    buffers = _joined(
+        [part.buffers for part in parts],
+        weights,
+        lambda b: (b.kind, b.module, b.primitive, b.shape, b.dtype),
+        ("count", "bytes", "padding_bytes"),
+    )
+    largest: list[Buffer] = sorted(buffers, key=lambda b: -b.bytes)
+    return dataclasses.replace(first, **numbers, kinds=kinds, buffers=tuple(largest), spaces=spaces)
+
+
+def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:
+    first = parts[0]
+    numbers = {
+        name: _number([getattr(part, name) for part in parts], weights)
+        for name in ("flops", "product_flops", "hbm_bytes")
+    }
+    collectives: list[Collective] = _joined(
+        [part.collectives for part in parts], weights, lambda c: (c.kind, c.axis), ("count", "bytes", "sent_bytes")
+    )
+    collectives.sort(key=lambda c: -c.bytes)
+    unknown = tuple(dict.fromkeys(name for part in parts for name in part.loops_of_unknown_length))
+    return dataclasses.replace(first, **numbers, collectives=tuple(collectives), loops_of_unknown_length=unknown)
+
+
+def _number(values: Sequence[float], weights: Sequence[float]) -> int:
+    return max(0, round(at_full_depth(values, weights)))
+
+
+def _joined(
+    parts: Sequence[Sequence[Any]], weights: Sequence[float], key: Callable[[Any], Any], fields: Sequence[str]
+) -> list[Any]:
+    """Returns the things of all depths, each once, with their numbers at the full depth; none that is not there."""
+    found: dict[Any, list[Any]] = {}
+    for index, part in enumerate(parts):
+        for thing in part:
+            found.setdefault(key(thing), [None] * len(parts))[index] = thing
+    joined = []
+    for things in found.values():
+        some = next(thing for thing in things if thing is not None)
+        numbers = {
+            field: _number([getattr(thing, field) if thing is not None else 0 for thing in things], weights)
+            for field in fields
+        }
+        if all(numbers.values()) or numbers["count"]:
+            joined.append(dataclasses.replace(some, **numbers))
+    return joined

@@ -1,0 +1,179 @@
+"""One program at one depth: lowered and compiled in a process of its own, read, and kept by what was compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
+from t5x_harness.aot.costs import Costs, costs_of
+from t5x_harness.aot.host_memory import available_bytes, needed_bytes
+from t5x_harness.aot.memory import Memory, read_memory
+from t5x_harness.aot.program_text import read_program
+from t5x_harness.aot.request import LoweredProgram, ProgramSpec
+from t5x_harness.runtime.compile_cache import harness_cache_folder
+from t5x_harness.spec import Finding, RunSpec, Severity, Stage
+from t5x_harness.system.decode import JsonValue
+from t5x_harness.workers.errors import RunDied
+from t5x_harness.workers.run import OnProgress, Run
+
+_FORMAT = 1
+"""Of what is kept; a higher one reads nothing of a lower one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled(JsonValue):
+    """What the compiler made of a program.
+
+    Attributes:
+      lowered: what is known of it before.
+      result: what the compiler said; None where it was only lowered.
+      memory: of one device; None where it did not compile, and where it was only lowered.
+      costs: of one run of it on one device, likewise.
+    """
+
+    lowered: LoweredProgram
+    result: CompilerResult | None = None
+    memory: Memory | None = None
+    costs: Costs | None = None
+
+
+class NotCompiled(Exception):
+    """A program could not even be judged; the finding says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiler:
+    """Compiles programs of one run, one after the other.
+
+    Attributes:
+      start: starts a process for one program of a run, in a folder of its own.
+      folder: for all of them.
+      timeout: seconds that one may take; None for no limit.
+      on_progress: called while one is compiled.
+    """
+
+    start: Callable[[Path, RunSpec], Run]
+    folder: Path
+    timeout: float | None = None
+    on_progress: OnProgress | None = None
+
+    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None) -> Compiled:
+        """Compiles a program, unless the same was compiled before.
+
+        Args:
+          program: which.
+          spec: the run that it is one of.
+          until: how far; None to lower it only.
+
+        Raises:
+          NotCompiled: it cannot be lowered, or the compiler crashes, or this machine has too little memory for it.
+          WorkerError: the process cannot be started, or takes longer than it may.
+        """
+        folder = self.folder / program.name
+        shutil.rmtree(folder, ignore_errors=True)
+        run = self.start(folder, spec)
+        try:
+            answer = run.call("lower", timeout=self.timeout, on_progress=self.on_progress, program=program.to_json())
+            if "finding" in answer:
+                raise NotCompiled(Finding.from_json(answer["finding"]))
+            lowered = LoweredProgram.from_json(answer)
+            if until is None:
+                return Compiled(lowered)
+            kept = _kept(lowered.fingerprint, until)
+            return _read(kept, lowered) or self._compile(run, program, lowered, folder / "compiler", until, kept)
+        except RunDied as error:
+            raise NotCompiled(
+                Finding(
+                    "AOT03",
+                    Severity.ERROR,
+                    Stage.AOT,
+                    f"the TPU compiler ended its process while it compiled {program.name}: {error}",
+                    fix=f"see {run.log}; a newer or older libtpu may compile it",
+                )
+            ) from error
+        finally:
+            run.close()
+            shutil.rmtree(folder / "compiler", ignore_errors=True)
+
+    def _compile(
+        self, run: Run, program: ProgramSpec, lowered: LoweredProgram, folder: Path, until: Until, kept: Path | None
+    ) -> Compiled:
+        _require_memory(program, lowered, until)
+        answer = run.call(
+            "compile",
+            timeout=self.timeout,
+            on_progress=self.on_progress,
+            folder=str(folder),
+            until=until.value,
+            lock=str(self.folder if kept is None else kept.parent) + ".lock",
+        )
+        compiled = _account(lowered, CompilerResult.from_json(answer), folder)
+        if kept is not None:
+            _write(kept, compiled)
+        return compiled
+
+
+def _account(lowered: LoweredProgram, result: CompilerResult, folder: Path) -> Compiled:
+    if result.verdict is not Verdict.COMPILED:
+        return Compiled(lowered, result)
+    program = read_program(_one(folder, "after_optimizations.txt"))
+    assignment = _one(folder, "after_optimizations-buffer-assignment.txt")
+    memory = read_memory(program, assignment, _one(folder, "after_optimizations-live-range.txt"))
+    return Compiled(lowered, result, memory, costs_of(program, lowered.mesh))
+
+
+def _one(folder: Path, ending: str) -> Path:
+    """Returns the file that the compiler wrote of the step: of several programs, the largest."""
+    return max(folder.glob(f"*.{ending}"), key=lambda file: file.stat().st_size)
+
+
+def _require_memory(program: ProgramSpec, lowered: LoweredProgram, until: Until) -> None:
+    needed, there = needed_bytes(lowered.operations, until), available_bytes()
+    if there is not None and needed > there:
+        less = "depths" if until is Until.MEMORY else "memory"
+        raise NotCompiled(
+            Finding(
+                "AOT04",
+                Severity.ERROR,
+                Stage.AOT,
+                f"compiling {program.name} takes about {needed / 2**30:.1f} GiB of this machine's memory, and "
+                f"{there / 2**30:.1f} GiB are free",
+                fix=f"free some, take a larger machine, or compile less of it: --aot={less}",
+            )
+        )
+
+
+def _kept(fingerprint: str, until: Until) -> Path | None:
+    """Returns the file for what was compiled under a name; None where nothing is kept."""
+    root = harness_cache_folder(os.environ)
+    return None if root is None else root / "aot" / f"{fingerprint}-{until}.json"
+
+
+def _read(kept: Path | None, lowered: LoweredProgram) -> Compiled | None:
+    if kept is None:
+        return None
+    try:
+        stored: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if stored.pop("format", None) != _FORMAT:
+        return None
+    return dataclasses.replace(Compiled.from_json(stored), lowered=lowered)
+
+
+def _write(kept: Path, compiled: Compiled) -> None:
+    """Puts it there whole or not at all: two processes may compile the same."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = kept.with_name(f"{kept.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps({"format": _FORMAT, **compiled.to_json()}), encoding="utf-8")
+    unfinished.replace(kept)

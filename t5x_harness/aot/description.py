@@ -1,0 +1,107 @@
+"""What the aot stage says of a program that compiles: memory, the largest buffers, arithmetic, collectives."""
+
+from __future__ import annotations
+
+from t5x_harness.aot.account import Account
+from t5x_harness.aot.memory import Buffer
+from t5x_harness.aot.request import AotRun
+from t5x_harness.findings.tables import Bytes, Count, columns
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.slices.slice import Slice
+
+_BUFFERS = 8
+"""How many of the largest are shown."""
+
+
+def describe(account: Account, run: AotRun, slice_: Slice, report: StageReport) -> None:
+    """Adds the facts and measures of a program.
+
+    Args:
+      account: of the program.
+      run: that it is one of.
+      slice_: where it runs.
+      report: gets them.
+    """
+    name = account.program.name
+    _compiled(account, run, report)
+    _memory(account, slice_, report)
+    report.fact(f"{name}: largest buffers at the peak", _buffers(account))
+    _costs(account, report)
+    for loop in account.costs.loops_of_unknown_length:
+        report.not_checked.append(f"how often the loop {loop} of {name} runs: it is counted once")
+
+
+def depth_in_words(account: Account, run: AotRun) -> str:
+    """Returns what was compiled: ``all layers``, or the depths that its numbers are extrapolated from."""
+    if not account.is_extrapolated:
+        return "all layers"
+    whole = ", ".join(f"{stack.binding} = {stack.layers}" for stack in run.stacks)
+    shown = " and ".join(str(max(depth.values())) for depth in account.depths)
+    return f"extrapolated from {shown} layers to {whole}"
+
+
+def _compiled(account: Account, run: AotRun, report: StageReport) -> None:
+    name = account.program.name
+    report.fact(f"{name}: compiled", f"{depth_in_words(account, run)}, {account.cpu_seconds:.0f} CPU-seconds")
+    report.measure("layers_extrapolated", float(account.is_extrapolated), of=name)
+    report.measure("compile_cpu_seconds", account.cpu_seconds, "seconds", of=name)
+
+
+def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
+    name, memory, usable = account.program.name, account.memory, slice_.usable_hbm_bytes
+    rows: list[tuple[object, ...]] = [(kind.value, Bytes(size), "") for kind, size in memory.kinds.items() if size]
+    rows.append(("peak", Bytes(memory.peak_bytes), ""))
+    rows.append(("gaps between temporary values", Bytes(memory.fragmentation_bytes), ""))
+    if account.code_bytes is not None:
+        rows.append(("code", Bytes(account.code_bytes), ""))
+    share = f"{account.needed_bytes / usable:.1%} of the {Bytes(usable)} that a program may use"
+    rows.append(("all", Bytes(account.needed_bytes), share))
+    rows.append(("headroom", Bytes(max(0, usable - account.needed_bytes)), ""))
+    report.fact(f"{name}: memory of each device", columns(rows))
+    for kind, size in memory.kinds.items():
+        report.measure("hbm_at_peak", size, "bytes", of=f"{name}/{kind.value}")
+    for measured, size in (
+        ("hbm_peak", memory.peak_bytes),
+        ("hbm_needed", account.needed_bytes),
+        ("hbm_usable", usable),
+        ("hbm_headroom", usable - account.needed_bytes),
+        ("hbm_fragmentation", memory.fragmentation_bytes),
+    ):
+        report.measure(measured, size, "bytes", of=name)
+    if account.code_bytes is None:
+        report.not_checked.append(f"the size of {name}'s code: none was generated; --aot=full does")
+    else:
+        report.measure("code", account.code_bytes, "bytes", of=name)
+
+
+def _buffers(account: Account) -> str:
+    rows = [
+        (
+            buffer.module or "-",
+            buffer.primitive or buffer.kind.value,
+            f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]",
+            buffer.count,
+            Bytes(buffer.bytes),
+            _padding(buffer),
+        )
+        for buffer in account.memory.buffers[:_BUFFERS]
+    ]
+    return columns(rows, ("module", "made by", "array", "times", "bytes", "padding"))
+
+
+def _padding(buffer: Buffer) -> str:
+    return f"{buffer.padding_bytes / buffer.bytes:.0%}" if buffer.padding_bytes else "-"
+
+
+def _costs(account: Account, report: StageReport) -> None:
+    name, costs = account.program.name, account.costs
+    report.measure("flops_of_a_device", costs.flops, "flop", of=name)
+    report.measure("hbm_traffic_of_a_device", costs.hbm_bytes, "bytes", of=name)
+    if not costs.collectives:
+        report.fact(f"{name}: collectives", "none")
+        return
+    rows = [(each.kind, each.axis, Count(each.count), Bytes(each.bytes)) for each in costs.collectives]
+    report.fact(f"{name}: collectives of each device", columns(rows, ("kind", "axis", "times", "bytes")))
+    for each in costs.collectives:
+        report.measure("collective_bytes", each.bytes, "bytes", of=f"{name}/{each.kind}/{each.axis}")
+        report.measure("collectives", each.count, of=f"{name}/{each.kind}/{each.axis}")

@@ -1,0 +1,1 @@
+"""What the TPU's compiler finds wrong with the programs of a run."""

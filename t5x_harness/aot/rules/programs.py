@@ -1,0 +1,60 @@
+"""AOT01 and AOT02: programs that need more memory than a device has, or that no TPU can run."""
+
+from __future__ import annotations
+
+from t5x_harness.findings.examples import FILES, training
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.spec import Stage
+
+_MODEL = """\
+import jax.numpy as jnp
+from t5x import models
+
+
+class SpectralModel(models.EncoderDecoderModel):
+    def loss_fn(self, params, batch, dropout_rng, *args, **kwargs):
+        loss, metrics = super().loss_fn(params, batch, dropout_rng, *args, **kwargs)
+        kernel = params['decoder']['layers_0']['self_attention']['query']['kernel']
+        return loss + jnp.{penalty}, metrics
+"""
+
+
+def _spectral(penalty: str) -> Example:
+    example = training(
+        "MODEL = @spectral.SpectralModel()",
+        "spectral.SpectralModel.module = @network.Transformer()",
+        "spectral.SpectralModel.input_vocabulary = %VOCABULARY",
+        "spectral.SpectralModel.output_vocabulary = %VOCABULARY",
+        "spectral.SpectralModel.optimizer_def = %OPTIMIZER",
+    )
+    files = {**FILES, "spectral.py": _MODEL.format(penalty=penalty)}
+    return Example(example.gin.replace("import counting\n", "import counting\nimport spectral\n"), files=files)
+
+
+class OutOfDeviceMemory(Mistake):
+    """A program that needs more memory than a device has; :mod:`t5x_harness.aot.verdicts` finds it."""
+
+    stage = Stage.AOT
+    code = "AOT01"
+    title = "program that does not fit the memory of a device"
+    why = (
+        "On the slice the compiler says RESOURCE_EXHAUSTED after minutes of set-up, and the job ends. What parameters "
+        "and optimizer need is known beforehand (MSH09); activations and temporary values are known only to the "
+        "compiler, which runs here with `--aot`."
+    )
+    bad = training("BATCH_SIZE = 524_288", at="BATCH_SIZE = 524_288")
+    good = training("BATCH_SIZE = 128")
+
+
+class NotForTpu(Mistake):
+    """A program that cannot be lowered for a TPU, though it runs on a CPU."""
+
+    stage = Stage.AOT
+    code = "AOT02"
+    title = "program that cannot be lowered for a TPU"
+    why = (
+        "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
+        "A run here takes them; the job stops when it traces its first step."
+    )
+    bad = _spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()")
+    good = _spectral("abs(kernel).max()")

@@ -1,0 +1,96 @@
+"""Which programs a planned run has on the slice, and what is known of it that their accounts need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, ProgramSpec, Stack
+from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.state_shapes import model_inputs
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.model_sizes import LAYERS, bound_integers
+from t5x_harness.resolve.resolved import lengths_of
+from t5x_harness.spec import Mode
+from t5x_harness.upstream.seqio import metric_objects
+
+_SCANNED = "layers"
+"""The logical axis of parameters whose layers are one array."""
+
+
+def aot_run(plan: Planned) -> AotRun:
+    """Returns what the aot stage has to know of a planned run."""
+    left_out: list[str] = []
+    programs = tuple(_programs(plan, left_out)) if plan.shapes is not None else ()
+    if plan.shapes is None:
+        left_out.append("the programs: the model's shapes are not known")
+    leaves = plan.shapes.leaves if plan.shapes is not None else ()
+    parameters = sum(leaf.device_bytes(plan.mesh) for leaf in leaves if leaf.path.startswith("target/"))
+    state = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
+    return AotRun(
+        programs,
+        tuple(Stack(key.short, layers) for key, layers in bound_integers(plan.config, LAYERS)),
+        any(_SCANNED in leaf.names for leaf in leaves),
+        {TRAIN: state, EVAL: state, PREDICT: parameters, SCORE: parameters},
+        plan.steps.to_train if plan.steps is not None else None,
+        dict(_knobs(plan)),
+        tuple(left_out),
+    )
+
+
+def _programs(plan: Planned, left_out: list[str]) -> Iterator[ProgramSpec]:
+    for role in plan.run.roles:
+        if role.parameter == "train_dataset_cfg":
+            yield from _program(plan, role, TRAIN, "", left_out)
+        elif role.parameter == "train_eval_dataset_cfg":
+            yield from _program(plan, role, EVAL, "", left_out)
+        elif plan.config.mode is Mode.INFER:
+            mode = plan.config.value(plan.config.owner_of("mode"))
+            method = "score_batch" if mode == "score" else f"predict_batch{str(mode).removeprefix('predict')}"
+            yield from _program(plan, role, SCORE if mode == "score" else PREDICT, method, left_out)
+        else:
+            for kind, method in _evaluated_by(plan, role):
+                yield from _program(plan, role, kind, method, left_out)
+
+
+def _evaluated_by(plan: Planned, role: DataRole) -> Iterator[tuple[str, str]]:
+    """Yields what SeqIO's evaluator has the model do for the metrics of a dataset."""
+    tasks = plan.run.tasks[role.parameter]
+    outputs = {metric.model_output_type.name for task in tasks for metric in metric_objects(task)}
+    if "PREDICTION" in outputs or any(task.predict_metric_fns for task in tasks):
+        yield PREDICT, "predict_batch"
+    elif "PREDICTION_WITH_AUX" in outputs or any(task.predict_with_aux_metric_fns for task in tasks):
+        yield PREDICT, "predict_batch_with_aux"
+    if outputs & {"SCORE", "SCORE_WITH_INTERMEDIATES"} or any(task.score_metric_fns for task in tasks):
+        yield SCORE, "score_batch"
+
+
+def _program(plan: Planned, role: DataRole, kind: str, method: str, left_out: list[str]) -> Iterator[ProgramSpec]:
+    size = role.dataset.batch_size
+    lengths = lengths_of(role, plan.run.samples, plan.run.tasks[role.parameter])
+    if not isinstance(size, int) or not lengths:
+        left_out.append(f"{kind} of {role.name}: its batch has no shape that is known here")
+        return
+    if role.dataset.task_feature_lengths is None:
+        left_out.append(
+            f"{kind} of {role.name} at the lengths of the job's data: no binding tells them, and the sample that was "
+            f"read has {', '.join(f'{length} {name}' for name, length in lengths.items())}"
+        )
+    packed = role.dataset.pack and kind in (TRAIN, EVAL)
+    shapes, types = model_inputs(plan.run.model, lengths, size, packed)
+    yield ProgramSpec(kind, role.parameter, method, shapes, {name: str(dtype) for name, dtype in types.items()})
+
+
+def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
+    config = plan.config
+    found: dict[str, Any] = {
+        name: config.find(name) for name in ("num_microbatches", "num_partitions", "model_parallel_submesh")
+    }
+    train = next((role for role in plan.run.roles if role.parameter == "train_dataset_cfg"), None)
+    role = train or next(iter(plan.run.roles), None)
+    if role is not None:
+        found["batch_size"] = role.key(config, "batch_size")
+    for name, key in found.items():
+        if key is not None:
+            owner = config.owner(key)
+            yield name, Knob(owner.short, repr(config.value(owner)), config.location(owner))

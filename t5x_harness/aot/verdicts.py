@@ -1,0 +1,101 @@
+"""What the aot stage finds wrong: too much memory, hardly enough, or a program that the compiler does not take."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from t5x_harness.aot.account import Account
+from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.request import AotRun, ProgramSpec
+from t5x_harness.slices.slice import Slice
+from t5x_harness.spec import Finding, Location, Severity, Stage
+
+_CLOSE = 0.03
+"""Of the memory that a program may use: what docs/aot.md measures as the error of extrapolating."""
+
+_REQUIRED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)")
+_USED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_REASON = re.compile(r"^(?:[A-Z_]+: )?(?:[A-Z]\d+: )?(.*)")
+
+
+def judge(account: Account, run: AotRun, slice_: Slice) -> Iterator[Finding]:
+    """Yields what is wrong with a program that compiles, or is extrapolated from layers that do."""
+    name, usable, needed = account.program.name, slice_.usable_hbm_bytes, account.needed_bytes
+    about = "about " if account.is_extrapolated else ""
+    if needed > usable:
+        yield _too_large(name, f"{about}{_gib(needed)}", needed - usable, run, slice_)
+    elif account.is_extrapolated and usable - needed < _CLOSE * usable:
+        yield Finding(
+            "AOT05",
+            Severity.WARNING,
+            Stage.AOT,
+            f"{name} needs about {_gib(needed)} of the {_gib(usable)} that a program may use on each device of "
+            f"{slice_.name}: that close to the limit, numbers drawn from few layers do not tell",
+            _place(run),
+            "compile all layers: --aot=memory",
+        )
+
+
+def out_of_memory(program: ProgramSpec, compiled: Compiled, run: AotRun, slice_: Slice) -> Finding:
+    """Returns the finding for a program that the compiler has no memory for.
+
+    With fewer layers than the config has it did not fit either.
+    """
+    assert compiled.result is not None
+    found = _REQUIRED.search(compiled.result.message) or _USED.search(compiled.result.message)
+    if found is None:
+        return _too_large(program.name, "more", None, run, slice_)
+    needed = int(float(found[1]) * _UNITS[found[2]])
+    return _too_large(program.name, f"at least {_gib(needed)}", needed - slice_.usable_hbm_bytes, run, slice_)
+
+
+def not_for_tpu(name: str, raised: Finding) -> Finding:
+    """Returns the finding for a program with an operation that JAX does not have for TPUs.
+
+    Args:
+      name: of the program.
+      raised: the finding for what JAX raised: its place is the user's own line.
+    """
+    return dataclasses.replace(
+        raised,
+        code="AOT02",
+        message=f"{name} cannot be lowered for a TPU: {raised.message}",
+        fix="use an operation that JAX has for TPUs; the traceback in the run's log shows who asks for this one",
+    )
+
+
+def compiler_failed(program: ProgramSpec, message: str) -> Finding:
+    """Returns the finding for a program that the compiler refuses."""
+    first = _REASON.match(message.strip().partition("\n")[0])
+    return Finding(
+        "AOT03",
+        Severity.ERROR,
+        Stage.AOT,
+        f"the TPU compiler does not compile {program.name}: {first[1] if first else message}",
+        fix="see the end of the log, which has all that it says",
+    )
+
+
+def _too_large(name: str, needed: str, over: int | None, run: AotRun, slice_: Slice) -> Finding:
+    usable = slice_.usable_hbm_bytes
+    missing = f": {_gib(over)} too much" if over is not None and over > 0 else ""
+    return Finding(
+        "AOT01",
+        Severity.ERROR,
+        Stage.AOT,
+        f"{name} needs {needed} of each device of {slice_.name}, and a program may use {_gib(usable)}{missing}",
+        _place(run),
+        "use more microbatches, more partitions, a smaller batch, or a larger slice",
+    )
+
+
+def _place(run: AotRun) -> Location | None:
+    knob = run.knobs.get("batch_size")
+    return knob.location if knob is not None else None
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
