@@ -12,7 +12,7 @@ from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.workers import Zygote
 
@@ -42,11 +42,13 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             runtime=t5x_in_use.name,
             python_path=(str(tmp_path),),
             cwd=str(tmp_path),
+            aot=AotMode.MEMORY if until is Stage.AOT else None,
         )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
-            result = backend.stage(Stage.RESOLVE)
-            if until is Stage.PLAN and result.outcome is Outcome.PASSED:
-                result = backend.stage(Stage.PLAN)
+            for stage in backend.stages[: backend.stages.index(until) + 1]:
+                result = backend.stage(stage)
+                if result.outcome is not Outcome.PASSED:
+                    break
         return result
 
     return run

@@ -1,4 +1,4 @@
-"""Each rule of resolve and plan finds its bad example, at the line that is at fault, and leaves its good one alone."""
+"""Each rule of resolve, plan and aot finds its bad example, at the line at fault, and leaves its good one alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from t5x_harness.aot import libtpu
 from t5x_harness.findings.rule import Example, Mistake, all_mistakes
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
 
 if TYPE_CHECKING:
     from conftest import Examined
 
-RULES = all_mistakes(Stage.RESOLVE, Stage.PLAN)
+RULES = (*all_mistakes(Stage.RESOLVE, Stage.PLAN), *(all_mistakes(Stage.AOT) if libtpu.is_installed() else ()))
 
 
 def _line(finding: Finding, example: Example, folder: Path) -> str:

@@ -42,7 +42,7 @@ class OutOfDeviceMemory(Mistake):
         "and optimizer need is known beforehand (MSH09); activations and temporary values are known only to the "
         "compiler, which runs here with `--aot`."
     )
-    bad = training("BATCH_SIZE = 524_288", at="BATCH_SIZE = 524_288")
+    bad = training("BATCH_SIZE = 1_048_576", at="BATCH_SIZE = 1_048_576")
     good = training("BATCH_SIZE = 128")
 
 
