@@ -5,7 +5,6 @@ Both run in float32 on the CPU, on the same random tokens, some of them padding.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -114,24 +113,24 @@ def _in_transformers(
     folder: Path, sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
 ) -> tuple[Array, list[list[int]]]:
     """Returns the same as :func:`_in_t5x`."""
-    with _offline():
-        import torch
-        import transformers
+    os.environ["HF_HUB_OFFLINE"] = "1"  # else transformers may ask the hub; this process is for the conversion alone
+    import torch
+    import transformers
 
-        logging: Any = transformers.logging
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        kind = getattr(transformers, flavor.model_type.model_class)
-        model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        if flavor.model_type is ModelType.UMT5:  # transformers 5 does not read it of config.json
-            model.config.tie_word_embeddings = not sizes.own_logits
-        model.eval()
-        ids, mask = torch.tensor(inputs), torch.tensor((inputs != PAD).astype(np.int64))
-        with torch.no_grad():
-            logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor(targets)).logits
-            out = model.generate(
-                input_ids=ids, attention_mask=mask, max_new_tokens=_OUTPUT_LENGTH - 1, do_sample=False, num_beams=1
-            )
+    logging: Any = transformers.logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    kind = getattr(transformers, flavor.model_type.model_class)
+    model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    if flavor.model_type is ModelType.UMT5:  # transformers 5 does not read it of config.json
+        model.config.tie_word_embeddings = not sizes.own_logits
+    model.eval()
+    ids, mask = torch.tensor(inputs), torch.tensor((inputs != PAD).astype(np.int64))
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor(targets)).logits
+        out = model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=_OUTPUT_LENGTH - 1, do_sample=False, num_beams=1
+        )
     return logits.numpy(), [list(_until_end(row[1:])) for row in out.numpy()]
 
 
@@ -141,17 +140,3 @@ def _until_end(row: Array) -> Iterator[int]:
         yield int(token)
         if token == EOS:
             return
-
-
-@contextlib.contextmanager
-def _offline() -> Iterator[None]:
-    """Keeps transformers from asking the hub for anything."""
-    before = os.environ.get("HF_HUB_OFFLINE")
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["HF_HUB_OFFLINE"]
-        else:
-            os.environ["HF_HUB_OFFLINE"] = before

@@ -168,9 +168,8 @@ def _is_emulated(host: str) -> bool:
 def _become_the_real(program: str, own: str, arguments: Sequence[str]) -> NoReturn:
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     mine = [index for index, each in enumerate(path) if os.path.realpath(each) == os.path.realpath(own)]
-    behind = (
-        path[mine[-1] + 1 :] if mine else path
-    )  # those in front may be another session's, which would come back here
+    # What is in front may be another session's, which would come back here.
+    behind = path[mine[-1] + 1 :] if mine else path
     real = shutil.which(program, path=os.pathsep.join(behind))
     if real is None:
         _end(f"{shlex.join([program, *arguments])}: there is no {program} on this machine")
