@@ -26,6 +26,9 @@ For example::
     accelerator_type = "TPU_V3"
     accelerator_count = 8
 
+    [tool.t5x_harness.prices]
+    v3 = 2.0
+
     [[tool.t5x_harness.runs]]
     name = "small_finetune"
     gin_files = ["t5x/examples/t5/t5_1_1/small.gin", "t5x/configs/runs/finetune.gin"]
@@ -35,6 +38,7 @@ For example::
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +50,7 @@ _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
 _VERTEX = f"{_TABLE}.vertex"
 _TPU = f"{_TABLE}.tpu"
+_PRICES = f"{_TABLE}.prices"
 _RUN_KEYS = ("name", "gin_files", "bindings", "mode", "slice", "search_paths")
 
 
@@ -105,6 +110,7 @@ class ProjectConfig:
       vertex: where jobs go, by the names of :class:`~t5x_harness.vertex.target.VertexTarget`; what the table says.
       tpu: what promoted tests ask for where their markers say nothing, by the names of
         :class:`~t5x_harness.promotion.resources.TpuResources`; with it, configs are promoted, too.
+      prices: US dollars for an hour of one chip, by TPU generation; where the table says nothing, list prices count.
       runs: the declared runs.
     """
 
@@ -127,6 +133,7 @@ class ProjectConfig:
     plan_golden: str | None = None
     vertex: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tpu: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    prices: Mapping[str, float] = dataclasses.field(default_factory=dict)
     runs: tuple[DeclaredRun, ...] = ()
 
     def files(self) -> tuple[Path, ...]:
@@ -211,6 +218,7 @@ class _Reader:
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             vertex=self._vertex(table, where),
             tpu=self._tpu(table, where),
+            prices=self._prices(table, where),
             runs=declared,
         )
 
@@ -237,6 +245,21 @@ class _Reader:
                 f"tpu: {error}", (_TPU, 0, next((key for key in value if key in str(error)), ""))
             ) from None
         return dict(value)
+
+    def _prices(self, table: Mapping[str, Any], where: tuple[str, int]) -> Mapping[str, float]:
+        from t5x_harness.slices.generations import GENERATIONS
+
+        value = table.get("prices", {})
+        if not isinstance(value, dict):
+            raise self._error("prices has to be a table of TPU generations", (*where, "prices"))
+        place = (_PRICES, 0)
+        self._known(value, [generation.name for generation in GENERATIONS], place)
+        for name, price in value.items():
+            if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < math.inf:
+                raise self._error(
+                    f"{name} has to be a price in US dollars for an hour of one chip, not {price!r}", (*place, name)
+                )
+        return {name: float(price) for name, price in value.items()}
 
     def _run(self, run: Mapping[str, Any], index: int) -> DeclaredRun:
         where = (_RUNS, index)

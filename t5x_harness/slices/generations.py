@@ -21,8 +21,12 @@ class Generation:
       cores_per_name: how much a chip counts in a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
       dimensions: 2 or 3, of the chips' grid.
       pod_chips: chips of the largest slice there is.
-        usable_hbm_bytes: memory of a *device* that a program may use; beyond it libtpu 0.0.51's compiler refuses.
-          sizes: the number in a slice's name, and its topology.
+      usable_hbm_bytes: memory of a *device* that a program may use; beyond it libtpu 0.0.51's compiler refuses.
+      chip_flops: bfloat16 operations that a *chip's* matrix units do in a second, at most.
+      chip_hbm_bandwidth: bytes that a chip reads from and writes to its memory in a second, at most.
+      chip_ici_bandwidth: bytes that a chip sends to its neighbors in a second, at most: half of what Google gives for
+        both directions; None where Google's page of the generation gives none.
+      sizes: the number in a slice's name, and its topology.
     """
 
     name: str
@@ -32,6 +36,9 @@ class Generation:
     dimensions: int
     pod_chips: int
     usable_hbm_bytes: int
+    chip_flops: float
+    chip_hbm_bandwidth: float
+    chip_ici_bandwidth: float | None
     sizes: tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -43,6 +50,9 @@ def _sizes(cores_per_name: int, *topologies: str) -> tuple[tuple[int, tuple[int,
 _CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 
+# Operations and bytes per second are those of Google's pages, https://cloud.google.com/tpu/docs/v3 and so on for v3 to
+# v6e. That of v2 has none: they are the 180 teraflops of four chips that Google announced, and the bandwidth in what
+# that page refers to, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks" (2020).
 GENERATIONS = (
     Generation(
         name="v2",
@@ -52,6 +62,9 @@ GENERATIONS = (
         dimensions=2,
         pod_chips=256,
         usable_hbm_bytes=int(7.48 * _GIB),
+        chip_flops=45e12,
+        chip_hbm_bandwidth=700e9,
+        chip_ici_bandwidth=None,
         sizes=_sizes(2, "2x2", "4x4", "8x8", "8x16", "16x16"),
     ),
     Generation(
@@ -62,6 +75,9 @@ GENERATIONS = (
         dimensions=2,
         pod_chips=1024,
         usable_hbm_bytes=int(15.48 * _GIB),
+        chip_flops=123e12,
+        chip_hbm_bandwidth=900e9,
+        chip_ici_bandwidth=None,
         sizes=_sizes(2, "2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
     ),
     Generation(
@@ -72,6 +88,9 @@ GENERATIONS = (
         dimensions=3,
         pod_chips=4096,
         usable_hbm_bytes=int(30.75 * _GIB),
+        chip_flops=275e12,
+        chip_hbm_bandwidth=1200e9,
+        chip_ici_bandwidth=None,
         sizes=_sizes(2, *_CUBES),
     ),
     Generation(
@@ -82,6 +101,9 @@ GENERATIONS = (
         dimensions=2,
         pod_chips=256,
         usable_hbm_bytes=int(15.75 * _GIB),
+        chip_flops=197e12,
+        chip_hbm_bandwidth=819e9,
+        chip_ici_bandwidth=200e9,
         sizes=_sizes(1, *_FLAT),
     ),
     Generation(
@@ -92,6 +114,9 @@ GENERATIONS = (
         dimensions=3,
         pod_chips=8960,
         usable_hbm_bytes=int(95.73 * _GIB),
+        chip_flops=459e12,
+        chip_hbm_bandwidth=2765e9,
+        chip_ici_bandwidth=600e9,
         sizes=_sizes(2, *_CUBES, "16x16x16", "16x16x24"),
     ),
     Generation(
@@ -102,6 +127,9 @@ GENERATIONS = (
         dimensions=2,
         pod_chips=256,
         usable_hbm_bytes=int(31.24 * _GIB),
+        chip_flops=918e12,
+        chip_hbm_bandwidth=1638e9,
+        chip_ici_bandwidth=400e9,
         sizes=_sizes(1, *_FLAT),
     ),
 )

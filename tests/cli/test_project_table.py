@@ -64,6 +64,11 @@ def test_the_whole_table(tmp_path: Path) -> None:
     assert (big.slice, big.line) == ("v4-8", 22)
 
 
+def test_prices_are_numbers_by_generation(tmp_path: Path) -> None:
+    assert _load(tmp_path, "[tool.t5x_harness.prices]\nv3 = 2\nv5e = 0.55\n").prices == {"v3": 2.0, "v5e": 0.55}
+    assert _load(tmp_path, "[tool.t5x_harness]\nslice = 'v3-8'\n").prices == {}
+
+
 def test_the_nearest_project_above_counts(tmp_path: Path) -> None:
     (tmp_path / "configs" / "deep").mkdir(parents=True)
     (tmp_path / "configs" / "a.gin").touch()
@@ -84,7 +89,7 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
          "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, select, strict, "
-         "tpu_numerics, standins, samples, read_seconds, gcs, gcs_root, plan_golden, vertex, tpu, runs"),
+         "tpu_numerics, standins, samples, read_seconds, gcs, gcs_root, plan_golden, vertex, tpu, prices, runs"),
         ("[tool.t5x_harness]\nread_seconds = '5'\n", 2, "read_seconds has to be a whole number of seconds, at least 1"),
         ("[tool.t5x_harness]\ntpu_numerics = 1\n", 2, "tpu_numerics has to be true or false, not 1"),
         ("[tool.t5x_harness]\nstrict = 'yes'\n", 2, "strict has to be true or false, not 'yes'"),
@@ -107,6 +112,12 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
          "samples: mine: row 1 lacks a, which row 0 has"),
         ("[tool.t5x_harness.samples]\nmine = [{ a = 2020-01-01 }]\n", 2,
          "samples: Object of type date is not JSON serializable"),
+        ("[tool.t5x_harness]\nprices = 2\n", 2, "prices has to be a table of TPU generations"),
+        ("[tool.t5x_harness.prices]\nv5 = 2\n", 2, "unknown key 'v5': did you mean v5p?"),
+        ("[tool.t5x_harness.prices]\nv2 = 1\nv3 = '2 USD'\n", 3,
+         "v3 has to be a price in US dollars for an hour of one chip, not '2 USD'"),
+        ("[tool.t5x_harness.prices]\nv3 = 0\n", 2,
+         "v3 has to be a price in US dollars for an hour of one chip, not 0"),
         ("[tool.t5x_harness]\nbindings = { A = 2020-01-01 }\n", 2,
          "bindings: 2020-01-01 is not a Gin value: give a string, a number, a boolean, a list or a table"),
     ],
