@@ -29,6 +29,9 @@ from t5x_harness.vertex.target import VertexTarget
 _LABEL = "t5x_harness_auxiliary"
 """The label by which a job is found again, with a hash of its name."""
 
+_TAKEN_AWAY = ("preempted", "insufficient", "internal error")
+"""What the service says of jobs that it ended itself, or had no machine for."""
+
 
 @dataclasses.dataclass(frozen=True)
 class VertexJobs:
@@ -82,7 +85,8 @@ class VertexJobs:
             outcome = SubmittedJob.attach(where, self.target).look()
         if outcome.state not in ENDED:
             return Look(running=True)
-        return Look(succeeded=outcome.succeeded, message="" if outcome.succeeded else str(outcome))
+        taken_away = not outcome.succeeded and any(text in outcome.error.lower() for text in _TAKEN_AWAY)
+        return Look(succeeded=outcome.succeeded, killed=taken_away, message="" if outcome.succeeded else str(outcome))
 
     def _job(self, name: str, job: AuxiliaryJob) -> T5XJob:
         options = self.options

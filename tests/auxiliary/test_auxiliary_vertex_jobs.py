@@ -147,6 +147,27 @@ def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
     assert len(cloud.specs) == 2
 
 
+def test_a_job_whose_machine_is_taken_away_is_started_again(
+    cloud: Cloud, put: Callable[..., None], vertex: FakeVertex
+) -> None:
+    put("checkpoint_30/commit_success.txt")
+    vertex.preempt("eval-numbers-30-*")
+    cloud.desk.jobs_do("wait")
+    words = [
+        sys.executable,
+        "-m",
+        "t5x_harness",
+        *cloud.words("--priority=low", "--disable-retries"),
+    ]  # of the service's own
+    controller = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: cloud.records and cloud.records[0]["attempt"] == 2, controller)
+    cloud.desk.jobs_do("")
+    _, said = controller.communicate()
+    assert "checkpoint_30, numbers was killed, and is started again\n" in said
+    assert [record["state"] for record in cloud.records] == ["succeeded"]
+    assert len(cloud.specs) == 2
+
+
 def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
     cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
