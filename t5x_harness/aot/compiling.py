@@ -117,19 +117,19 @@ class Compiler:
             until=until.value,
             lock=str(self.folder if kept is None else kept.parent) + ".lock",
         )
-        compiled = _account(lowered, CompilerResult.from_json(answer), folder)
+        compiled = _account(program, lowered, CompilerResult.from_json(answer), folder)
         if kept is not None:
             _write(kept, compiled)
         return compiled
 
 
-def _account(lowered: LoweredProgram, result: CompilerResult, folder: Path) -> Compiled:
+def _account(program: ProgramSpec, lowered: LoweredProgram, result: CompilerResult, folder: Path) -> Compiled:
     if result.verdict is not Verdict.COMPILED:
         return Compiled(lowered, result)
-    program = read_program(_one(folder, "after_optimizations.txt"))
+    text = read_program(_one(folder, "after_optimizations.txt"))
     assignment = _one(folder, "after_optimizations-buffer-assignment.txt")
-    memory = read_memory(program, assignment, _one(folder, "after_optimizations-live-range.txt"))
-    return Compiled(lowered, result, memory, costs_of(program, lowered.mesh))
+    memory = read_memory(text, assignment, _one(folder, "after_optimizations-live-range.txt"))
+    return Compiled(lowered, result, memory, costs_of(text, lowered.mesh, program.longest_loop))
 
 
 def _one(folder: Path, ending: str) -> Path:

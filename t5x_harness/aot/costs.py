@@ -1,6 +1,6 @@
 """What one device does in one run of a compiled program: operations, bytes of its memory, and collectives.
 
-Loops count as often as they run. One whose count the text does not show counts once, and is named.
+Loops count as often as they run. One whose count the text does not show counts as often as is said, and is named.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Costs:
       product_flops: those of products alone, which the matrix units do.
       hbm_bytes: bytes read from and written to the device's large memory, tiles' padding included.
       collectives: the largest first.
-      loops_of_unknown_length: names of loops that are counted once, as the text does not show how often they run.
+      loops_of_unknown_length: names of loops whose text does not show how often they run; see :func:`costs_of`.
     """
 
     flops: int
@@ -78,15 +78,17 @@ class Costs:
     loops_of_unknown_length: tuple[str, ...]
 
 
-def costs_of(program: Program, mesh: Mapping[str, int]) -> Costs:
+def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -> Costs:
     """Adds up what one device does in one run of a program.
 
     Args:
       program: what is run.
       mesh: devices by mesh axis, in the order of the mesh that the program was compiled for. The program numbers
         devices as they follow each other in it.
+      longest_loop: how often a loop runs whose text does not show it, such as one that decodes until every example
+        has ended.
     """
-    counter = _Counter(program)
+    counter = _Counter(program, longest_loop)
     runs = list(counter.runs(program.main, 1))
     return Costs(
         flops=sum(times * counter.flops(computation)[0] for computation, times in runs),
@@ -121,8 +123,9 @@ def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
 class _Counter:
     """Counts a program; each computation once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, longest_loop: int) -> None:
         self._program = program
+        self._longest_loop = longest_loop
         self.unknown: dict[str, None] = {}
 
     def runs(self, computation: Computation, times: int) -> Iterator[tuple[Computation, int]]:
@@ -133,7 +136,7 @@ class _Counter:
                 count = self._program.trip_count(instruction)
                 if count is None:
                     self.unknown[instruction.name] = None
-                often = 1 if count is None else count
+                often = self._longest_loop if count is None else count
                 for part, each in (("body", often), ("condition", often + 1)):
                     yield from self.runs(self._program.computations[instruction.called[part]], times * each)
             elif instruction.opcode == "call":

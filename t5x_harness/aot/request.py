@@ -32,6 +32,11 @@ class ProgramSpec(JsonValue):
     types: Mapping[str, str]
 
     @property
+    def longest_loop(self) -> int:
+        """How often a loop runs at the most that ends when every example has: the tokens that are decoded."""
+        return max((shape[1] for name, shape in self.shapes.items() if name.startswith("decoder_input")), default=1)
+
+    @property
     def tokens(self) -> int:
         """Tokens of a step, padding included: of the longest input and the longest target of each example."""
         sizes = {name: math.prod(shape) for name, shape in self.shapes.items()}

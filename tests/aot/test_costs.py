@@ -121,6 +121,12 @@ def test_a_loop_of_unknown_length_is_named() -> None:
     assert ("collective-permute", 1) in [(found.kind, found.count) for found in costs.collectives]
 
 
+def test_a_loop_of_unknown_length_counts_as_often_as_is_said() -> None:
+    program = parse_program(LAYERS.replace("LIMIT", "partition-id()").splitlines())
+    costs = costs_of(program, MESH, longest_loop=7)
+    assert ("collective-permute", 7) in [(found.kind, found.count) for found in costs.collectives]
+
+
 def test_bytes_are_those_of_the_large_memory() -> None:
     costs = costs_of(parse_program(LAYERS.replace("LIMIT", "constant(5)").splitlines()), MESH)
     fused = 8 * 128 * 4 + TILE  # a tile for f32[8,16]; the other operand is in on-chip memory
