@@ -29,7 +29,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, report: StageReport) 
     _costs(account, report)
     if account.costs.loops_of_unknown_length:
         times = account.program.longest_loop
-        report.fact(f"{name}: decoding", f"counted as {times} tokens, the longest; it ends when every example has ended")
+        report.fact(f"{name}: decoding", f"counted as {times} tokens; it ends when all examples have")
 
 
 def depth_in_words(account: Account, run: AotRun) -> str:
