@@ -23,7 +23,8 @@ class Account:
       memory: in bytes.
       costs: of one run.
       code_bytes: of the program's code; None where none was generated.
-      cpu_seconds: that the compiler took.
+      cpu_seconds: that lowering and compiling took; 0 where earlier runs had compiled it.
+      host_bytes: the most memory of this machine that a compiling process had.
       mesh: devices by axis.
     """
 
@@ -33,6 +34,7 @@ class Account:
     costs: Costs
     code_bytes: int | None
     cpu_seconds: float
+    host_bytes: int
     mesh: Mapping[str, int]
 
     @property
@@ -65,7 +67,8 @@ def account_of(
         _memory([each.memory for each in compiled if each.memory is not None], weights),
         _costs([each.costs for each in compiled if each.costs is not None], weights),
         round(at_full_depth(code, weights)) if len(code) == len(compiled) else None,
-        sum(each.seconds for each in results),
+        sum(each.result.cpu_seconds for each in compiled if each.result is not None and not each.is_kept),
+        max(each.host_bytes for each in results),
         compiled[0].lowered.mesh,
     )
 

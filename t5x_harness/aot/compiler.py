@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import re
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -52,14 +53,16 @@ class CompilerResult(JsonValue):
     Attributes:
       verdict: how it ended.
       message: what it said where it did not compile; empty where it did.
-      seconds: CPU time of the process.
+      cpu_seconds: of the process, lowering included.
+      host_bytes: the most memory of this machine that the process had.
       code_bytes: of the program; None where no code was generated.
       peak_bytes: the compiler's own figure for the most memory in use; None where no code was generated.
     """
 
     verdict: Verdict
     message: str = ""
-    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    host_bytes: int = 0
     code_bytes: int | None = None
     peak_bytes: int | None = None
 
@@ -94,7 +97,6 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
       until: how far.
     """
     done: dict[str, Any] = {}
-    began = time.process_time()
 
     def work() -> None:
         try:
@@ -108,16 +110,16 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
     thread.start()
     while thread.is_alive() and not (until is Until.MEMORY and _is_written(folder)):
         thread.join(_POLL_SECONDS)
-    seconds = time.process_time() - began
+    taken = (time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     if (error := done.get("error")) is not None:
         verdict = Verdict.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(str(error)) else Verdict.FAILED
-        return CompilerResult(verdict, str(error), seconds)
+        return CompilerResult(verdict, str(error), *taken)
     if (program := done.get("program")) is not None:
         stats = program.memory_analysis()
         return CompilerResult(
-            Verdict.COMPILED, "", seconds, stats.generated_code_size_in_bytes, stats.peak_memory_in_bytes
+            Verdict.COMPILED, "", *taken, stats.generated_code_size_in_bytes, stats.peak_memory_in_bytes
         )
-    return CompilerResult(Verdict.COMPILED, "", seconds)
+    return CompilerResult(Verdict.COMPILED, "", *taken)
 
 
 def _is_written(folder: Path) -> bool:

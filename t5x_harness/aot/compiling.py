@@ -22,7 +22,7 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, Run
 
-_FORMAT = 1
+_FORMAT = 2
 """Of what is kept; a higher one reads nothing of a lower one."""
 
 
@@ -35,12 +35,14 @@ class Compiled(JsonValue):
       result: what the compiler said; None where it was only lowered.
       memory: of one device; None where it did not compile, and where it was only lowered.
       costs: of one run of it on one device, likewise.
+      is_kept: whether an earlier run compiled it.
     """
 
     lowered: LoweredProgram
     result: CompilerResult | None = None
     memory: Memory | None = None
     costs: Costs | None = None
+    is_kept: bool = False
 
 
 class NotCompiled(Exception):
@@ -168,7 +170,7 @@ def _read(kept: Path | None, lowered: LoweredProgram) -> Compiled | None:
         return None
     if stored.pop("format", None) != _FORMAT:
         return None
-    return dataclasses.replace(Compiled.from_json(stored), lowered=lowered)
+    return dataclasses.replace(Compiled.from_json(stored), lowered=lowered, is_kept=True)
 
 
 def _write(kept: Path, compiled: Compiled) -> None:

@@ -43,9 +43,11 @@ def depth_in_words(account: Account, run: AotRun) -> str:
 
 def _compiled(account: Account, run: AotRun, report: StageReport) -> None:
     name = account.program.name
-    report.fact(f"{name}: compiled", f"{depth_in_words(account, run)}, {account.cpu_seconds:.0f} CPU-seconds")
+    taken = f"{account.cpu_seconds:.0f} CPU-seconds" if account.cpu_seconds else "kept from an earlier run"
+    report.fact(f"{name}: compiled", f"{depth_in_words(account, run)}, {taken}")
     report.measure("layers_extrapolated", float(account.is_extrapolated), of=name)
     report.measure("compile_cpu_seconds", account.cpu_seconds, "seconds", of=name)
+    report.measure("compile_host_memory", account.host_bytes, "bytes", of=name)
 
 
 def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
