@@ -1,0 +1,60 @@
+"""A user's folder with tasks, and processes that cache them: forks of one that has imported SeqIO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cache_tasks import TASKS
+
+from t5x_harness.workers import Run, Zygote
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder: a module with tasks, and their data in three files."""
+    (tmp_path / "mine.py").write_text(TASKS)
+    for number in range(3):
+        lines = [f"the line {number} {line} says {line * 7 % 13}\n" for line in range(20 + number)]
+        (tmp_path / f"lines-{number}.txt").write_text("".join(lines))
+    return tmp_path
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def start(zygote: Zygote, folder: Path) -> Start:
+    """Forks a process that works in the user's folder."""
+    path = (str(Path(__file__).parent), str(folder))
+
+    def begin(env: Mapping[str, str] | None = None) -> Run:
+        return zygote.start(
+            "cache_process:CacheProcess",
+            {},
+            log=folder / "log",
+            cwd=folder,
+            env={"CUDA_VISIBLE_DEVICES": "", **(env or {})},
+            python_path=path,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def cache(start: Start) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command in a process of its own; ``tasks`` of the user's module, or other arguments."""
+
+    def run(
+        tasks: str = "", *arguments: str, module: str = "mine", env: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        own = [f"--module_import={module}", "--output_cache_dir=cache", "--min_shards=5"]
+        with start(env) as process:
+            found: list[Any] = process.call(
+                "cache", arguments=[*own, *([f"--tasks={tasks}"] if tasks else []), *arguments], timeout=120
+            )
+        return found[0], found[1], found[2]
+
+    return run
