@@ -31,6 +31,7 @@ def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
         return _run(request, spec, check=asked.check)
     from t5x_harness.auxiliary.session_runs import check_auxiliary
 
+    item.stash[marks.HAS_TRAINED] = True
     with _auxiliary_errors():
         check_auxiliary(spec, jobs)  # which costs little, and training does not
     result = _run(request, spec, check=asked.check)
@@ -59,10 +60,7 @@ def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
     from t5x_harness.lint.reading import program_of
     from t5x_harness.runs.stages import with_mode
 
-    if with_mode(spec, lambda: program_of(spec)).mode is not Mode.TRAIN:
-        return ()
-    item.stash[marks.HAS_TRAINED] = True
-    return jobs
+    return jobs if with_mode(spec, lambda: program_of(spec)).mode is Mode.TRAIN else ()
 
 
 def _run(request: pytest.FixtureRequest, spec: RunSpec, *, check: bool, trained: RunResult | None = None) -> RunResult:

@@ -35,6 +35,7 @@ ACCURACY = "inference_eval/sample_classify/eval/accuracy"
 def events(trained):
     return len(list(pathlib.Path(trained.model_dir, "inference_eval/sample_classify").glob("events*")))
 
+@pytest.mark.auxiliary("eval.gin", ["what the call says takes the place of this"])
 def test_with_the_train_job(t5x_run):
     tuning = Auxiliary(TRAIN, ["sample_classify"], final_steps=2)
     trained = t5x_run(TRAIN, bindings=["utils.SaveCheckpointConfig.keep = 2"], auxiliary=[EVALUATION, tuning])
