@@ -102,8 +102,13 @@ def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:
         [part.collectives for part in parts], weights, lambda c: (c.kind, c.axis), ("count", "bytes", "sent_bytes")
     )
     collectives.sort(key=lambda c: -c.bytes)
-    unknown = tuple(dict.fromkeys(name for part in parts for name in part.loops_of_unknown_length))
-    return dataclasses.replace(first, **numbers, collectives=tuple(collectives), loops_of_unknown_length=unknown)
+    return dataclasses.replace(
+        first,
+        **numbers,
+        collectives=tuple(collectives),
+        loops_of_most=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_most)),
+        loops_of_unknown_length=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_unknown_length)),
+    )
 
 
 def _number(values: Sequence[float], weights: Sequence[float]) -> int:

@@ -1,6 +1,7 @@
 """What one device does in one run of a compiled program: operations, bytes of its memory, and collectives.
 
-Loops count as often as they run. One whose count the text does not show counts as often as is said, and is named.
+Loops count as often as they run; one that may end early, as often as it can. One whose count the text does not show
+counts as often as the caller says, and is named.
 """
 
 from __future__ import annotations
@@ -68,13 +69,15 @@ class Costs:
       product_flops: those of products alone, which the matrix units do.
       hbm_bytes: bytes read from and written to the device's large memory, tiles' padding included.
       collectives: the largest first.
-      loops_of_unknown_length: names of loops whose text does not show how often they run; see :func:`costs_of`.
+      loops_of_most: names of loops that may end earlier than they are counted.
+      loops_of_unknown_length: names of loops of which the text does not show how often they run.
     """
 
     flops: int
     product_flops: int
     hbm_bytes: int
     collectives: tuple[Collective, ...]
+    loops_of_most: tuple[str, ...]
     loops_of_unknown_length: tuple[str, ...]
 
 
@@ -95,6 +98,7 @@ def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -
         product_flops=sum(times * counter.flops(computation)[1] for computation, times in runs),
         hbm_bytes=sum(times * counter.traffic(computation) for computation, times in runs),
         collectives=_added_up(counter.collectives(runs), mesh),
+        loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
     )
 
@@ -126,6 +130,7 @@ class _Counter:
     def __init__(self, program: Program, longest_loop: int) -> None:
         self._program = program
         self._longest_loop = longest_loop
+        self.most: dict[str, None] = {}
         self.unknown: dict[str, None] = {}
 
     def runs(self, computation: Computation, times: int) -> Iterator[tuple[Computation, int]]:
@@ -133,10 +138,7 @@ class _Counter:
         yield computation, times
         for instruction in computation.instructions:
             if instruction.opcode == "while":
-                count = self._program.trip_count(instruction)
-                if count is None:
-                    self.unknown[instruction.name] = None
-                often = self._longest_loop if count is None else count
+                often = self._times(instruction)
                 for part, each in (("body", often), ("condition", often + 1)):
                     yield from self.runs(self._program.computations[instruction.called[part]], times * each)
             elif instruction.opcode == "call":
@@ -144,6 +146,15 @@ class _Counter:
             elif instruction.opcode == "conditional":
                 branches = [self._program.computations[name] for name in instruction.branches]
                 yield from self.runs(max(branches, key=lambda branch: self.flops(branch)[0]), times)
+
+    def _times(self, loop: Instruction) -> int:
+        trips = self._program.trips(loop)
+        if trips is None:
+            self.unknown[loop.name] = None
+            return self._longest_loop
+        if trips.is_most:
+            self.most[loop.name] = None
+        return trips.times
 
     @functools.cache  # noqa: B019, as a counter lives for one count
     def flops(self, computation: Computation) -> tuple[int, int]:
@@ -181,6 +192,8 @@ class _Counter:
         )
 
     def _instruction_traffic(self, computation: Computation, instruction: Instruction) -> int:
+        if 'custom_call_target="AllocateBuffer"' in instruction.attributes:
+            return 0
         called = self._program.computations.get(instruction.called.get("calls", ""))
         operands = [computation.by_name[name] for name in instruction.operands]
         if called is not None:
@@ -238,6 +251,8 @@ def _read_of(called: Computation, number: int, value: object) -> int:
             parts += sum(shape.padded_bytes for shape in user.arrays)
         elif user.opcode == "dynamic-update-slice" and user.operands[0] == parameter.name:
             continue  # the rest of it stays where it is
+        elif user.is_root and user.opcode == "tuple":
+            continue  # handed on as it is
         else:
             return whole
     return min(parts, whole)
@@ -252,6 +267,8 @@ def _written_by(called: Computation) -> int:
         output = named
         while output.opcode == "bitcast":
             output = called.by_name[output.operands[0]]
+        if output.opcode == "parameter":
+            continue
         if output.opcode == "dynamic-update-slice":
             total += called.by_name[output.operands[1]].arrays[0].padded_bytes * (output.arrays[0].space == HBM)
         else:

@@ -30,6 +30,8 @@ def describe(account: Account, run: AotRun, slice_: Slice, report: StageReport) 
     if account.costs.loops_of_unknown_length:
         times = account.program.longest_loop
         report.fact(f"{name}: decoding", f"counted as {times} tokens; it ends when all examples have")
+    elif account.costs.loops_of_most:
+        report.fact(f"{name}: decoding", "counted as often as its loop can run; it ends when all examples have")
 
 
 def depth_in_words(account: Account, run: AotRun) -> str:

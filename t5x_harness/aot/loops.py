@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,7 +28,20 @@ _Side = int | _Element
 """What is compared or added: a constant, or an element of the loop's tuple."""
 
 
-def times_of_loop(computations: Mapping[str, Computation], around: Computation, loop: Instruction) -> int | None:
+@dataclasses.dataclass(frozen=True)
+class Trips:
+    """How often a loop runs.
+
+    Attributes:
+      times: the number.
+      is_most: whether the loop may end earlier, as decoding does when all sequences have ended.
+    """
+
+    times: int
+    is_most: bool = False
+
+
+def trips_of(computations: Mapping[str, Computation], around: Computation, loop: Instruction) -> Trips | None:
     """Returns how often a loop runs that counts from a constant to a constant in constant steps; None for any other.
 
     Args:
@@ -36,9 +49,11 @@ def times_of_loop(computations: Mapping[str, Computation], around: Computation, 
       around: the computation that the loop is in.
       loop: the ``while``.
     """
+    if loop.noted_trip_count is not None:
+        return Trips(loop.noted_trip_count)
     called = loop.called
     condition, body = (computations.get(called.get(part, "")) for part in ("condition", "body"))
-    if condition is None or body is None or (test := _comparison(computations, condition)) is None:
+    if condition is None or body is None:
         return None
     carried = _followed(around, loop.operands[0])
 
@@ -47,12 +62,14 @@ def times_of_loop(computations: Mapping[str, Computation], around: Computation, 
             return side
         return _initial(around, carried, side) if _is_kept(body, side) else None
 
-    counter, limit, direction = test
-    first, last, step = _initial(around, carried, counter), constant(limit), _step(body, counter)
-    change = constant(step[0]) if step else None
-    if first is None or last is None or not change or step is None:
-        return None
-    return _times(first, last, change * step[1], direction)
+    found = []
+    for counter, limit, direction, is_most in _comparisons(computations, condition):
+        first, last, step = _initial(around, carried, counter), constant(limit), _step(body, counter)
+        change = constant(step[0]) if step else None
+        if first is not None and last is not None and change and step is not None:
+            times = _times(first, last, change * step[1], direction)
+            found += [Trips(times, is_most)] if times is not None else []
+    return min(found, key=lambda trips: trips.times, default=None)
 
 
 def _times(first: int, last: int, step: int, direction: str) -> int | None:
@@ -64,27 +81,32 @@ def _times(first: int, last: int, step: int, direction: str) -> int | None:
     return max(0, distance // step + 1 if direction in ("LE", "GE") else -(-distance // step))
 
 
-def _comparison(computations: Mapping[str, Computation], condition: Computation) -> tuple[_Element, _Side, str] | None:
-    """Returns the counter, what it is compared with, and how."""
+def _comparisons(
+    computations: Mapping[str, Computation], condition: Computation
+) -> Iterator[tuple[_Element, _Side, str, bool]]:
+    """Yields a counter, what it is compared with, how, and whether the condition asks for more than that."""
     root, where, outside = condition.root, condition, dict[str, str]()
     if root.opcode == "fusion":
         inner = computations.get(root.called.get("calls", ""))
         if inner is None:
-            return None
+            return
         outside = {inner.parameters[number].name: name for number, name in enumerate(root.operands)}
         root, where = inner.root, inner
-    direction = root.text("direction")
-    if root.opcode != "compare" or direction is None:
-        return None
-    left, right = (
-        _side(_followed(condition, outside[name]) if name in outside else _followed(where, name))
-        for name in root.operands
-    )
-    if isinstance(left, _Element) and right is not None:
-        return left, right, direction
-    if isinstance(right, _Element) and left is not None:
-        return right, left, _MIRRORED.get(direction, direction)
-    return None
+    pending = [(root, False)]
+    while pending:
+        test, is_part = pending.pop()
+        if test.opcode == "and":
+            inside = (_followed(where, name) for name in test.operands)
+            pending += [(instruction, True) for instruction in inside if instruction is not None]
+        elif test.opcode == "compare" and (direction := test.text("direction")) is not None:
+            left, right = (
+                _side(_followed(condition, outside[name]) if name in outside else _followed(where, name))
+                for name in test.operands
+            )
+            if isinstance(left, _Element) and right is not None:
+                yield left, right, direction, is_part
+            elif isinstance(right, _Element) and left is not None:
+                yield right, left, _MIRRORED.get(direction, direction), is_part
 
 
 def _step(body: Computation, counter: _Element) -> tuple[_Side, int] | None:

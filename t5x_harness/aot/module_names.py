@@ -10,7 +10,10 @@ _ARGUMENT = re.compile(r"^[A-Za-z_]\w*(?:\.\w+|\[[^\]]*\])+$")
 _STEP = re.compile(r"\.(\w+)|\[['\"]?([^'\"\]]*)['\"]?\]")
 _TRANSFORMED = re.compile(r"[(<>]")
 _CLASS_AND_METHOD = re.compile(r"[A-Z]\w*\.\w+")
-_CONTROL = frozenset(("while", "body", "cond", "closed_call", "branch", "checkpoint", "remat", "rematted_computation"))
+_CONTROL = re.compile(
+    r"while|body|cond|branch_\d+_fun|closed_call|core_call|checkpoint|remat2?|rematted_computation|pjit|scan|"
+    r"custom_[jv]vp_call(_jaxpr)?"
+)
 _STATE = ("_optimizer", "optimizer", "state", "param_states")
 _BACKWARD = "transpose(jvp("
 
@@ -65,7 +68,7 @@ def module_of(op_name: str) -> str:
     parts = [
         part
         for part in op_name.split("/")[:-1]
-        if part not in _CONTROL and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
+        if not _CONTROL.fullmatch(part) and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
     ]
     return "/".join(parts)
 

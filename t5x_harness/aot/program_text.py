@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from t5x_harness.aot.instructions import Computation, Instruction
-from t5x_harness.aot.loops import times_of_loop
+from t5x_harness.aot.loops import Trips, trips_of
 from t5x_harness.aot.shapes import parse_value
 
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
@@ -47,18 +47,18 @@ class Program:
         """The computation that it begins with."""
         return self.computations[self.entry]
 
-    def trip_count(self, loop: Instruction) -> int | None:
+    def trips(self, loop: Instruction) -> Trips | None:
         """Returns how often a ``while`` of any computation runs; None if the text does not show it."""
-        return loop.noted_trip_count or self._trip_counts.get(loop.name)
+        return self._trips.get(loop.name)
 
     @functools.cached_property
-    def _trip_counts(self) -> Mapping[str, int]:
+    def _trips(self) -> Mapping[str, Trips]:
         return {
-            instruction.name: times
+            instruction.name: trips
             for computation in self.computations.values()
             for instruction in computation.instructions
             if instruction.opcode == "while"
-            if (times := times_of_loop(self.computations, computation, instruction)) is not None
+            if (trips := trips_of(self.computations, computation, instruction)) is not None
         }
 
 

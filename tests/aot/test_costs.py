@@ -166,6 +166,25 @@ def test_a_layer_of_a_stack_counts_alone() -> None:
     assert costs.hbm_bytes == (TILE + 4 + TILE) + (TILE + 4 + TILE)
 
 
+def test_what_is_handed_on_or_only_allocated_is_no_traffic() -> None:
+    text = """HloModule jit_step
+
+%half (p: f32[8,128], q: f32[8,128]) -> (f32[8,128], f32[8,128]) {
+  %p = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %q = f32[8,128]{1,0:T(8,128)} parameter(1)
+  %n = f32[8,128]{1,0:T(8,128)} negate(%q)
+  ROOT %t = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) tuple(%p, %n)
+}
+
+ENTRY %main (x: f32[8,128]) -> (f32[8,128], f32[8,128]) {
+  %x = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %room = f32[8,128]{1,0:T(8,128)} custom-call(), custom_call_target="AllocateBuffer"
+  ROOT %f = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) fusion(%room, %x), kind=kLoop, calls=%half
+}
+"""
+    assert costs_of(parse_program(text.splitlines()), MESH).hbm_bytes == 2 * TILE
+
+
 @pytest.mark.parametrize(
     ("window", "flops"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.aot.groups import groups_of
+from t5x_harness.aot.loops import Trips
 from t5x_harness.aot.program_text import ProgramTextError, parse_program
 from t5x_harness.aot.shapes import Shape, parse_value
 
@@ -51,9 +52,15 @@ def loop(
     return text.replace("SIDES", "%limit, %at.2" if turned else "%at.2, %limit")
 
 
-def times_of(text: str) -> int | None:
+def trips_of(text: str) -> Trips | None:
     program = parse_program(text.splitlines())
-    return program.trip_count(program.main.by_name["loop"])
+    return program.trips(program.main.by_name["loop"])
+
+
+def times_of(text: str) -> int | None:
+    trips = trips_of(text)
+    assert trips is None or not trips.is_most
+    return trips.times if trips else None
 
 
 def test_a_program_has_computations_with_instructions() -> None:
@@ -90,6 +97,13 @@ def test_a_program_has_computations_with_instructions() -> None:
 )
 def test_the_text_shows_how_often_a_loop_runs(text: str, times: int | None) -> None:
     assert times_of(text) == times
+
+
+def test_a_loop_that_may_end_early_has_a_most() -> None:
+    also = "%less.1 = pred[] compare(%at.2, %limit), direction=LT\n  %going = pred[] not(%less.1)\n  "
+    text = loop().replace("ROOT %less = pred[]{:T(512)} compare(", "%less = pred[]{:T(512)} compare(")
+    text = text.replace("direction=LT\n", f"direction=LT\n  {also}ROOT %both = pred[] and(%less, %going)\n", 1)
+    assert trips_of(text) == Trips(6, is_most=True)
 
 
 def test_a_limit_that_the_loop_changes_is_no_limit() -> None:

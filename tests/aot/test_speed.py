@@ -15,7 +15,7 @@ from t5x_harness.slices.slice import get_slice
 
 def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> Costs:
     collective = Collective("all-reduce", "data", 1, int(sent), int(sent))
-    return Costs(int(flops), int(flops), int(hbm), (collective,) if sent else (), ())
+    return Costs(int(flops), int(flops), int(hbm), (collective,) if sent else (), (), ())
 
 
 @pytest.mark.parametrize(
