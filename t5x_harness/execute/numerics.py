@@ -43,8 +43,11 @@ class Numerics:
             text = f"as on a TPU: float32 operands of {found.rounded} matrix products rounded to bfloat16"
         else:
             text = "as on a TPU, where nothing is rounded: no matrix product of float32 has default precision"
-        left = f"; {found.exact} left in float32, as their precision asks for it" if found.exact else ""
-        report.fact("numerics", f"{text}{left}")
+        if found.exact:
+            text += f"; {found.exact} left in float32, as their precision asks for it"
+        if found.of_vectors:
+            text += f"; {found.of_vectors} by a vector left in float32, as a TPU has them"
+        report.fact("numerics", text)
         report.not_checked.append(_APPROXIMATE)
         report.findings = [
             dataclasses.replace(finding, fix=f"{finding.fix}{_OR_PRECISION}") if finding.code == "RUN04" else finding

@@ -1,8 +1,9 @@
 """Matrix products on the CPU with the precision that a TPU gives them by default.
 
-A TPU rounds the float32 operands of a contraction to bfloat16, multiplies them and adds in float32, unless the program
-asks for a higher precision. On the CPU, JAX ignores what is asked for. Here the rounding is put into each program when
-JAX lowers it, so that derivatives, loops and what is computed again have it as well. Importing this imports no JAX.
+A TPU rounds the float32 operands of a matrix product to bfloat16, multiplies them and adds in float32, unless the
+program asks for a higher precision; products by a vector it multiplies elementwise, in float32. On the CPU, JAX ignores
+what is asked for. Here the rounding is put into each program when JAX lowers it, so that derivatives, loops and what is
+computed again have it as well. Importing this imports no JAX.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _PLATFORM = "cpu"
@@ -27,14 +28,18 @@ class Contractions:
     Attributes:
       rounded: at default precision.
       exact: at a precision that the program asks for, and so left as they are.
+      of_vectors: with a vector, likewise: a TPU's compiler has them outside the matrix unit.
     """
 
     rounded: int = 0
     exact: int = 0
+    of_vectors: int = 0
 
     def since(self, before: Contractions) -> Contractions:
         """Returns those that came after."""
-        return Contractions(self.rounded - before.rounded, self.exact - before.exact)
+        return Contractions(
+            self.rounded - before.rounded, self.exact - before.exact, self.of_vectors - before.of_vectors
+        )
 
 
 _originals: dict[Any, Callable[..., Any]] = {}
@@ -66,9 +71,11 @@ def use_tpu_numerics(on: bool) -> None:
     from jax.interpreters import mlir
 
     if on:
-        rules = {each: _rule(mlir, each) for each in (jax.lax.dot_general_p, jax.lax.conv_general_dilated_p)}
+        lowerings = {jax.lax.dot_general_p: _lower_dot, jax.lax.conv_general_dilated_p: _lower_convolution}
+        rules = {primitive: _rule(mlir, primitive) for primitive in lowerings}
         for primitive, rule in rules.items():
-            mlir.register_lowering(primitive, functools.partial(_lower, rule), platform=_PLATFORM)
+            lowering = functools.partial(lowerings[primitive], rule)
+            mlir.register_lowering(primitive, lowering, platform=_PLATFORM)
         _originals.update(rules)
     else:
         for primitive, rule in _originals.items():
@@ -90,22 +97,54 @@ def _rule(mlir: Any, primitive: Any) -> Callable[..., Any]:
     return rule
 
 
-def _lower(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """Lowers a contraction by JAX's own rule, with its float32 operands rounded where a TPU rounds them."""
-    import numpy as np
+def _lower_dot(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    """Lowers a dot by JAX's own rule; a TPU's compiler multiplies by a vector elementwise, in float32."""
+    left, right = context.avals_in
+    if _is_of_a_vector(left.shape, right.shape, params["dimension_numbers"]):
+        _counts["of_vectors"] += _has_float32(context)
+    else:
+        lhs, rhs = _rounded(context, (lhs, rhs), params["precision"])
+    return rule(context, lhs, rhs, **params)
+
+
+def _lower_convolution(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    """Lowers a convolution by JAX's own rule; it is in a TPU's matrix unit whatever its sizes are."""
+    return rule(context, *_rounded(context, (lhs, rhs), params["precision"]), **params)
+
+
+def _is_of_a_vector(lhs: Sequence[int], rhs: Sequence[int], dimensions: Any) -> bool:
+    """Returns whether an operand has a single row or column, or all that is summed is one product.
+
+    Args:
+      lhs: the shape of the first operand.
+      rhs: that of the second one.
+      dimensions: those that are contracted, and those of the batch, each for both.
+    """
+    (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimensions
+    sides = ((lhs, {*lhs_summed, *lhs_batch}), (rhs, {*rhs_summed, *rhs_batch}))
+    free = [[size for axis, size in enumerate(shape) if axis not in used] for shape, used in sides]
+    return any(all(size == 1 for size in sizes) for sizes in (*free, [lhs[axis] for axis in lhs_summed]))
+
+
+def _has_float32(context: Any) -> bool:
+    return any(aval.dtype == "float32" for aval in context.avals_in)
+
+
+def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[Any]:
+    """Returns the operands with those of float32 rounded, if the precision is the default one."""
     from jax.extend.mlir.dialects import stablehlo
 
-    wide = [aval.dtype == np.float32 for aval in context.avals_in]
-    if any(wide) and _is_default(params["precision"]):
-        _counts["rounded"] += 1
-        # Not a conversion to bfloat16 and back, which XLA takes out.
-        lhs, rhs = (
-            stablehlo.reduce_precision(operand, exponent_bits=8, mantissa_bits=7) if is_wide else operand
-            for operand, is_wide in zip((lhs, rhs), wide, strict=True)
-        )
-    elif any(wide):
+    if not _has_float32(context):
+        return operands
+    if not _is_default(precision):
         _counts["exact"] += 1
-    return rule(context, lhs, rhs, **params)
+        return operands
+    _counts["rounded"] += 1
+    # Not a conversion to bfloat16 and back, which XLA takes out.
+    return [
+        stablehlo.reduce_precision(operand, exponent_bits=8, mantissa_bits=7) if aval.dtype == "float32" else operand
+        for operand, aval in zip(operands, context.avals_in, strict=True)
+    ]
 
 
 def _is_default(precision: Any) -> bool:

@@ -25,9 +25,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 def test_commands_print_what_is_shown(page: str) -> None:
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
-    lines = blocks(page, "console")[0].splitlines()
-    for command, shown in zip(lines[::2], lines[1::2], strict=True):
-        words = shlex.split(command.removeprefix("$ "))
+    for example in blocks(page, "console")[0].removeprefix("$ ").split("\n$ "):
+        command, _, shown = example.strip().partition("\n")
+        words = shlex.split(command)
         done = subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == shown
 

@@ -78,6 +78,10 @@ def looped(a: Any, b: Any) -> Any:
     return lax.while_loop(lambda state: state[1] < 1, lambda state: (state[0] @ b, state[1] + 1), (a, 0))[0]
 
 
+def scanned(a: Any, b: Any) -> Any:
+    return lax.scan(lambda carry, rows: (carry, rows @ b), 0, a.reshape(-1, 2, a.shape[1]))[1].reshape(a.shape)
+
+
 def convolved(a: Any, b: Any) -> Any:
     return lax.conv_general_dilated(a[None], b[None], (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC"))[0]
 
@@ -86,7 +90,7 @@ def convolved(a: Any, b: Any) -> Any:
     "multiply",
     [
         lambda a, b: jnp.einsum("ik,kj->ij", a, b),
-        lambda a, b: lax.scan(lambda carry, row: (carry, row @ b), 0, a)[1],
+        scanned,
         looped,
         convolved,
         lambda a, b: lax.ragged_dot(a, b[None], jnp.array([len(a)])),
@@ -107,10 +111,6 @@ def custom(a: Any, b: Any) -> Any:
 
 
 custom.defvjp(lambda a, b: (a @ b, (a, b)), lambda kept, back: (back @ kept[1].T, kept[0].T @ back))
-
-
-def scanned(a: Any, b: Any) -> Any:
-    return lax.scan(lambda carry, row: (carry, row @ b), 0, a)[1]
 
 
 @pytest.mark.parametrize("multiply", [jax.checkpoint(jnp.matmul), custom, jax.checkpoint(scanned), convolved])
@@ -137,6 +137,39 @@ def test_a_precision_that_is_asked_for_stays(numerics: Numerics, precision: Any)
     )
 
 
+@pytest.mark.parametrize(
+    ("equation", "left", "right", "is_matrix"),
+    [
+        ("ik,kj->ij", (2, 8), (8, 2), True),
+        ("ik,kj->ij", (2, 2), (2, 2), True),
+        ("ik,kj->ij", (1, 8), (8, 16), False),
+        ("ik,kj->ij", (8, 16), (16, 1), False),
+        ("ik,kj->ij", (8, 1), (1, 8), False),
+        ("ik,k->i", (8, 16), (16,), False),
+        ("bk,bk->b", (4, 16), (4, 16), False),
+        ("bik,bkj->bij", (4, 2, 2), (4, 2, 2), True),
+        ("bld,dhk->blhk", (2, 16, 8), (8, 4, 3), True),
+        ("bqhd,bkhd->bhqk", (2, 16, 4, 8), (2, 16, 4, 8), True),
+        ("bqhd,bkhd->bhqk", (2, 1, 4, 8), (2, 16, 4, 8), False),
+        ("bhqk,bkhd->bqhd", (2, 4, 1, 16), (2, 16, 4, 8), False),
+        ("bld,d->bl", (2, 16, 64), (64,), False),
+    ],
+)
+def test_a_product_by_a_vector_is_in_float32(
+    numerics: Numerics, equation: str, left: tuple[int, ...], right: tuple[int, ...], is_matrix: bool
+) -> None:
+    """What the TPU's compiler (libtpu 0.0.52, v2 to v6e) makes a convolution of, and what a multiplication."""
+    a, b = random(*left), random(*right, seed=1)
+    found = jax.jit(lambda a, b: jnp.einsum(equation, a, b))(a, b)
+    exact = [each.astype(np.float64) for each in ((rounded(a), rounded(b)) if is_matrix else (a, b))]
+    assert same(found, np.einsum(equation, *exact))
+    report = StageReport(Stage.TRAIN)
+    numerics.note(report)
+    said = dict(report.facts)["numerics"]
+    assert ("operands of 1 matrix products" in said) is is_matrix
+    assert ("; 1 by a vector left in float32, as a TPU has them" in said) is not is_matrix
+
+
 def text(function: Callable[..., Any], *arguments: Any) -> str:
     return str(jax.jit(function).lower(*arguments).as_text())
 
@@ -157,11 +190,11 @@ def test_programs_without_it_are_those_of_jax_and_bfloat16_is_as_it_was() -> Non
 def test_runs_of_one_process_have_each_their_own_numbers() -> None:
     """With --in-process; what the other one compiled is not used."""
     multiply = jax.jit(jnp.dot)
-    values, ones = np.array([257.0], np.float32), np.ones(1, np.float32)
+    values, ones = np.full((2, 2), 257.0, np.float32), np.eye(2, dtype=np.float32)
     found = []
     for spec in (OFF, ON, ON, OFF):
         Numerics(spec).use()
-        found.append(float(multiply(values, ones)))
+        found.append(float(multiply(values, ones)[0, 0]))
     assert found == [257.0, 256.0, 256.0, 257.0]
 
 
@@ -170,15 +203,17 @@ import jax.numpy as jnp
 from t5x import models
 
 def spread(values, precision=None):
-    average = jnp.full(values.shape, 1 / values.size)
-    of_squares = jnp.matmul(average, values**2, precision=precision)
-    return jnp.sqrt(of_squares - jnp.matmul(average, values, precision=precision) ** 2)
+    average = jnp.full((4, 4), 0.25)
+    mean, of_squares = (jnp.matmul(each, average, precision=precision) for each in (values, values**2))
+    return jnp.sqrt(of_squares - mean**2)
 
 class ScaledModel(models.EncoderDecoderModel):
     precision = None
 
-    def _compute_logits(self, *args, **kwargs):
-        return super()._compute_logits(*args, **kwargs) / spread(jnp.arange(256.0, 260.0), self.precision)
+    def _compute_logits(self, params, batch, *args, **kwargs):
+        position = 255.0 + jnp.cumsum(batch["decoder_loss_weights"], axis=1)
+        values = position[..., None] + jnp.arange(4.0)
+        return super()._compute_logits(params, batch, *args, **kwargs) / spread(values, self.precision)[..., :1]
 
 class PreciseModel(ScaledModel):
     precision = "highest"
@@ -199,9 +234,10 @@ spread_models.ScaledModel:
 
 def test_a_spread_of_positions_has_a_known_result(numerics: Numerics) -> None:
     """256 to 259 are 256, 256, 258 and 260 in bfloat16, and their squares 65536, 66048, 66560 and 67072."""
-    values = jnp.arange(256.0, 260.0)
-    average = jnp.full(4, 0.25)
-    assert [float(average @ values), float(average @ values**2)] == [257.5, 66304.0]  # less than 257.5 ** 2: no root
+    values = jnp.stack([jnp.arange(256.0, 260.0)] * 2)
+    average = jnp.full((4, 4), 0.25)
+    assert set(np.ravel(values @ average)) == {257.5}
+    assert set(np.ravel(values**2 @ average)) == {66304.0}  # less than 257.5 ** 2: no root
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_jax_there_writes_whole_entries_into_the_compile_cache(machine, tmp_path
 
 
 def test_programs_round_as_a_tpu_where_they_are_to() -> None:
-    program = "import jax.numpy as jnp; print(jnp.array([257.0]) @ jnp.ones(1))"
+    program = "import jax.numpy as jnp; print((jnp.full((2, 2), 257.0) @ jnp.eye(2))[0, 0])"
     both = 'python -c "$0"; T5X_HARNESS_TPU_NUMERICS= python -c "$0"'
     done = run_exec("--slice=none", "--tpu-numerics", "--", "sh", "-c", both, program)
     assert done.stdout.split() == ["256.0", "257.0"], done.stderr

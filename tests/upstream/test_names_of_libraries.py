@@ -118,7 +118,7 @@ def test_jax_has_a_rule_of_the_cpu_s_own_for_each_kind_of_matrix_product() -> No
     own = [rules[kind].rule for kind in kinds]
     use_tpu_numerics(True)
     try:
-        assert [rules[kind].rule.func.__name__ for kind in kinds] == ["_lower", "_lower"]
+        assert [rules[kind].rule.func.__name__ for kind in kinds] == ["_lower_dot", "_lower_convolution"]
     finally:
         use_tpu_numerics(False)
     assert [rules[kind].rule for kind in kinds] == own
