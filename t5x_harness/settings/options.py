@@ -133,6 +133,13 @@ RUNS: tuple[Option, ...] = (
     ),
     Option("samples", "rows in the place of a task's data; a test declares them with sample_rows", key="samples"),
     Option(
+        "prices",
+        "US dollars for an hour of one chip by TPU generation, such as `v3 = 2.0`, for what steps compiled for the TPU "
+        "would cost",
+        "dated list prices",
+        key="prices",
+    ),
+    Option(
         "bindings",
         "a Gin binding, such as 'BATCH_SIZE = 64', parsed after the files of every config; --gin.BATCH_SIZE=64 is the "
         "same",
