@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["report"]
+__all__ = ["report", "write_table"]
 
 
 def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:
@@ -30,9 +30,14 @@ def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, d
     result = table(measured)
     print(result)
     if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split(f"<!-- {name} -->")[0], text.split(f"<!-- /{name} -->")[1]
-        arguments.write.write_text(f"{head}<!-- {name} -->\n{result}\n<!-- /{name} -->{tail}", encoding="utf-8")
+        write_table(arguments.write, name, result)
+
+
+def write_table(page: Path, name: str, table: str) -> None:
+    """Puts a table into a page, between the markers of that name."""
+    text = page.read_text(encoding="utf-8")
+    head, tail = text.split(f"<!-- {name} -->")[0], text.split(f"<!-- /{name} -->")[1]
+    page.write_text(f"{head}<!-- {name} -->\n{table}\n<!-- /{name} -->{tail}", encoding="utf-8")
 
 
 def table(rounds: Sequence[dict[str, float]]) -> str:
