@@ -3,6 +3,9 @@
 The peak is the compiler's: arguments, constants and results that have no argument's place are there all the time; of
 temporary values those count that are live at the worst moment. What the compiler reserves is more, because temporary
 values of different sizes leave gaps.
+
+JAX's ``memory_analysis().peak_memory_in_bytes`` is the same figure on v3; on v5e, it counts memory on the
+chip, too.
 """
 
 from __future__ import annotations

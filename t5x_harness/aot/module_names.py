@@ -65,9 +65,11 @@ def module_of(op_name: str) -> str:
     """
     if _ARGUMENT.match(op_name):
         return argument(op_name).path
+    *steps, _ = op_name.split("/")
     parts = [
         part
-        for part in op_name.split("/")[:-1]
+        for part, following in zip(steps, [*steps[1:], ""], strict=True)
+        if not following.startswith(f"{part}.")  # the model's own name, before its class and method
         if not _CONTROL.fullmatch(part) and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
     ]
     return "/".join(parts)

@@ -206,6 +206,7 @@ def test_arguments_are_known_by_name(name: str, expected: Argument) -> None:
             "encoder/layers_0/mlp",
         ),
         ("jit(step)/transpose(jvp())/while/body/closed_call/rematted_computation/decoder/add", "decoder"),
+        ("jit(step)/Transformer/Transformer.encode/encoder/layers_0/attention/add", "encoder/layers_0/attention"),
         ("jit(step)/decoder/cond/branch_1_fun/custom_jvp_call/mlp/mul", "decoder/mlp"),
         ("params['decoder']['wo']['kernel']", "decoder/wo/kernel"),
         ("jit(train_step)/add", ""),
