@@ -65,10 +65,10 @@ def module_of(op_name: str) -> str:
     """
     if _ARGUMENT.match(op_name):
         return argument(op_name).path
-    *steps, _ = op_name.split("/")
+    steps = op_name.split("/")[:-1]
     parts = [
         part
-        for part, following in zip(steps, [*steps[1:], ""], strict=True)
+        for part, following in zip(steps, [*steps[1:], ""], strict=False)
         if not following.startswith(f"{part}.")  # the model's own name, before its class and method
         if not _CONTROL.fullmatch(part) and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
     ]
