@@ -306,6 +306,7 @@ class RunSpec(JsonValue):
       strict: warnings are errors.
       until: the last stage to run; None for all.
       aot: how the full-size programs are compiled for the slice, before anything is executed; None for not at all.
+      prices: the user's own, in US dollars for an hour of one chip, by TPU generation.
     """
 
     gin_files: tuple[str, ...]
@@ -332,6 +333,7 @@ class RunSpec(JsonValue):
     strict: bool = False
     until: Stage | None = None
     aot: AotMode | None = None
+    prices: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         for field, kind in (("runtime", RuntimeChoice), ("gcs", GcsPaths), ("standins", StandInPolicy)):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from t5x_harness.aot.account import Account
 from t5x_harness.aot.memory import Buffer
-from t5x_harness.aot.request import AotRun
+from t5x_harness.aot.prices import price_of
+from t5x_harness.aot.request import TRAIN, AotRun
+from t5x_harness.aot.speed import BAND_NAME, Span, estimate, step_time
 from t5x_harness.findings.tables import Bytes, Count, columns
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
@@ -13,13 +17,14 @@ _BUFFERS = 8
 """How many of the largest are shown."""
 
 
-def describe(account: Account, run: AotRun, slice_: Slice, report: StageReport) -> None:
+def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport) -> None:
     """Adds the facts and measures of a program.
 
     Args:
       account: of the program.
       run: that it is one of.
       slice_: where it runs.
+      prices: the user's own, in US dollars for an hour of one chip, by TPU generation.
       report: gets them.
     """
     name = account.program.name
@@ -27,6 +32,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, report: StageReport) 
     _memory(account, slice_, report)
     report.fact(f"{name}: largest buffers at the peak", _buffers(account))
     _costs(account, report)
+    _speed(account, run, slice_, prices, report)
     if account.costs.loops_of_unknown_length:
         times = account.program.longest_loop
         report.fact(f"{name}: decoding", f"counted as {times} tokens; it ends when all examples have")
@@ -74,7 +80,7 @@ def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
     ):
         report.measure(measured, size, "bytes", of=name)
     if account.code_bytes is None:
-        report.not_checked.append(f"the size of {name}'s code: none was generated; --aot=full does")
+        _leave_open("the size of the programs' code: none was generated; --aot=full does", report)
     else:
         report.measure("code", account.code_bytes, "bytes", of=name)
 
@@ -110,3 +116,41 @@ def _costs(account: Account, report: StageReport) -> None:
     for each in costs.collectives:
         report.measure("collective_bytes", each.bytes, "bytes", of=f"{name}/{each.kind}/{each.axis}")
         report.measure("collectives", each.count, of=f"{name}/{each.kind}/{each.axis}")
+
+
+def _speed(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport) -> None:
+    """Adds the least that a step takes, the band of real runs, and what the planned steps cost by the list."""
+    name, tokens = account.program.name, account.program.tokens
+    time = step_time(account.costs, slice_.generation)
+    price = price_of(slice_, prices)
+    steps = run.steps if name == TRAIN else None
+    whole = estimate(time, slice_, steps or 1, tokens, price)
+    rows = [("seconds of a step", *_three(whole.step_seconds)), ("tokens/s", *_three(whole.tokens_per_second))]
+    report.measure("step_seconds_at_least", whole.step_seconds.bound, "seconds", of=name)
+    if steps:
+        rows += [(f"hours of {steps} steps", *_three(whole.hours)), ("chip-hours", *_three(whole.chip_hours))]
+        report.measure("hours_at_least", whole.hours.bound, "hours", of=name)
+        report.measure("chip_hours_at_least", whole.chip_hours.bound, "chip-hours", of=name)
+        if whole.usd is not None:
+            rows.append(("USD", *_three(whole.usd)))
+            report.measure("usd_at_least", whole.usd.bound, "USD", of=name)
+    head = ("", f"at least, by {time.limit}", "band, best", "band, worst")
+    report.fact(f"{name}: time", columns(rows, head))
+    report.fact(f"{name}: the band", BAND_NAME)
+    if steps:
+        report.fact(f"{name}: the price", price or "no source is known for the price of this generation")
+    if time.ici_seconds is None:
+        _leave_open(
+            f"how long collectives take: what {slice_.generation.name} chips send each other has no sourced figure",
+            report,
+        )
+
+
+def _leave_open(what: str, report: StageReport) -> None:
+    """Notes what could not be judged of any program, once."""
+    if what not in report.not_checked:
+        report.not_checked.append(what)
+
+
+def _three(span: Span) -> tuple[str, str, str]:
+    return (f"{span.bound:.3g}", f"{span.best:.3g}", f"{span.worst:.3g}")

@@ -43,7 +43,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             continue
         report.exercised += 1
         if isinstance(account, Account):
-            describe(account, run, slice_, report)
+            describe(account, run, slice_, dict(spec.prices), report)
             report.add(judge(account, run, slice_))
         elif account is not None:
             report.add([out_of_memory(program, account, run, slice_)])

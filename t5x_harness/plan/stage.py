@@ -66,7 +66,9 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
             report.add(rule(run.config).check(planned))
-    report.not_checked.append("activations and temporaries: their memory is known only to the TPU compiler")
+    report.not_checked.append(
+        "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
+    )
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
         raise rate.problem  # T5X meets it while it traces the train step

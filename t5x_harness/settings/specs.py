@@ -126,6 +126,7 @@ class Given:
             "strict": self.strict or project.strict,
             "until": self.until,
             "aot": self.aot or project.aot,
+            "prices": tuple(sorted(project.prices.items())) if self.aot or project.aot else (),
         }
         return RunSpec(gin_files=tuple(gin_files), cwd=os.fspath(cwd), **{**fields, **overrides})
 
