@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.promotion.expression import SMOKE, selects_only
+from t5x_harness.promotion.expression import AOT, SMOKE, selects, selects_only
 
 from .gin_items import DeclaredRuns, GinFile
 from .promotion import PROMOTION
@@ -28,7 +28,10 @@ def header(config: pytest.Config, session: HarnessSession) -> list[str]:
         folders = [config.invocation_params.dir / argument for argument in config.args]
         paths = [path for path in paths if any(path.is_relative_to(folder) for folder in folders)]
         paths = [path for path in paths if not _named_on_command_line(path, config)]
-    return [*([session.header()] if session.expects_runs else []), *session.left_out(paths)]
+    lines = [*([session.header()] if session.expects_runs else []), *session.left_out(paths)]
+    if session.options.aot and not selects(session.expression, AOT):
+        lines.append(f"t5x-harness: -m {session.expression!r} leaves the stage {AOT} out; 'or {AOT}' runs it, too")
+    return lines
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -56,8 +59,9 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
 def _asks_for_configs(config: pytest.Config) -> bool:
     """Returns whether ``-m`` selects configs for their marks, those of ``tpu`` only where the project has resources."""
     promotion = config.stash[PROMOTION]
-    smoke = selects_only(config.stash[SESSION].expression, SMOKE)
-    return smoke or (promotion.active and bool(promotion.settings.defaults))
+    expression = config.stash[SESSION].expression
+    marked = any(selects_only(expression, mark) for mark in (SMOKE, AOT))
+    return marked or (promotion.active and bool(promotion.settings.defaults))
 
 
 def _names_files(config: pytest.Config) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.promotion.expression import SMOKE, TPU
+from t5x_harness.promotion.expression import AOT, SMOKE, TPU
 from t5x_harness.runs.stages import StageFailed, stages_of
 from t5x_harness.settings.session import CollectedRun
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage
@@ -72,13 +72,21 @@ class StageItem(JobItem):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if self.name == Stage.AOT:
+            self.add_marker(AOT)
+            return
         self.add_marker(SMOKE)
         with usage_errors():
             if self.config.stash[PROMOTION].settings.defaults:  # which configs, that have no markers, are promoted to
                 self.add_marker(TPU)
 
     def setup(self) -> None:
-        """Finds where its run's job goes, if it is promoted: a conftest's fixture may say."""
+        """Finds where its run's job goes, if it is promoted: a conftest's fixture may say.
+
+        What cannot be compiled here is skipped, before anything is run for it.
+        """
+        if self.stage is Stage.AOT and (why := self.config.stash[SESSION].why_not_compiled):
+            skip_at_item(why)
         if promotion := promotion_of(self):
             self._target = promotion.targets.of(self)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.promotion.expression import SMOKE, promotes, selects_only
+from t5x_harness.promotion.expression import AOT, SMOKE, promotes, selects, selects_only
 from t5x_harness.runs.session import RunSession
 from t5x_harness.settings.options import RUNS
 from t5x_harness.settings.specs import Given
-from t5x_harness.spec import Stage
+from t5x_harness.spec import AotMode, Stage
 from t5x_harness.system.ending import Ending
 from t5x_harness.upstream.pytest import temporary_folders, write_past_line
 
@@ -48,11 +48,18 @@ class HarnessSession(RunSession):
         super().__init__(
             Given.of(options.values(config, RUNS), config.invocation_params.dir, lambda row: row.pytest[0]),
             config.rootpath,
-            expects_runs=promoting or by_name or selects_only(self.expression, SMOKE),
+            expects_runs=promoting or by_name or any(selects_only(self.expression, mark) for mark in (SMOKE, AOT)),
             promotes=promoting,
             debugs=config.option.usepdb,
             is_worker=hasattr(config, "workerinput"),
         )
+
+    @property
+    def aot(self) -> AotMode | None:
+        """How the programs of collected runs are compiled; None where ``-m`` leaves that out, or nobody asks."""
+        if not selects(self.expression, AOT):
+            return None
+        return super().aot or (AotMode.DEPTHS if selects_only(self.expression, AOT) else None)
 
     def make_progress(self) -> InlineProgress:
         """Makes what shows progress; at the first run, as pytest's terminal reporter comes after the plugins."""
@@ -83,7 +90,7 @@ class HarnessSession(RunSession):
     def warm_for(self, items: Sequence[pytest.Item]) -> None:
         """Starts the worker's imports if one of the selected items will want it, without waiting for them."""
         stages = any(getattr(item, "stage", Stage.LINT) is not Stage.LINT for item in items)  # which lint reads alone
-        tests = any("t5x_run" in getattr(item, "fixturenames", ()) for item in items)
+        tests = any({"t5x_run", "t5x_aot"}.intersection(getattr(item, "fixturenames", ())) for item in items)
         if (stages or tests) and not self.config.option.collectonly:
             self.warm()
 

@@ -338,6 +338,8 @@ class RunSpec(JsonValue):
     def __post_init__(self) -> None:
         for field, kind in (("runtime", RuntimeChoice), ("gcs", GcsPaths), ("standins", StandInPolicy)):
             object.__setattr__(self, field, kind(getattr(self, field)))  # a plain string is taken, too
+        if self.aot is not None:
+            object.__setattr__(self, "aot", AotMode(self.aot))
 
     @property
     def name(self) -> str:

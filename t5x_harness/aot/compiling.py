@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import shutil
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,21 +63,24 @@ class Compiler:
       start: starts a process for one program of a run, in a folder of its own.
       folder: for all of them.
       timeout: seconds that one may take; None for no limit.
-      on_progress: called while one is compiled.
+      on_progress: called with ``{"stage", "note"}`` while one is compiled.
+      waits: seconds that each compilation has waited for others of this machine.
     """
 
     start: Callable[[Path, RunSpec], Run]
     folder: Path
     timeout: float | None = None
     on_progress: OnProgress | None = None
+    waits: list[float] = dataclasses.field(default_factory=list)
 
-    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None) -> Compiled:
+    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> Compiled:
         """Compiles a program, unless the same was compiled before.
 
         Args:
           program: which.
           spec: the run that it is one of.
           until: how far; None to lower it only.
+          depth: how many of its layers these are, in words, for who watches; empty for all.
 
         Raises:
           NotCompiled: it cannot be lowered, or the compiler crashes, or this machine has too little memory for it.
@@ -83,16 +88,27 @@ class Compiler:
         """
         folder = self.folder / program.name
         shutil.rmtree(folder, ignore_errors=True)
+        about = f"{program.name}{depth}"
+        self._tell(f"lowering {about}")
         run = self.start(folder, spec)
         try:
-            answer = run.call("lower", timeout=self.timeout, on_progress=self.on_progress, program=program.to_json())
+            answer = run.call("lower", timeout=self.timeout, program=program.to_json())
             if "finding" in answer:
                 raise NotCompiled(Finding.from_json(answer["finding"]))
             lowered = LoweredProgram.from_json(answer)
             if until is None:
                 return Compiled(lowered)
             kept = _kept(lowered.fingerprint, until)
-            return _read(kept, lowered) or self._compile(run, program, lowered, folder / "compiler", until, kept)
+            if (known := _read(kept, lowered)) is not None:
+                return known
+            self._await_turn(run, about)
+            _require_memory(program, lowered, until)
+            self._tell(f"compiling {about}")
+            answer = run.call("compile", timeout=self.timeout, folder=str(folder / "compiler"), until=until.value)
+            compiled = _account(program, lowered, CompilerResult.from_json(answer), folder / "compiler")
+            if kept is not None:
+                _write(kept, compiled)
+            return compiled
         except RunDied as error:
             raise NotCompiled(
                 Finding(
@@ -107,22 +123,16 @@ class Compiler:
             run.close()
             shutil.rmtree(folder / "compiler", ignore_errors=True)
 
-    def _compile(
-        self, run: Run, program: ProgramSpec, lowered: LoweredProgram, folder: Path, until: Until, kept: Path | None
-    ) -> Compiled:
-        _require_memory(program, lowered, until)
-        answer = run.call(
-            "compile",
-            timeout=self.timeout,
-            on_progress=self.on_progress,
-            folder=str(folder),
-            until=until.value,
-            lock=str(self.folder if kept is None else kept.parent) + ".lock",
-        )
-        compiled = _account(program, lowered, CompilerResult.from_json(answer), folder)
-        if kept is not None:
-            _write(kept, compiled)
-        return compiled
+    def _await_turn(self, run: Run, about: str) -> None:
+        """Waits, for as long as it takes, until no other process of this user compiles; then this one does."""
+        began = time.monotonic()
+        waiting = f"{about}: waiting for another compilation"
+        run.call("await_turn", on_progress=lambda event: self._tell(waiting), lock=str(_lock()))
+        self.waits.append(time.monotonic() - began)
+
+    def _tell(self, note: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress({"stage": Stage.AOT.value, "note": note})
 
 
 def _account(program: ProgramSpec, lowered: LoweredProgram, result: CompilerResult, folder: Path) -> Compiled:
@@ -159,6 +169,12 @@ def _kept(fingerprint: str, until: Until) -> Path | None:
     """Returns the file for what was compiled under a name; None where nothing is kept."""
     root = harness_cache_folder(os.environ)
     return None if root is None else root / "aot" / f"{fingerprint}-{until}.json"
+
+
+def _lock() -> Path:
+    """Returns the file that a process locks while it compiles."""
+    root = harness_cache_folder(os.environ)
+    return Path(tempfile.gettempdir(), f"t5x-harness-{os.getuid()}-aot.lock") if root is None else root / "aot.lock"
 
 
 def _read(kept: Path | None, lowered: LoweredProgram) -> Compiled | None:

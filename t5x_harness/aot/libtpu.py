@@ -38,6 +38,19 @@ def is_installed() -> bool:
     return importlib.util.find_spec("libtpu") is not None
 
 
+def why_not(*, in_process: bool) -> str:
+    """Returns why nothing can be compiled for a TPU here; empty where it can.
+
+    Args:
+      in_process: whether runs have no process of their own.
+    """
+    if not is_installed():
+        return str(LibtpuMissing())
+    if in_process:
+        return "compiling for a TPU ends its process once it knows enough, so it is not done in-process: run it without"
+    return ""
+
+
 def version(package: str = "libtpu") -> str | None:
     """Returns the version of a package; None if it is not installed."""
     try:

@@ -15,7 +15,7 @@ from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.aot.verdicts import judge, out_of_memory
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, RunSpec, Stage, StageResult
 
 
 def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
@@ -29,9 +29,6 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
     Raises:
       WorkerError: a process cannot be started, or takes longer than it may.
     """
-    if not libtpu.is_installed():
-        missing = f"whether the programs fit {spec.slice}: {libtpu.LibtpuMissing()}"
-        return StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=(missing,))
     report = StageReport(Stage.AOT, spec.ignore, spec.cwd)
     report.not_checked += [*run.not_checked, *libtpu.untried()]
     slice_ = get_slice(spec.slice)
@@ -50,6 +47,8 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
         else:
             report.fact(program.name, f"can be lowered for {slice_.name}")
             report.not_checked.append(f"whether {program.name} fits {slice_.name}: it was lowered, and not compiled")
+    if (waited := sum(compiler.waits)) >= 1:
+        report.fact("waited", f"{waited:.0f} s for other compilations of this machine: it does one at a time")
     return report.result()
 
 
@@ -70,7 +69,10 @@ def account_program(run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: 
     # A loop over equal layers is compiled as fast as one of them.
     depths = depths_of(run.stacks) if spec.aot is AotMode.DEPTHS and not run.scanned else []
     if depths:
-        compiled = [compiler.compile(program, _with_layers(spec, layers), until) for layers in depths]
+        compiled = [
+            compiler.compile(program, _with_layers(spec, layers), until, f", {max(layers.values())} layers")
+            for layers in depths
+        ]
         weights = weights_of(run.stacks, depths)
         failed = next((each for each in compiled if each.result and each.result.verdict is not Verdict.COMPILED), None)
         if failed is not None:

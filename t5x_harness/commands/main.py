@@ -304,9 +304,12 @@ def _lint(arguments: argparse.Namespace, started: float) -> int:
 
 
 def _run(arguments: argparse.Namespace, started: float) -> int:
+    from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
     from t5x_harness.google.server.own_folders import own_folder
 
     specs = _checked_specs(arguments)
+    if arguments.aot and not is_installed():
+        raise UsageError(f"--aot: {LibtpuMissing()}")
     with own_folder("t5x-harness-run-", last=_LAST) as folder:
         report = _report_of(specs, arguments, started, folder.path)
         if report is None:

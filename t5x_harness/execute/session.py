@@ -6,6 +6,7 @@ never raises for what the user's config or code does wrong: that becomes finding
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -96,6 +97,7 @@ class Session:
         self._prepared_changes: list[Change] = []
         self._trained: Trained | None = None
         self._lowering: Lowering | None = None  # of a process that compiles
+        self._turn = contextlib.ExitStack()  # to do so: the end of the process gives it back, however it comes
 
     def resolve(self) -> dict[str, Any]:
         """Parses the config, builds what it names and samples its data."""
@@ -293,22 +295,31 @@ class Session:
             return {"finding": finding.to_json()}
         return self._lowering.described.to_json()
 
-    def compile(self, folder: str, until: str, lock: str) -> dict[str, Any]:
+    def await_turn(self, lock: str) -> None:
+        """Waits until no other process compiles for a TPU; from then until its end, this one does.
+
+        Args:
+          lock: the file that is locked.
+        """
+        from t5x_harness.aot.compiler import one_at_a_time
+
+        waiting = {"stage": Stage.AOT.value, "waiting": True}
+        self._turn.enter_context(one_at_a_time(Path(lock), lambda: self._progress(waiting)))
+
+    def compile(self, folder: str, until: str) -> dict[str, Any]:
         """Compiles the program that was lowered; see :func:`t5x_harness.aot.compiler.compile_program`.
 
         Args:
           folder: a new folder, for what the compiler says of it.
           until: an :class:`~t5x_harness.aot.compiler.Until`.
-          lock: the file that a process locks while it compiles.
 
         Returns:
           A :class:`~t5x_harness.aot.compiler.CompilerResult` as JSON.
         """
-        from t5x_harness.aot.compiler import Until, compile_program, one_at_a_time
+        from t5x_harness.aot.compiler import Until, compile_program
 
         assert self._lowering is not None
-        with one_at_a_time(Path(lock), lambda: self._progress({"stage": Stage.AOT.value, "waiting": True})):
-            return compile_program(self._lowering.lowered, Path(folder), Until(until)).to_json()
+        return compile_program(self._lowering.lowered, Path(folder), Until(until)).to_json()
 
     def _plan_full_size(self, report: StageReport) -> None:
         from t5x_harness.plan.stage import plan

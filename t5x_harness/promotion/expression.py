@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from t5x_harness.promotion.resources import SIGNATURE
 
-SMOKE, TPU = "smoke", "tpu"
+SMOKE, AOT, TPU = "smoke", "aot", "tpu"
 
 MARKERS = (
     "smoke: runs T5X here, on CPU devices laid out like a TPU slice; fails if it exercised nothing",
+    f"{AOT}: compiles a config's programs at full size with the TPU's own compiler, for the slice; an item of each "
+    "config under -m aot, or where --t5x-aot names a mode",
     "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
     "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
     "only, unless --t5x-network=allow",
@@ -37,6 +39,11 @@ def selects_only(expression: str, mark: str) -> bool:
     return bool(evaluate(lambda name, **_: name == mark)) and not evaluate(lambda name, **_: False)
 
 
+def selects(expression: str, mark: str) -> bool:
+    """Tells whether an expression selects an item that has ``mark`` and no other; an empty one selects all."""
+    return not expression or bool(_compiled(expression)(lambda name, **_: name == mark))
+
+
 def promotes(expression: str) -> bool:
     """Returns whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
 
@@ -47,7 +54,7 @@ def promotes(expression: str) -> bool:
     return _can_hold(evaluate, {}, tpu=True) and not _can_hold(evaluate, {}, tpu=False)
 
 
-def _compiled(expression: str, mark: str) -> _Evaluate:
+def _compiled(expression: str, mark: str = "") -> _Evaluate:
     """Returns the compiled expression; one that is never true if it does not name the mark, or has a mistake in it."""
     if mark not in expression:
         return lambda is_there: False

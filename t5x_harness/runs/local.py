@@ -158,8 +158,14 @@ class LocalBackend(Closing):
 
     def _compile_ahead(self, run: Run) -> StageResult:
         from t5x_harness.aot.compiling import Compiler
+        from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.request import AotRun
         from t5x_harness.aot.stage import compile_run
+        from t5x_harness.workers import InProcess
+
+        if why := why_not(in_process=isinstance(self._zygote, InProcess)):
+            missing = f"whether the programs fit {self._spec.slice}: {why}"
+            return StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=(missing,))
 
         described = AotRun.from_json(run.call("programs", timeout=self._timeout))
         compiler = Compiler(self._start_compiling, self.workspace / "aot", self._timeout, self.on_progress)

@@ -140,7 +140,7 @@ class Pipeline(Closing):
         asked = _each_said_once(self._shown)
         failed = any(stage.outcome is Outcome.FAILED for stage in asked)
         # What a job does not do, or was not sent to do, is not part of the run; what a failure left out is.
-        stages = tuple(stage for stage in asked if failed or stage.outcome is not Outcome.NOT_RUN)
+        stages = tuple(asked) if failed else _as_far_as_run(asked)
         result = RunResult(self.spec, stages) if self._backend is None else self._backend.result()
         bindings = bound_values(self._program) if self._program is not None else ()
         return dataclasses.replace(result, spec=self.spec, stages=stages, bindings=bindings, seconds=self._seconds)
@@ -268,6 +268,16 @@ def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
         said.update((f.code, f.location) for f in result.findings if f.location is not None)
         left.append(dataclasses.replace(result, findings=findings))
     return left[::-1]
+
+
+def _as_far_as_run(stages: Sequence[StageResult]) -> tuple[StageResult, ...]:
+    """Returns the stages that were run; why nothing was compiled for the slice is what the plan leaves open."""
+    open_ = tuple(why for s in stages if s.stage is Stage.AOT and s.outcome is Outcome.NOT_RUN for why in s.not_checked)
+    return tuple(
+        dataclasses.replace(s, not_checked=(*s.not_checked, *open_)) if s.stage is Stage.PLAN else s
+        for s in stages
+        if s.outcome is not Outcome.NOT_RUN
+    )
 
 
 def _strict(result: StageResult) -> StageResult:

@@ -106,6 +106,13 @@ class RunSession(SessionSettings, abc.ABC):
         return contextlib.nullcontext() if self._leaves_interrupts or not self.in_use else self.ending.watching()
 
     @property
+    def why_not_compiled(self) -> str:
+        """Why nothing can be compiled for a TPU here; empty where it can."""
+        from t5x_harness.aot.libtpu import why_not
+
+        return why_not(in_process=self.options.in_process)
+
+    @property
     def in_use(self) -> bool:
         """Whether anything works, or will."""
         return self.expects_runs or (self.begun is not None and self.begun.pool.is_used)

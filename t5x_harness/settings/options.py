@@ -302,8 +302,8 @@ RUNS: tuple[Option, ...] = (
         "aot",
         "compile the programs at full size with the TPU's own compiler, for the slice, before anything is executed; "
         "needs the extra aot. depths: two small depths, extrapolated; memory: all layers, until memory is assigned; "
-        "full: to the machine's code; lower: no compiling",
-        f"not at all; --aot by itself is --aot={AotMode.DEPTHS}",
+        "full: to the machine's code; lower: no compiling. In pytest an item of each config, with the marker aot",
+        f"not at all; --aot by itself and pytest -m aot are {AotMode.DEPTHS}",
         shell=("--aot",),
         pytest=("--t5x-aot",),
         ini="t5x_aot",

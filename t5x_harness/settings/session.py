@@ -13,7 +13,7 @@ from t5x_harness import __version__
 from t5x_harness.promotion.expression import SMOKE
 from t5x_harness.settings.project import ProjectConfig, SettingsError, load_project
 from t5x_harness.settings.specs import Given
-from t5x_harness.spec import DEFAULT_SLICE, Location, RunSpec, RuntimeChoice
+from t5x_harness.spec import DEFAULT_SLICE, AotMode, Location, RunSpec, RuntimeChoice
 from t5x_harness.system.buckets import store
 
 if TYPE_CHECKING:
@@ -90,6 +90,12 @@ class SessionSettings:
             raise SettingsError(str(error)) from None
 
     @property
+    def aot(self) -> AotMode | None:
+        """How the programs of collected runs are compiled for their slice; None for not at all."""
+        mode = self.options.aot or self.project.aot
+        return AotMode(mode) if mode else None
+
+    @property
     def slice_name(self) -> str:
         """The slice of configs that name none.
 
@@ -117,8 +123,8 @@ class SessionSettings:
 
     def spec(self, gin_files: Sequence[str], **overrides: Any) -> RunSpec:
         """Returns a run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
-        # Tests that call t5x_run run all of their stages.
-        own: dict[str, Any] = {"slice": self.slice_name, "until": None}
+        # Tests that call t5x_run run all stages that execute, and compile nothing for a TPU: t5x_aot does.
+        own: dict[str, Any] = {"slice": self.slice_name, "until": None, "aot": None}
         if buckets := self.fake_buckets:
             own["gcs_root"] = buckets
         spec = self.options.spec(gin_files, self.project, self._root, **own)
@@ -195,4 +201,4 @@ class SessionSettings:
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
         """Returns a run as it is collected: to the last stage that is asked for, and with its golden plan."""
         golden = self.options.golden_of(name, self.project)
-        return dataclasses.replace(spec, until=self.options.until, **golden, **overrides)
+        return dataclasses.replace(spec, until=self.options.until, aot=self.aot, **golden, **overrides)

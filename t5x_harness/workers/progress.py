@@ -22,7 +22,8 @@ class ProgressPrinter(Closing):
     """Prints progress events; to be given as ``on_progress``, and closed at the end (or used as a context manager).
 
     On a terminal one line is rewritten, and removed at the end. Elsewhere a line is printed when a stage begins, when
-    it reaches its last step, and every 30 s in between. Colour is left out where ``NO_COLOR`` is set.
+    it reaches its last step, when its note changes, and every 30 s in between. Colour is left out where
+    ``NO_COLOR`` is set.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ProgressPrinter(Closing):
         self._stage_began = 0.0
         self._printed = 0.0
         self._shown = False
+        self._note = ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Takes one event, such as ``{"stage": "train", "step": 3, "of": 8, "note": ""}``; every key may be missing."""
@@ -62,9 +64,10 @@ class ProgressPrinter(Closing):
         step, of = event.get("step"), event.get("of")
         is_last = step is not None and step == of
         pause = TERMINAL_SECONDS if self._rewrites else PLAIN_SECONDS
-        if begins or is_last or now - self._printed >= pause:
-            self._printed = now
-            self._print(stage, step, of, _one_line(str(event.get("note") or "")), now - self._stage_began)
+        note = _one_line(str(event.get("note") or ""))
+        if begins or is_last or note != self._note or now - self._printed >= pause:
+            self._printed, self._note = now, note
+            self._print(stage, step, of, note, now - self._stage_began)
 
     def close(self) -> None:
         """Takes the rewritten line away, so that the next output begins on an empty line."""
