@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.fixtures.aot import AOT_RUNNER
 from t5x_harness.fixtures.auxiliary import AUXILIARY_RUNNER
 from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
 from t5x_harness.fixtures.runs import RUNNER
@@ -21,7 +22,7 @@ from t5x_harness.settings.pytest_options import add_to_pytest
 from t5x_harness.settings.specs import rewrite_gin
 
 from . import collection, gin_items, marks, options, promoted_items, promotion, reports
-from .requested_runs import run_auxiliary_for, run_for
+from .requested_runs import compile_for, run_auxiliary_for, run_for
 from .session import SESSION, HarnessSession, Interruption
 
 
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
             _ = promoted.settings
     options.warn_of_old_names(config)
     config.stash[RUNNER], config.stash[AUXILIARY_RUNNER] = run_for, run_auxiliary_for
+    config.stash[AOT_RUNNER] = compile_for
     config.stash[TARGET] = lambda: promoted.target
     collection.add_declared_runs(config, session)
     config.pluginmanager.register(Interruption(session), "t5x_harness_interruption")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +12,16 @@ from t5x_harness.fixtures.vertex_target import checked
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.requested import RequestedRun
-from t5x_harness.spec import Mode, RunResult, RunSpec
+from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage
 from t5x_harness.upstream.pytest import skip_at_item
 
 from . import marks
 from .promotion import promotion_of
 from .reports import columns_of, record
 from .session import SESSION
+
+if TYPE_CHECKING:
+    from t5x_harness.aot.numbers import AotNumbers
 
 
 def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
@@ -50,6 +54,34 @@ def run_auxiliary_for(
     project = checked(request.getfixturevalue("vertex_target")).project if promotion_of(item) else None
     with _auxiliary_errors():
         return run_auxiliary(trained, jobs, lambda spec: _run(request, spec, check=check, trained=trained), project)
+
+
+def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbers:
+    """Compiles a config's programs for a test: see ``fixtures.aot.T5XAot``."""
+    from t5x_harness.aot.numbers import AotNumbers
+    from t5x_harness.aot.verdicts import TOO_LARGE
+    from t5x_harness.report.properties import stage_properties
+    from t5x_harness.report.terminal import run_failure
+    from t5x_harness.runs.pool import RunContext
+
+    session = request.config.stash[SESSION]
+    item: pytest.Item = request.node
+    if why := session.why_not_compiled:
+        pytest.skip(why)
+    spec = asked.spec(session, marks.slice_name(item))
+    marks.check_slice(spec.slice, "t5x_aot: slice")
+    with session.working() as runs:
+        result = runs.run(
+            spec, RunContext(marks.network_allowed(item), session.fake_buckets), origin=item.nodeid, may_fail=True
+        )
+    compiled = result.stages[-1]
+    is_compiled = compiled.stage is Stage.AOT and compiled.outcome is not Outcome.NOT_RUN
+    if not is_compiled or any(finding.code != TOO_LARGE for finding in compiled.errors):
+        pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
+    if promotion_of(item) is None:  # whose work is that of its job
+        marks.count_exercise(item, compiled.exercised)
+    record(item, compiled, stage_properties(compiled))
+    return AotNumbers(compiled)
 
 
 def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from t5x_harness.aot.numbers import AotNumbers as AotNumbers
     from t5x_harness.conversion.errors import ConversionError as ConversionError
     from t5x_harness.conversion.process import convert as convert
     from t5x_harness.conversion.request import Conversion as Conversion
+    from t5x_harness.fixtures.aot import T5XAot as T5XAot
     from t5x_harness.fixtures.auxiliary import AuxiliaryJobs as AuxiliaryJobs
     from t5x_harness.fixtures.runs import T5XRun as T5XRun
     from t5x_harness.fixtures.samples import FakeHuggingFaceDataset as FakeHuggingFaceDataset

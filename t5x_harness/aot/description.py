@@ -71,6 +71,7 @@ def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
     report.fact(f"{name}: memory of each device", columns(rows))
     for kind, size in memory.kinds.items():
         report.measure("hbm_at_peak", size, "bytes", of=f"{name}/{kind.value}")
+    report.measure("fits", float(account.needed_bytes <= usable), of=name)
     for measured, size in (
         ("hbm_peak", memory.peak_bytes),
         ("hbm_needed", account.needed_bytes),

@@ -43,6 +43,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             describe(account, run, slice_, dict(spec.prices), report)
             report.add(judge(account, run, slice_))
         elif account is not None:
+            report.measure("fits", 0.0, of=program.name)
             report.add([out_of_memory(program, account, run, slice_)])
         else:
             report.fact(program.name, f"can be lowered for {slice_.name}")

@@ -12,6 +12,8 @@ from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
+TOO_LARGE = "AOT01"
+
 _CLOSE = 0.03
 """Of the memory that a program may use: what docs/aot.md measures as the error of extrapolating."""
 
@@ -83,7 +85,7 @@ def _too_large(name: str, needed: str, over: int | None, run: AotRun, slice_: Sl
     usable = slice_.usable_hbm_bytes
     missing = f": {_gib(over)} too much" if over is not None and over > 0 else ""
     return Finding(
-        "AOT01",
+        TOO_LARGE,
         Severity.ERROR,
         Stage.AOT,
         f"{name} needs {needed} of each device of {slice_.name}, and a program may use {_gib(usable)}{missing}",

@@ -8,7 +8,7 @@ from typing import Any
 
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.session import SessionSettings
-from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.spec import AotMode, Mode, RunSpec, Stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,33 +17,35 @@ class RequestedRun:
 
     Attributes:
       gin_files: in the order they are parsed.
-      mode: None to see it from what the config binds.
       bindings: parsed after those of the session.
       slice: that the call names.
       otherwise_slice: the one where neither the call nor a marker names one.
       search_paths: before those of the session.
+      samples: rows by task or dataset, then split.
+      mode: None to see it from what the config binds.
       python_path: likewise.
       full_size: run at the sizes that the config names.
       full_mesh: run on the slice's whole mesh.
       tpu_numerics: compute the steps with a TPU's default precision.
-      samples: rows by task or dataset, then split.
       check: whether a stage that fails fails the test.
       auxiliary: jobs for each checkpoint that it writes.
+      aot: compile its programs so for the slice, and execute nothing.
     """
 
     gin_files: tuple[str, ...]
-    mode: Mode | None
     bindings: tuple[str, ...]
     slice: str | None
     otherwise_slice: str | None
     search_paths: tuple[str, ...]
-    python_path: tuple[str, ...]
-    full_size: bool
-    full_mesh: bool
-    tpu_numerics: bool
     samples: Mapping[str, Mapping[str, Any]]
-    check: bool
+    mode: Mode | None = None
+    python_path: tuple[str, ...] = ()
+    full_size: bool = False
+    full_mesh: bool = False
+    tpu_numerics: bool = False
+    check: bool = True
     auxiliary: tuple[Auxiliary, ...] = ()
+    aot: AotMode | None = None
 
     def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
         """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""
@@ -59,6 +61,8 @@ class RequestedRun:
             full_mesh=self.full_mesh or base.full_mesh,
             tpu_numerics=self.tpu_numerics or base.tpu_numerics,
             samples=samples_with(self.samples, base.samples),
+            aot=self.aot,
+            until=Stage.AOT if self.aot else base.until,
         )
 
 

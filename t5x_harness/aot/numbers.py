@@ -1,0 +1,155 @@
+"""The numbers of an aot stage by program, as a test asks for them: ``numbers.train.hbm_peak``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN
+from t5x_harness.spec import Finding, StageResult
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveNumbers:
+    """Collectives of one kind over one axis of the mesh, in one run of a program.
+
+    Attributes:
+      kind: ``all-reduce``, ``all-gather`` and so on.
+      axis: ``data``, ``model`` or ``data+model``.
+      bytes: that all of them have on one device.
+      count: how often one runs, in loops as often as these do.
+    """
+
+    kind: str
+    axis: str
+    bytes: int
+    count: int
+
+
+class ProgramNumbers:
+    """What one program takes of one device of the slice.
+
+    Every number raises an AttributeError, which says why, where the compiler gives none: it was only lowered, or needs
+    too much memory to be compiled at all.
+
+    Args:
+      name: of the program.
+      measures: of its stage.
+    """
+
+    def __init__(self, name: str, measures: Mapping[tuple[str, str], float]) -> None:
+        self.name = name
+        self._measures = measures
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits the memory of a device."""
+        return bool(self._number("fits"))
+
+    @property
+    def hbm_peak(self) -> int:
+        """The most bytes that its values take at one moment."""
+        return int(self._number("hbm_peak"))
+
+    @property
+    def hbm_needed(self) -> int:
+        """Bytes that have to fit: what the compiler reserves, and the code where it is known."""
+        return int(self._number("hbm_needed"))
+
+    @property
+    def headroom(self) -> int:
+        """Bytes that are left; below zero where it does not fit."""
+        return int(self._number("hbm_headroom"))
+
+    @property
+    def flops(self) -> float:
+        """Operations of one run on one device."""
+        return self._number("flops_of_a_device")
+
+    @property
+    def step_seconds_at_least(self) -> float:
+        """The least time that one run can take."""
+        return self._number("step_seconds_at_least")
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Bytes at the peak by what they are: parameters, optimizer, gradients, temporaries and so on."""
+        return {kind: int(size) for kind, size in self._parts("hbm_at_peak").items()}
+
+    @property
+    def collectives(self) -> list[CollectiveNumbers]:
+        """What devices exchange in one run, by kind and axis."""
+        self._number("flops_of_a_device")
+        counts = self._parts("collectives")
+        found = []
+        for part, size in self._parts("collective_bytes").items():
+            kind, _, axis = part.partition("/")
+            found.append(CollectiveNumbers(kind, axis, int(size), int(counts[part])))
+        return found
+
+    def _parts(self, name: str) -> dict[str, float]:
+        """Returns the values of a number that there is one of for each part of the program."""
+        begin = f"{self.name}/"
+        return {
+            of.removeprefix(begin): value
+            for (n, of), value in self._measures.items()
+            if n == name and of[: len(begin)] == begin
+        }
+
+    def _number(self, name: str) -> float:
+        try:
+            return self._measures[name, self.name]
+        except KeyError:
+            fits = self._measures.get(("fits", self.name))
+            why = (
+                "it was lowered, and not compiled"
+                if fits is None
+                else "it does not fit, and was not compiled to the end"
+            )
+            raise AttributeError(f"{self.name} has no {name}: {why}") from None
+
+
+class AotNumbers:
+    """What the TPU compiler says of a config on a slice: a number for each program, and findings.
+
+    Args:
+      result: of the stage aot.
+
+    Attributes:
+      findings: what is wrong: a program that does not fit is AOT01.
+      not_checked: what was not judged, in words.
+    """
+
+    def __init__(self, result: StageResult) -> None:
+        self.findings: tuple[Finding, ...] = result.findings
+        self.not_checked = result.not_checked
+        measures = {(measure.name, measure.of): measure.value for measure in result.measures}
+        known = {of for _, of in measures} | {name for name, _ in result.facts}
+        self._programs = {
+            name: ProgramNumbers(name, measures) for name in (TRAIN, EVAL, PREDICT, SCORE) if name in known
+        }
+
+    @property
+    def train(self) -> ProgramNumbers:
+        """The train step."""
+        return self._program(TRAIN)
+
+    @property
+    def train_eval(self) -> ProgramNumbers:
+        """The step of evaluation while training."""
+        return self._program(EVAL)
+
+    @property
+    def predict(self) -> ProgramNumbers:
+        """Prediction, with the configured decoder."""
+        return self._program(PREDICT)
+
+    @property
+    def score(self) -> ProgramNumbers:
+        """Scoring."""
+        return self._program(SCORE)
+
+    def _program(self, name: str) -> ProgramNumbers:
+        if name not in self._programs:
+            raise AttributeError(f"the config has no program {name}; it has {', '.join(self._programs) or 'none'}")
+        return self._programs[name]
