@@ -1,0 +1,98 @@
+"""Straight lines through a few depths give the full one."""
+
+from __future__ import annotations
+
+import pytest
+
+from t5x_harness.aot.account import account_of
+from t5x_harness.aot.compiler import CompilerResult, Verdict
+from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.costs import Collective, Costs
+from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
+from t5x_harness.aot.memory import Buffer, Kind, Memory
+from t5x_harness.aot.request import LoweredProgram, ProgramSpec, Stack
+
+ENCODER, DECODER = "network.T5Config.num_encoder_layers", "network.T5Config.num_decoder_layers"
+STEP = ProgramSpec("train", "train_dataset_cfg", "", {"encoder_input_tokens": (8, 16)}, {})
+
+
+def stacks(encoder: int, decoder: int) -> list[Stack]:
+    return [Stack(ENCODER, encoder), Stack(DECODER, decoder)]
+
+
+def test_equal_stacks_need_two_depths() -> None:
+    depths = depths_of(stacks(12, 12))
+    assert depths == [{ENCODER: 2, DECODER: 2}, {ENCODER: 4, DECODER: 4}]
+    assert weights_of(stacks(12, 12), depths) == [-4.0, 5.0]
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), [(24, 6), (12, 12), (8, 36)])
+def test_what_grows_with_each_stack_is_found_at_the_full_depth(encoder: int, decoder: int) -> None:
+    depths = depths_of(stacks(encoder, decoder))
+    values = [100 + 7 * depth[ENCODER] + 11 * depth[DECODER] for depth in depths]
+    expected = 100 + 7 * encoder + 11 * decoder
+    assert at_full_depth(values, weights_of(stacks(encoder, decoder), depths)) == expected
+
+
+def test_stacks_of_different_depths_need_one_more_each() -> None:
+    assert depths_of(stacks(24, 6)) == [
+        {ENCODER: 2, DECODER: 2},
+        {ENCODER: 4, DECODER: 2},
+        {ENCODER: 2, DECODER: 4},
+    ]
+
+
+@pytest.mark.parametrize("shallow", [stacks(4, 12), stacks(1, 1), []])
+def test_shallow_models_are_compiled_with_all_layers(shallow: list[Stack]) -> None:
+    assert depths_of(shallow) == []
+    assert weights_of(shallow, []) == [1.0]
+
+
+def compiled(layers: int, *, kept: bool = False) -> Compiled:
+    state = Buffer(Kind.PARAMETERS, "encoder/layers_*/mlp", "", (4, 8), "f32", layers, 1024 * layers, 0)
+    logits = Buffer(Kind.TEMPORARIES, "decoder/logits_dense", "dot_general", (8, 32), "f32", 1, 4096, 1024)
+    memory = Memory(
+        peak_bytes=5000 + 1024 * layers,
+        reserved_bytes=6000 + 1024 * layers,
+        argument_bytes=1024 * layers,
+        constant_bytes=0,
+        output_bytes=0,
+        temporary_bytes=5000,
+        kinds={Kind.PARAMETERS: 1024 * layers, Kind.TEMPORARIES: 5000},
+        buffers=(logits, state),
+        peak_at="dot",
+        spaces={},
+    )
+    costs = Costs(
+        flops=100 * layers,
+        product_flops=90 * layers,
+        hbm_bytes=10,
+        collectives=(Collective("all-reduce", "data", 3 * layers, 64 * layers, 32 * layers),),
+        loops_of_most=(),
+        loops_of_unknown_length=(),
+    )
+    return Compiled(
+        LoweredProgram("f", 10, {"data": 8}, (0,), 1024 * layers),
+        CompilerResult(Verdict.COMPILED, "", 3.0, 1000, 50 * layers, None),
+        memory,
+        costs,
+        kept,
+    )
+
+
+def test_an_account_is_that_of_the_full_depth() -> None:
+    depths = depths_of(stacks(12, 12))
+    account = account_of(STEP, [compiled(2), compiled(4)], depths, weights_of(stacks(12, 12), depths))
+    assert account.is_extrapolated
+    assert (account.memory.peak_bytes, account.memory.argument_bytes) == (5000 + 12 * 1024, 12 * 1024)
+    assert account.needed_bytes == 6000 + 12 * 1024 + 600
+    largest = account.memory.buffers[0]
+    assert (largest.module, largest.count, largest.bytes) == ("encoder/layers_*/mlp", 12, 12 * 1024)
+    assert account.memory.buffers[1].bytes == 4096
+    assert account.costs.flops == 1200
+    assert account.costs.collectives == (Collective("all-reduce", "data", 36, 64 * 12, 32 * 12),)
+    assert (account.cpu_seconds, account.host_bytes) == (6.0, 1000)
+
+
+def test_what_an_earlier_run_compiled_took_no_time() -> None:
+    assert account_of(STEP, [compiled(2, kept=True)], [], [1.0]).cpu_seconds == 0

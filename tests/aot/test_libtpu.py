@@ -1,0 +1,61 @@
+"""The TPU compiler of this environment: what it needs, and whether it is newer than what was tried."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from t5x_harness.aot import libtpu
+from t5x_harness.slices.slice import get_slice
+
+SLICES = ("v2-8", "v3-8", "v3-32", "v4-8", "v4-32", "v4-512", "v5e-1", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "v6e-16")
+DESCRIBE = """
+import os, sys
+from t5x_harness.aot.libtpu import describe_devices, environment
+given = {k: v for k, v in environment(os.environ).items() if v is not None}
+os.environ.update(given)
+from t5x_harness.slices.slice import get_slice
+for name in sys.argv[1:]:
+    slice_ = get_slice(name)
+    devices = describe_devices(slice_)
+    kinds = {device.device_kind for device in devices}
+    hosts = [device.process_index for device in devices] == [place.host for place in slice_.coordinates]
+    print(name, len(devices) == slice_.num_devices, hosts, kinds == {slice_.device_kind})
+"""
+
+
+def test_the_users_flags_for_the_compiler_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_spmd_rng_bit_generator_unsafe=true")
+    changed = libtpu.environment({"LIBTPU_INIT_ARGS": "--xla_tpu_spmd_rng_bit_generator_unsafe=true"})
+    assert changed["LIBTPU_INIT_ARGS"] == "--xla_tpu_spmd_rng_bit_generator_unsafe=true"
+    assert changed["JAX_PLATFORMS"] == "cpu"
+
+
+def test_versions_that_are_newer_than_those_tried_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"libtpu": "0.1.2", "jax": libtpu.TRIED["jax"]}
+    monkeypatch.setattr(libtpu, "version", there.get)
+    assert libtpu.untried() == [
+        f"libtpu 0.1.2: newer than {libtpu.TRIED['libtpu']}, with which the numbers of docs/aot.md were measured"
+    ]
+
+
+def test_older_versions_are_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libtpu, "version", {"libtpu": "0.0.9", "jax": None}.get)
+    assert libtpu.untried() == []
+
+
+def test_without_it_the_message_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libtpu, "is_installed", lambda: False)
+    with pytest.raises(libtpu.LibtpuMissing, match=r"not installed: python -m pip install 't5x-harness\[aot\]'"):
+        libtpu.describe_devices(get_slice("v3-8"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="the TPU compiler is not installed")
+def test_its_devices_are_those_of_the_slices() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DESCRIBE, *SLICES], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines() == [f"{name} True True True" for name in SLICES]
