@@ -107,6 +107,7 @@ LIBRARIES = (
             (
                 "seqio/dataset_providers.py",
                 (
+                    "_cache_dir",
                     "_dataset_fn",
                     "_get_cached_source",
                     "_metric_fn_constructor_args",
@@ -117,6 +118,7 @@ LIBRARIES = (
                     "_source",
                     "_split_to_filepattern",
                     "_splits",
+                    "_stats",
                     "_task_to_rate",
                 ),
             ),

@@ -34,7 +34,8 @@ SANDBOX = Change("MODEL_DIR", "%gin.REQUIRED", "'runs/1'", Reason.SANDBOX)
 
 def trained(name: str, **fields: object) -> RunResult:
     """A train run of which every stage passed."""
-    stages = [StageResult(stage, Outcome.PASSED, exercised=1, seconds=5.0) for stage in Stage]
+    asked = [stage for stage in Stage if stage is not Stage.AOT]
+    stages = [StageResult(stage, Outcome.PASSED, exercised=1, seconds=5.0) for stage in asked]
     stages[0] = dataclasses.replace(stages[0], findings=(WARNING,) if name == "warned" else ())
     stages[2] = dataclasses.replace(
         stages[2], facts=(("mesh", "data 8 x model 1"),), not_checked=(MEMORY,), changes=(*SHRUNK, SANDBOX)
