@@ -23,6 +23,7 @@ class ProgramSpec(JsonValue):
       method: of the model, for predicting and scoring.
       shapes: of the model's inputs, by feature, for all devices together.
       types: of the model's inputs, by feature.
+      batch: the binding that its batch size comes from, as a :class:`Knob` names it; empty where there is none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ProgramSpec(JsonValue):
     method: str
     shapes: Mapping[str, tuple[int, ...]]
     types: Mapping[str, str]
+    batch: str = ""
 
     @property
     def longest_loop(self) -> int:
@@ -80,8 +82,11 @@ class AotRun(JsonValue):
         and ``score``.
       steps: to train; None where that is not known or nothing is trained.
       knobs: what decides how much memory it takes, by what it is: ``batch_size``, ``num_microbatches``,
-        ``num_partitions``, ``model_parallel_submesh``.
+        ``num_partitions``, ``model_parallel_submesh``, ``remat_policy``.
       not_checked: programs that are left out, and why.
+      mesh: devices by axis.
+      cut_bytes: of the train state and of the parameters alone, by what ``state_bytes`` has: bytes of all arrays that
+        are cut along the same axes, which stand with ``+`` between them.
     """
 
     programs: tuple[ProgramSpec, ...]
@@ -91,6 +96,8 @@ class AotRun(JsonValue):
     steps: int | None
     knobs: Mapping[str, Knob]
     not_checked: tuple[str, ...] = ()
+    mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    cut_bytes: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

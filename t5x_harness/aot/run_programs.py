@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, ProgramSpec, Stack
+from t5x_harness.plan.batches import microbatches_key
+from t5x_harness.plan.leaf import Leaf
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import model_inputs
 from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.gin_config import BindingKey
 from t5x_harness.resolve.model_sizes import LAYERS, bound_integers
 from t5x_harness.resolve.resolved import lengths_of
 from t5x_harness.spec import Mode
@@ -35,6 +38,8 @@ def aot_run(plan: Planned) -> AotRun:
         plan.steps.to_train if plan.steps is not None else None,
         dict(_knobs(plan)),
         tuple(left_out),
+        dict(plan.mesh),
+        _cut_bytes(leaves),
     )
 
 
@@ -78,14 +83,30 @@ def _program(plan: Planned, role: DataRole, kind: str, method: str, left_out: li
         )
     packed = role.dataset.pack and kind in (TRAIN, EVAL)
     shapes, types = model_inputs(plan.run.model, lengths, size, packed)
-    yield ProgramSpec(kind, role.parameter, method, shapes, {name: str(dtype) for name, dtype in types.items()})
+    batch = role.key(plan.config, "batch_size")
+    names = {name: str(dtype) for name, dtype in types.items()}
+    yield ProgramSpec(kind, role.parameter, method, shapes, names, batch.short if batch else "")
+
+
+def _cut_bytes(leaves: Iterable[Leaf]) -> dict[str, dict[str, int]]:
+    whole: dict[str, int] = {}
+    parameters: dict[str, int] = {}
+    for leaf in leaves:
+        names = (name for axes in leaf.spec for name in (axes if isinstance(axes, tuple) else (axes,)) if name)
+        axes = "+".join(sorted(names))
+        size = leaf.size * leaf.dtype.itemsize
+        whole[axes] = whole.get(axes, 0) + size
+        if leaf.path.startswith("target/"):
+            parameters[axes] = parameters.get(axes, 0) + size
+    return {TRAIN: whole, EVAL: whole, PREDICT: parameters, SCORE: parameters}
 
 
 def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
     config = plan.config
-    found: dict[str, Any] = {
-        name: config.find(name) for name in ("num_microbatches", "num_partitions", "model_parallel_submesh")
+    found: dict[str, BindingKey | None] = {
+        name: config.find(name) for name in ("num_partitions", "model_parallel_submesh", "remat_policy")
     }
+    found["num_microbatches"] = microbatches_key(plan)
     train = next((role for role in plan.run.roles if role.parameter == "train_dataset_cfg"), None)
     role = train or next(iter(plan.run.roles), None)
     if role is not None:
@@ -94,3 +115,20 @@ def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
         if key is not None:
             owner = config.owner(key)
             yield name, Knob(owner.short, repr(config.value(owner)), config.location(owner))
+        elif (unbound := _unbound(plan, name)) is not None:
+            yield name, unbound
+
+
+def _unbound(plan: Planned, name: str) -> Knob | None:
+    """Returns the knob for what no line binds: the parameter of what the config uses; None where that has none."""
+    if name == "remat_policy":
+        network: Any = getattr(getattr(plan.run.model, "module", None), "config", None)
+        if not hasattr(network, name):
+            return None
+        kind = type(network)
+        return Knob(BindingKey("", f"{kind.__module__}.{kind.__name__}", name).short, repr(network.remat_policy), None)
+    owner = "trainer_cls" if name == "num_microbatches" else "partitioner"
+    selector = next(iter(plan.config.references(plan.config.entry_bindings().get(owner))), "%")
+    if selector.startswith("%") or name == "batch_size":
+        return None
+    return Knob(BindingKey("", selector, name).short, "None", None)

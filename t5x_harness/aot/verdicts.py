@@ -13,6 +13,7 @@ from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 TOO_LARGE = "AOT01"
+"""The code of a program that does not fit."""
 
 _CLOSE = 0.03
 """Of the memory that a program may use: what docs/aot.md measures as the error of extrapolating."""
@@ -46,12 +47,17 @@ def out_of_memory(program: ProgramSpec, compiled: Compiled, run: AotRun, slice_:
 
     With fewer layers than the config has it did not fit either.
     """
+    needed = required_bytes(compiled)
+    if needed is None:
+        return _too_large(program.name, "more", None, run, slice_)
+    return _too_large(program.name, f"at least {_gib(needed)}", needed - slice_.usable_hbm_bytes, run, slice_)
+
+
+def required_bytes(compiled: Compiled) -> int | None:
+    """Returns how much memory the compiler says a program needs that does not fit; None where it does not say."""
     assert compiled.result is not None
     found = _REQUIRED.search(compiled.result.message) or _USED.search(compiled.result.message)
-    if found is None:
-        return _too_large(program.name, "more", None, run, slice_)
-    needed = int(float(found[1]) * _UNITS[found[2]])
-    return _too_large(program.name, f"at least {_gib(needed)}", needed - slice_.usable_hbm_bytes, run, slice_)
+    return int(float(found[1]) * _UNITS[found[2]]) if found is not None else None
 
 
 def not_for_tpu(name: str, raised: Finding) -> Finding:

@@ -1,0 +1,205 @@
+"""A run with other settings of what decides its memory: what is to be bound for it, and what arithmetic refuses."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
+from t5x_harness.findings.tables import Bytes
+from t5x_harness.slices.mesh import MeshPlan, MeshRefused, fitting_submeshes, plan_mesh
+from t5x_harness.slices.slice import Slice, get_slice
+from t5x_harness.spec import RunSpec
+from t5x_harness.system.decode import JsonValue
+
+REMAT = ("none", "minimal", "full")
+"""What T5X's scalable networks compute again for the gradients: from nothing to all of a layer."""
+
+_MESH = {"data", "model"}
+
+
+class Refused(ValueError):
+    """A variant that cannot run or cannot fit, as arithmetic says; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant(JsonValue):
+    """What differs from a run as its config has it; None for what does not.
+
+    Attributes:
+      slice: where it runs.
+      num_partitions: devices that hold one copy of the model.
+      batch_size: examples of a step.
+      num_microbatches: parts that a train step works through one after the other.
+      remat_policy: what is computed again for the gradients; see :data:`REMAT`.
+    """
+
+    slice: str | None = None
+    num_partitions: int | None = None
+    batch_size: int | None = None
+    num_microbatches: int | None = None
+    remat_policy: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """A run that a variant makes of another.
+
+    Attributes:
+      run: as the aot stage sees it.
+      spec: what to start.
+      bindings: what it binds beyond the config, by knob.
+      variant: with nothing left open that the config says.
+      is_elsewhere: whether the slice is another one.
+    """
+
+    run: AotRun
+    spec: RunSpec
+    bindings: Mapping[str, str]
+    variant: Variant
+    is_elsewhere: bool
+
+    @property
+    def changes(self) -> str:
+        """What was changed, as the command line and Gin take it: ``--slice=v3-32 and BATCH_SIZE = 64``."""
+        return " and ".join([*[f"--slice={self.variant.slice}"][: self.is_elsewhere], *self.bindings.values()])
+
+
+def tune(run: AotRun, spec: RunSpec, variant: Variant, programs: Sequence[ProgramSpec] | None = None) -> Tuned:
+    """Returns a run with other settings.
+
+    Args:
+      run: as its plan describes it.
+      spec: what to start for it.
+      variant: the other settings.
+      programs: those that are to fit; None for all.
+
+    Raises:
+      Refused: T5X has no mesh for it, its batch cannot be shared, its train state alone does not fit, or the config
+        has nothing to set.
+    """
+    slice_ = get_slice(variant.slice or spec.slice)
+    chosen = run.programs if programs is None else tuple(programs)
+    mesh, bound = _mesh(run, slice_, variant.num_partitions)
+    for name in ("batch_size", "num_microbatches", "remat_policy"):
+        wanted, own = getattr(variant, name), own_value(run, name)
+        if wanted is None or wanted == (own if name != "num_microbatches" else own_microbatches(run)):
+            continue
+        if name not in run.knobs:
+            raise Refused(f"the config has no {name} to set")
+        bound[name] = wanted
+    batch = bound.get("batch_size")
+    knob = run.knobs.get("batch_size")
+    sized = tuple(_with_batch(program, knob.binding if knob else "", batch) for program in chosen)
+    shape = dict(run.mesh) if mesh is None else mesh.shape
+    state = {kind: _cut(sizes, shape) for kind, sizes in run.cut_bytes.items()}
+    parts = variant.num_microbatches or own_microbatches(run)
+    for program in sized:
+        if mesh is not None:
+            _require_shares(program, parts if program.name == TRAIN else 1, mesh)
+        _require_room(program, state.get(program.name, 0), slice_)
+    bindings = {name: f"{run.knobs[name].binding} = {value!r}" for name, value in bound.items()}
+    full = Variant(
+        slice_.name,
+        shape.get("model"),
+        batch if batch is not None else own_value(run, "batch_size"),
+        parts,
+        bound.get("remat_policy", own_value(run, "remat_policy")),
+    )
+    return Tuned(
+        dataclasses.replace(run, programs=sized, state_bytes=state or run.state_bytes, mesh=shape),
+        dataclasses.replace(spec, slice=slice_.name, bindings=(*spec.bindings, *bindings.values())),
+        bindings,
+        full,
+        slice_ != get_slice(spec.slice),
+    )
+
+
+def own_value(run: AotRun, name: str) -> Any:
+    """Returns what the config has for a knob; None where it has nothing, or no literal."""
+    knob = run.knobs.get(name)
+    return literal(knob.value) if knob is not None else None
+
+
+def literal(text: str) -> Any:
+    """Returns the value of gin text; None where it is not a literal."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def own_microbatches(run: AotRun) -> int:
+    """Returns the microbatches of a train step; 1 where the batch is taken as a whole."""
+    parts = own_value(run, "num_microbatches")
+    return parts if isinstance(parts, int) and parts > 1 else 1
+
+
+def own_partitions(run: AotRun) -> int | None:
+    """Returns how many devices hold one copy of the model; None where the config does not say so in literals."""
+    submesh = own_value(run, "model_parallel_submesh")
+    if submesh:
+        return int(math.prod(submesh))
+    number = own_value(run, "num_partitions")
+    return number if isinstance(number, int) else None
+
+
+def _mesh(run: AotRun, slice_: Slice, partitions: int | None) -> tuple[MeshPlan | None, dict[str, Any]]:
+    """Returns the mesh, and what is to be bound for it; no mesh where the config's partitioner is not T5X's own."""
+    own, submesh = own_partitions(run), own_value(run, "model_parallel_submesh")
+    wanted = partitions or own
+    if set(run.mesh) != _MESH or wanted is None:
+        if partitions is None:
+            return None, {}
+        raise Refused("the config's partitioner has no num_partitions to set")
+    if wanted == own:
+        try:
+            return plan_mesh(slice_, own, submesh), {}
+        except MeshRefused:
+            pass
+    bound: dict[str, Any] = {} if wanted == own else {"num_partitions": wanted}
+    try:
+        mesh = plan_mesh(slice_, wanted)
+        if submesh:
+            bound["model_parallel_submesh"] = None
+    except MeshRefused as refused:
+        # T5X has defaults for some numbers on v2 to v4 only.
+        fitting = next(iter(fitting_submeshes(slice_, wanted)), None)
+        if fitting is None:
+            raise Refused(str(refused)) from None
+        mesh = plan_mesh(slice_, wanted, fitting)
+        bound["model_parallel_submesh"] = fitting
+    if missing := bound.keys() - run.knobs.keys():
+        raise Refused(f"the config's partitioner has no {' and no '.join(sorted(missing))} to set")
+    return mesh, bound
+
+
+def _with_batch(program: ProgramSpec, binding: str, batch: int | None) -> ProgramSpec:
+    if batch is None or program.batch != binding:
+        return program
+    shapes = {name: (batch, *shape[1:]) for name, shape in program.shapes.items()}
+    return dataclasses.replace(program, shapes=shapes)
+
+
+def _require_shares(program: ProgramSpec, parts: int, mesh: MeshPlan) -> None:
+    batch = next((shape[0] for shape in program.shapes.values()), 0)
+    positions = mesh.shape["data"]
+    if batch % parts:
+        raise Refused(f"the batch of {batch} does not divide into {parts} microbatches")
+    if batch // parts % positions:
+        each = f"the {batch // parts} examples of a microbatch do" if parts > 1 else f"the batch of {batch} does"
+        raise Refused(f"{each} not divide over the {positions} positions of the data axis")
+
+
+def _require_room(program: ProgramSpec, state: int, slice_: Slice) -> None:
+    if state > slice_.usable_hbm_bytes:
+        what = "train state" if program.name.startswith(TRAIN) else "parameters"
+        limit = f"of the {Bytes(slice_.usable_hbm_bytes)} that a program may use"
+        raise Refused(f"the {what} of {program.name} alone: {Bytes(state)} on each device, {limit}")
+
+
+def _cut(sizes: Mapping[str, int], mesh: Mapping[str, int]) -> int:
+    return sum(size // math.prod(mesh[axis] for axis in axes.split("+") if axis) for axes, size in sizes.items())

@@ -1,0 +1,80 @@
+"""A run of known sizes, and a compiler that works out what it needs instead of compiling."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
+from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.costs import Costs
+from t5x_harness.aot.memory import Memory
+from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
+from t5x_harness.spec import AotMode, Location, RunSpec
+
+GIB = 2**30
+SPEC = RunSpec(("run.gin",), slice="v3-8", aot=AotMode.MEMORY)
+
+
+def program(name: str = "train", batch: int = 64) -> ProgramSpec:
+    """Returns a program whose batch is that of the config."""
+    return ProgramSpec(name, "", "", {"decoder_target_tokens": (batch, 100)}, {}, "BATCH_SIZE")
+
+
+def planned(batch: int = 64, state: int = GIB, steps: int | None = 1000, **knobs: Knob) -> AotRun:
+    """Returns a run on v3-8 whose state, of ``state`` bytes, is cut along the model axis."""
+    return AotRun(
+        (program(batch=batch), program("predict", batch)),
+        (),
+        False,
+        {"train": state, "predict": state // 4},
+        steps,
+        {
+            "batch_size": Knob("BATCH_SIZE", str(batch), Location("run.gin", 1)),
+            "num_microbatches": Knob("trainer.Trainer.num_microbatches", "None", None),
+            "num_partitions": Knob("partitioning.PjitPartitioner.num_partitions", "1", None),
+            "model_parallel_submesh": Knob("partitioning.PjitPartitioner.model_parallel_submesh", "None", None),
+            **knobs,
+        },
+        mesh={"data": 8, "model": 1},
+        cut_bytes={"train": {"model": state}, "predict": {"model": state // 4}},
+    )
+
+
+@dataclasses.dataclass
+class PretendCompiler:
+    """Takes what each program needs from a function of the program and its bindings.
+
+    Attributes:
+      needs: bytes of a device, by program and bindings.
+      limit: bytes beyond which the compiler itself says that there is no room.
+      calls: slice and bindings of each compilation, with the program's name in front.
+    """
+
+    needs: Callable[[ProgramSpec, dict[str, str]], int]
+    limit: int = 1 << 62
+    calls: list[tuple[str, str, tuple[str, ...]]] = dataclasses.field(default_factory=list)
+    on_progress: Callable[[Any], None] | None = None
+
+    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None) -> Compiled:
+        self.calls.append((program.name, spec.slice, spec.bindings))
+        needed = self.needs(program, dict(binding.split(" = ") for binding in spec.bindings))
+        lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, (), 0)
+        if needed > self.limit:
+            said = f"total memory required ({needed / GIB:.2f}G) exceeds available HBM (15.48G)"
+            return Compiled(lowered, CompilerResult(Verdict.OUT_OF_MEMORY, said))
+        memory = Memory(needed, needed, 0, 0, 0, 0, {}, (), "", {})
+        flops = int(123e12 / 2 * 0.36)  # 0.36 s on a device of v3: 0.1 h for 1,000 steps
+        costs = Costs(flops, flops, 0, (), (), ())
+        return Compiled(lowered, CompilerResult(Verdict.COMPILED), memory, costs)
+
+
+def by_examples(each: int) -> Callable[[ProgramSpec, dict[str, str]], int]:
+    """Returns needs that grow with the examples of a microbatch."""
+
+    def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
+        parts = int(bound.get("trainer.Trainer.num_microbatches", 1)) if program.name == "train" else 1
+        return each * program.shapes["decoder_target_tokens"][0] // parts
+
+    return needs

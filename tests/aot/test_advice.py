@@ -1,0 +1,86 @@
+"""AOT01 names the smallest change that was compiled and fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
+
+from t5x_harness.aot.advice import advise
+from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
+from t5x_harness.spec import Edit, Location, RunSpec
+
+MICROBATCHES = "trainer.Trainer.num_microbatches"
+
+
+def test_microbatches_come_first_until_they_fit() -> None:
+    run = planned()
+    compiler = PretendCompiler(by_examples(GIB // 2), limit=16 * GIB)
+    notes: list[str] = []
+    compiler.on_progress = lambda event: notes.append(event["note"])
+    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    assert advice.fix == f"{MICROBATCHES} = 4: 8.00 GiB, compiled; tried before: {MICROBATCHES} = 2 (16.00 GiB)"
+    assert advice.edits == ()  # no line binds it
+    assert [bindings for _, _, bindings in compiler.calls] == [(f"{MICROBATCHES} = 2",), (f"{MICROBATCHES} = 4",)]
+    assert notes == [f"train does not fit; trying {MICROBATCHES} = {number}" for number in (2, 4)]
+
+
+def test_what_does_not_help_a_program_is_not_tried_for_it() -> None:
+    run = planned()
+    compiler = PretendCompiler(by_examples(GIB // 4))
+    advice = advise(run.programs[1], run, SPEC, compiler)  # type: ignore[arg-type]
+    partitions = "partitioning.PjitPartitioner.num_partitions"
+    assert advice.fix == (
+        f"BATCH_SIZE = 32: 8.00 GiB, compiled; tried before: {partitions} = 2 (16.00 GiB), {partitions} = 4 (16.00 GiB)"
+    )
+
+
+def test_remat_is_tried_where_the_network_has_it_and_only_what_saves_more() -> None:
+    def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
+        return 10 * GIB if bound.get("network.T5Config.remat_policy") == "'full'" else 20 * GIB
+
+    run = planned(batch=8, remat_policy=Knob("network.T5Config.remat_policy", "'minimal'", None))
+    compiler = PretendCompiler(needs)
+    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    assert advice.fix == "network.T5Config.remat_policy = 'full': 10.00 GiB, compiled"  # 8 examples on 8 devices
+    assert len(compiler.calls) == 1
+
+
+def test_where_nothing_fits_it_says_what_was_tried_and_stops() -> None:
+    run = planned()
+    compiler = PretendCompiler(lambda program, bound: 20 * GIB)
+    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    tried = [
+        *(f"{MICROBATCHES} = {number} (20.00 GiB)" for number in (2, 4, 8)),
+        *(f"partitioning.PjitPartitioner.num_partitions = {number} (20.00 GiB)" for number in (2, 4)),
+        *("BATCH_SIZE = 32 (20.00 GiB)", "--slice=v3-32 (20.00 GiB)"),
+    ]
+    assert advice.fix == f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more"
+    assert compiler.calls[-1] == ("train", "v3-32", ())
+    assert advice.edits == ()
+
+
+def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text("BATCH_SIZE = 64  # examples\ntrainer.Trainer.num_microbatches = None\n")
+
+    def edits(run: AotRun) -> tuple[Edit, ...]:
+        spec = RunSpec(("run.gin",), slice="v3-8", aot=SPEC.aot, cwd=str(tmp_path))
+        return advise(run.programs[0], run, spec, PretendCompiler(by_examples(GIB // 4))).edits  # type: ignore[arg-type]
+
+    first, second = Location("run.gin", 1), Location("run.gin", 2)
+    bound = planned(num_microbatches=Knob(MICROBATCHES, "None", second))
+    assert edits(bound) == (Edit("run.gin", 2, 2, f"{MICROBATCHES} = 2\n"),)
+    halved = planned(
+        batch=64,
+        num_microbatches=Knob(MICROBATCHES, "8", None),
+        num_partitions=Knob("num_partitions", "None", None),
+        batch_size=Knob("BATCH_SIZE", "64", first),
+    )
+    compiler = PretendCompiler(
+        lambda program, bound: (20 if program.shapes["decoder_target_tokens"][0] > 32 else 1) * GIB
+    )
+    spec = RunSpec(("run.gin",), slice="v3-8", aot=SPEC.aot, cwd=str(tmp_path))
+    predict = halved.programs[1]
+    assert advise(predict, halved, spec, compiler).edits == (  # type: ignore[arg-type]
+        Edit("run.gin", 1, 1, "BATCH_SIZE = 32  # examples\n"),
+    )
