@@ -31,7 +31,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
     Returns:
       The groups of arguments, by heading.
     """
-    job = command == "submit"
+    job, fit = command == "submit", command == "fit"
     what = parser.add_argument_group("what to run")
     what.add_argument(
         "files",
@@ -49,6 +49,10 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
     )
     rows = RUNS if not job else [_JOB_ROWS.get(row.field, row) for row in RUNS]
     groups = {"what to run": what}
+    if fit:
+        add_to_command(parser, [row for row in rows if row.field in _OF_FIT], "plan", groups)
+        _add_format_arguments(parser.add_argument_group("output"), FORMATS[:2])
+        return groups
     add_to_command(parser, rows, command, groups)
     if job:
         parser.set_defaults(full_size=True, full_mesh=True)
@@ -66,7 +70,14 @@ _JOB_ROWS = {
 }
 
 
-def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:
+_OF_FIT = (
+    *("bindings", "search_paths", "python_path", "run_mode", "runtime", "gcs_root", "tfds_data_dir"),
+    *("standins", "read_seconds", "gcs", "timeout", "network", "ignore"),
+)
+"""Options of ``plan`` that decide how a config is read and planned, whatever it is compiled for."""
+
+
+def _add_format_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:
     output.add_argument(
         "--format",
         choices=formats,
@@ -82,6 +93,10 @@ def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
         metavar="FILE",
         help="write the report in --format to FILE, and as text to standard output",
     )
+
+
+def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:
+    _add_format_arguments(output, formats)
     amount = output.add_mutually_exclusive_group()
     amount.add_argument(
         "-v", "--verbose", action="store_true", help="print notes, too, and all tables, and not only their number"

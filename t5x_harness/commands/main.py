@@ -26,10 +26,11 @@ FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 _LAST = 3
 """Folders of failed runs that stay in TMPDIR, as pytest keeps its own."""
 
-_RUN_COMMANDS = ("lint", "plan", "run", "submit", "auxiliary")
+_RUN_COMMANDS = ("lint", "plan", "run", "submit", "auxiliary", "fit")
 _MODULES: Mapping[str, str] = {
     "submit": "t5x_harness.commands.submit.command",
     "auxiliary": "t5x_harness.commands.auxiliary",
+    "fit": "t5x_harness.commands.fit",
     "exec": "t5x_harness.commands.exec",
     "serve": "t5x_harness.commands.serve",
     "warm": "t5x_harness.commands.warm",
@@ -44,6 +45,7 @@ _SUMMARIES: Mapping[str, str] = {
     "run": "train, evaluate and infer a few steps of configs on an emulated TPU slice",
     "submit": "run configs as Vertex AI jobs, once they were checked, and follow them",
     "auxiliary": "evaluate or fine-tune each checkpoint of a train job as soon as it is finished",
+    "fit": "say which slices hold a config, with what settings, how long it trains there and what that costs",
     "exec": "run any command with t5x importable and a slice's devices",
     "serve": "serve an emulated Google Cloud (gs://, tokens, a proxy) to this machine's shells until ended",
     "warm": "keep T5X imported, so that every further pytest or run of this machine's shells starts at once",
@@ -102,6 +104,25 @@ exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 """,
     "submit": "",  # its own
     "auxiliary": "",  # likewise
+    "fit": """\
+examples:
+  t5x-harness fit configs/finetune.gin            slices of the usual generation, the smallest first, until one holds it
+  t5x-harness fit configs/finetune.gin --generation v4 --hours 24
+                                                  until one holds it and trains all steps in 24 hours
+  t5x-harness fit configs/finetune.gin --slices v3-8,v3-32,v4-8 --microbatches 1,2,4 --partitions 1,2
+  t5x-harness fit configs/finetune.gin --slices v3-8 --batch 64,128,256 --programs train
+  t5x-harness fit configs/pretrain.gin --slices v4-8 --remat none,minimal,full --every
+  t5x-harness fit configs/finetune.gin --format json --output fit.json
+
+Each row of the table is a combination, compiled by the TPU's own compiler (extra aot) without a TPU. What arithmetic
+refuses is not compiled, and the row says why: a mesh that T5X does not build, a batch that does not divide, a train
+state that is too large by itself. Nor is what a row above decides, unless --every asks for it: more microbatches where
+fewer fit, a larger batch where a smaller one does not. What was compiled before, by any command, is not compiled again.
+
+Times are bounds: no run is faster. Hours, chip-hours and list prices are shown from the fast to the slow end of what
+public runs of T5 reached; --hours counts at the slow end. Ctrl-C prints what is known.
+exit status: 0 something fits, 1 nothing does, or the config does not resolve, 2 wrong usage, 130 interrupted
+""",
     "exec": """\
 examples:
   t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin

@@ -20,6 +20,8 @@ from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOu
 from t5x_harness.workers.run import Needed, OnProgress, Run
 
 if TYPE_CHECKING:
+    from t5x_harness.aot.compiling import Compiler
+    from t5x_harness.aot.request import AotRun
     from t5x_harness.workers import InProcess, Zygote
 
 FACTORY = "t5x_harness.execute.session:open_session"
@@ -146,7 +148,7 @@ class LocalBackend(Closing):
         try:
             run = self._open()
             if stage is Stage.AOT:
-                return self._compile_ahead(run)
+                return self._compile_ahead()
             answer = run.call(stage.value, timeout=self._timeout, on_progress=self.on_progress)
         except WorkerError as error:
             self._broken_stage = stage
@@ -156,10 +158,19 @@ class LocalBackend(Closing):
             result = dataclasses.replace(result, log_tail=_tail(self.log))
         return result
 
-    def _compile_ahead(self, run: Run) -> StageResult:
+    def aot(self) -> tuple[AotRun, Compiler]:
+        """Returns what the aot stage has to know of the run, which is planned, and what compiles its programs.
+
+        Raises:
+          WorkerError: the run's process is gone.
+        """
         from t5x_harness.aot.compiling import Compiler
-        from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.request import AotRun
+
+        described = AotRun.from_json(self._open().call("programs", timeout=self._timeout))
+        return described, Compiler(self._start_compiling, self.workspace / "aot", self._timeout, self.on_progress)
+
+    def _compile_ahead(self) -> StageResult:
         from t5x_harness.aot.stage import compile_run
         from t5x_harness.workers import InProcess
 
@@ -167,8 +178,7 @@ class LocalBackend(Closing):
             missing = f"whether the programs fit {self._spec.slice}: {why}"
             return StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=(missing,))
 
-        described = AotRun.from_json(run.call("programs", timeout=self._timeout))
-        compiler = Compiler(self._start_compiling, self.workspace / "aot", self._timeout, self.on_progress)
+        described, compiler = self.aot()
         return compile_run(described, self._spec, compiler)
 
     def _start_compiling(self, folder: Path, spec: RunSpec) -> Run:

@@ -20,6 +20,8 @@ from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Sev
 from t5x_harness.system.closing import Closing
 
 if TYPE_CHECKING:
+    from t5x_harness.aot.compiling import Compiler
+    from t5x_harness.aot.request import AotRun
     from t5x_harness.google.pool import GooglePool
     from t5x_harness.lint.program import GinProgram
     from t5x_harness.runs.local import LocalBackend
@@ -100,6 +102,7 @@ class Pipeline(Closing):
         self._program: GinProgram | None = None
         self._remote: RemoteBackend | None = None
         self._backend: Backend | None = None
+        self._local: LocalBackend | None = None
         self._seconds = 0.0
         self._at_work: Stage | None = None
 
@@ -134,6 +137,16 @@ class Pipeline(Closing):
             self._open()
             assert self._remote is not None
             self._remote.submit_early()
+
+    def aot(self) -> tuple[AotRun, Compiler]:
+        """Returns what the run compiles, once its plan has passed, and what compiles it for a slice, this or another.
+
+        Raises:
+          WorkerError: the run's process is gone.
+        """
+        self._open()
+        assert self._local is not None
+        return self._local.aot()
 
     def result(self) -> RunResult:
         """Returns the outcome of the stages that were asked for so far."""
@@ -233,7 +246,7 @@ class Pipeline(Closing):
             from t5x_harness.runs.local import LocalBackend
 
             environment = self._google_environment()
-            local = LocalBackend(
+            self._local = LocalBackend(
                 self.spec,
                 zygote=self._zygote,
                 workspace=self._workspace,
@@ -242,8 +255,8 @@ class Pipeline(Closing):
                 env={**(self._env or {}), **environment},
                 needed=self._google.server_of(environment) if self._google is not None else None,
             )
-            self._remote = self._promote(self.spec, local) if self._promote is not None else None
-            self._backend = self._remote or local
+            self._remote = self._promote(self.spec, self._local) if self._promote is not None else None
+            self._backend = self._remote or self._local
         return self._backend
 
     def _google_environment(self) -> Mapping[str, str]:

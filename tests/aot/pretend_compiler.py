@@ -57,7 +57,7 @@ class PretendCompiler:
     calls: list[tuple[str, str, tuple[str, ...]]] = dataclasses.field(default_factory=list)
     on_progress: Callable[[Any], None] | None = None
 
-    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None) -> Compiled:
+    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> Compiled:
         self.calls.append((program.name, spec.slice, spec.bindings))
         needed = self.needs(program, dict(binding.split(" = ") for binding in spec.bindings))
         lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, (), 0)

@@ -73,6 +73,7 @@ def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
         "exec",
         "submit",
         "auxiliary",
+        "fit",
         "serve",
         "warm",
         "convert",

@@ -1,0 +1,239 @@
+"""What fits: a run over slices, partitions, batches, remat policies and microbatches; memory, time and cost of each.
+
+What arithmetic refuses is not compiled, nor what a compiled neighbor decides: a batch does not fit where a smaller one
+does not, and with one number of microbatches that fits, more only take longer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from t5x_harness.aot.account import Account
+from t5x_harness.aot.compiling import Compiler, NotCompiled
+from t5x_harness.aot.measuring import account_program
+from t5x_harness.aot.prices import price_of
+from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
+from t5x_harness.aot.speed import RunEstimate, Span, estimate, step_time
+from t5x_harness.aot.variants import REMAT, Refused, Tuned, Variant, tune
+from t5x_harness.aot.verdicts import required_bytes
+from t5x_harness.slices.slice import get_slice
+from t5x_harness.spec import RunSpec
+from t5x_harness.system.decode import JsonValue
+from t5x_harness.workers.errors import WorkerError
+
+
+class Fits(enum.StrEnum):
+    """Whether a combination fits: known, or why it is not."""
+
+    YES = "fits"
+    NO = "does not fit"
+    REFUSED = "refused"
+    LEFT_OUT = "not compiled"
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """What to combine; None stands for what the config has.
+
+    Attributes:
+      slices: where, the smallest first.
+      partitions: devices that hold one copy of the model.
+      batches: examples of a step.
+      remat: policies.
+      microbatches: parts of a train step's batch.
+      programs: kinds of programs that are to fit; empty for all of the run.
+      every: compile what a neighbor decides, too.
+      stop: leave larger slices out once one holds the run and ends in time.
+    """
+
+    slices: Sequence[str]
+    partitions: Sequence[int | None] = (None,)
+    batches: Sequence[int | None] = (None,)
+    remat: Sequence[str | None] = (None,)
+    microbatches: Sequence[int | None] = (None,)
+    programs: Sequence[str] = ()
+    every: bool = False
+    stop: bool = False
+
+    @property
+    def combinations(self) -> list[Variant]:
+        """All of them, in the order in which they are tried: with the smallest need first of what can refuse others."""
+        return [
+            Variant(slice_, partitions, batch, parts, remat)
+            for slice_ in self.slices
+            for partitions in self.partitions
+            for batch in sorted(self.batches, key=lambda size: size or 0)
+            for remat in sorted(self.remat, key=lambda name: REMAT.index(name) if name in REMAT else -1)
+            for parts in sorted(self.microbatches, key=lambda number: number or 0)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row(JsonValue):
+    """A combination, and what is known of it.
+
+    Attributes:
+      variant: the combination, with what the config says filled in.
+      changes: what it sets beyond the config, as the command line and Gin take it; empty for the config's own.
+      fits: whether it does.
+      why: in words where it is not compiled, or cannot be.
+      program: the one that needs most of a device's memory; empty where none is known.
+      needed_bytes: what that takes of a device; None where it is not known.
+      usable_bytes: what a program may use of a device.
+      is_extrapolated: whether these numbers are those of fewer layers, drawn out.
+      step_seconds: of a train step; None where none was compiled.
+      estimate: of all planned steps; None where they are not known.
+    """
+
+    variant: Variant
+    changes: str
+    fits: Fits
+    why: str = ""
+    program: str = ""
+    needed_bytes: int | None = None
+    usable_bytes: int = 0
+    is_extrapolated: bool = False
+    step_seconds: Span | None = None
+    estimate: RunEstimate | None = None
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """What is left of a device's memory, below zero where it is exceeded; None where that is not known."""
+        return None if self.needed_bytes is None else self.usable_bytes - self.needed_bytes
+
+    def ends_within(self, hours: float) -> bool:
+        """Returns whether all planned steps end in time at the slow end of the band of real runs."""
+        return self.estimate is not None and self.estimate.hours.worst <= hours
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Looks for what fits.
+
+    Attributes:
+      run: as its plan describes it.
+      spec: the run; its ``aot`` says how to compile.
+      compiler: starts processes for it.
+      hours: that training may take.
+      prices: the user's, by generation.
+      on_row: called before a combination with its number from 1, how many there are, and the combination.
+    """
+
+    run: AotRun
+    spec: RunSpec
+    compiler: Compiler
+    hours: float
+    prices: Mapping[str, float]
+    on_row: Callable[[int, int, Variant], None]
+
+    def rows(self, grid: Grid) -> Iterator[Row]:
+        """Yields a row for each combination as soon as it is known."""
+        programs = [p for p in self.run.programs if not grid.programs or p.name in grid.programs]
+        done: list[Row] = []
+        combinations = grid.combinations
+        for number, variant in enumerate(combinations, start=1):
+            if grid.stop and self._is_enough(done, variant):
+                return
+            self.on_row(number, len(combinations), variant)
+            row = self._row(variant, programs, [] if grid.every else done)
+            done.append(row)
+            yield row
+
+    def _is_enough(self, done: Sequence[Row], variant: Variant) -> bool:
+        found = [row for row in done if row.fits is Fits.YES and row.variant.slice != variant.slice]
+        return any(row.estimate is None or row.ends_within(self.hours) for row in found)
+
+    def _row(self, variant: Variant, programs: Sequence[ProgramSpec], done: Sequence[Row]) -> Row:
+        try:
+            tuned = tune(self.run, self.spec, variant, programs)
+        except Refused as refused:
+            return Row(variant, "", Fits.REFUSED, str(refused))
+        usable = get_slice(tuned.spec.slice).usable_hbm_bytes
+        row = Row(tuned.variant, tuned.changes, Fits.UNKNOWN, usable_bytes=usable)
+        if any(_same(each.variant, tuned.variant, but=()) for each in done):
+            return dataclasses.replace(row, fits=Fits.LEFT_OUT, why="the same as a combination above")
+        for each in done:
+            if each.fits is Fits.NO and _is_smaller_batch(each.variant, tuned.variant):
+                why = f"a batch of {each.variant.batch_size} does not fit either"
+                return dataclasses.replace(row, fits=Fits.NO, why=why)
+            if each.fits is Fits.YES and _saves_less(each.variant, tuned.variant):
+                why = f"it fits with {_saving(each.variant)} already"
+                return dataclasses.replace(row, fits=Fits.LEFT_OUT, why=why)
+        return self._compiled(row, tuned)
+
+    def _compiled(self, row: Row, tuned: Tuned) -> Row:
+        row = dataclasses.replace(row, fits=Fits.YES)
+        for program in tuned.run.programs:
+            try:
+                account = account_program(tuned.run, program, tuned.spec, self.compiler)
+            except (NotCompiled, WorkerError) as error:
+                first = str(error).partition("\n")[0]
+                return dataclasses.replace(row, fits=Fits.UNKNOWN, why=f"{program.name} is not compiled: {first}")
+            if not isinstance(account, Account):
+                needed = required_bytes(account) if account is not None else None
+                return dataclasses.replace(row, fits=Fits.NO, program=program.name, needed_bytes=needed)
+            if account.needed_bytes > (row.needed_bytes or 0):
+                row = dataclasses.replace(
+                    row,
+                    program=program.name,
+                    needed_bytes=account.needed_bytes,
+                    is_extrapolated=account.is_extrapolated,
+                )
+            if account.needed_bytes > row.usable_bytes:
+                return dataclasses.replace(row, fits=Fits.NO)
+            if program.name == TRAIN:
+                row = self._timed(row, account)
+        return row
+
+    def _timed(self, row: Row, account: Account) -> Row:
+        slice_ = get_slice(row.variant.slice or self.spec.slice)
+        time = step_time(account.costs, slice_.generation)
+        row = dataclasses.replace(row, step_seconds=time.seconds)
+        if self.run.steps is None:
+            return row
+        price = price_of(slice_, self.prices)
+        return dataclasses.replace(row, estimate=estimate(time, slice_, self.run.steps, account.program.tokens, price))
+
+
+def smallest(rows: Sequence[Row]) -> Row | None:
+    """Returns the row of the smallest slice that holds the run, the first of those; None where none does."""
+    fitting = [row for row in rows if row.fits is Fits.YES]
+    return min(fitting, key=lambda row: get_slice(row.variant.slice or "").num_chips, default=None)
+
+
+def cheapest(rows: Sequence[Row], hours: float) -> Row | None:
+    """Returns the row that ends in time for the least money, or chip-hours where no price is known; None if none is."""
+    ending = [row for row in rows if row.fits is Fits.YES and row.ends_within(hours)]
+    priced = [row for row in ending if row.estimate is not None and row.estimate.usd is not None]
+    return min(priced or ending, key=_cost, default=None)
+
+
+def _cost(row: Row) -> float:
+    assert row.estimate is not None
+    return (row.estimate.usd or row.estimate.chip_hours).worst
+
+
+def _same(one: Variant, other: Variant, but: Sequence[str]) -> bool:
+    fields = (field.name for field in dataclasses.fields(Variant) if field.name not in but)
+    return all(getattr(one, name) == getattr(other, name) for name in fields)
+
+
+def _is_smaller_batch(one: Variant, other: Variant) -> bool:
+    return _same(one, other, but=("batch_size",)) and (one.batch_size or 0) < (other.batch_size or 0)
+
+
+def _saves_less(one: Variant, other: Variant) -> bool:
+    """Returns whether one is the other with fewer microbatches, or with less computed again, or both."""
+    policies = [v.remat_policy if v.remat_policy in REMAT else REMAT[0] for v in (one, other)]
+    weaker = REMAT.index(policies[0]) <= REMAT.index(policies[1])
+    fewer = (one.num_microbatches or 1) <= (other.num_microbatches or 1)
+    return _same(one, other, but=("num_microbatches", "remat_policy")) and weaker and fewer
+
+
+def _saving(variant: Variant) -> str:
+    parts = variant.num_microbatches or 1
+    shown = f"{parts} microbatch{'es' * (parts > 1)}"
+    return f"{shown} and remat {variant.remat_policy}" if variant.remat_policy else shown

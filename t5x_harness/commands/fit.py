@@ -1,0 +1,297 @@
+"""The command ``t5x-harness fit``: which slices hold a config, with what settings, and what training costs there."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.settings.numbers import count, positive
+from t5x_harness.settings.specs import Given
+from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
+
+if TYPE_CHECKING:
+    from t5x_harness.aot.request import AotRun
+    from t5x_harness.aot.search import Grid, Row, Search
+    from t5x_harness.aot.variants import Variant
+    from t5x_harness.commands.fit_output import Found
+    from t5x_harness.runs.pipeline import Pipeline
+    from t5x_harness.workers import ProgressPrinter
+
+_FINE, _FOUND, _INTERRUPTED = 0, 1, 130
+_HOURS = 48.0
+_POWERS = 4
+"""How many numbers of microbatches are tried where none are given, each twice the one before."""
+
+_OF_A_SLICE = ("MSH02", "MSH09", "MSH11")
+"""Findings of the plan that another combination may not have."""
+
+_PROGRAMS = ("train", "train_eval", "predict", "score")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments to its parser."""
+    groups = add_run_arguments(parser, "fit")
+    groups["output"].add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    grid = parser.add_argument_group("what to combine")
+    where = grid.add_mutually_exclusive_group()
+    where.add_argument(
+        "--slices", type=_list_of(str), metavar="NAME[,NAME]", help="try exactly these, as v3-8,v4:2x2x4"
+    )
+    where.add_argument(
+        "--generation",
+        metavar="NAME",
+        help="try its slices, the smallest first, until one holds the config and trains it in --hours (default: that "
+        "of the project's slice, or v3)",
+    )
+    grid.add_argument(
+        "--microbatches",
+        type=_list_of(count),
+        metavar="N[,N]",
+        help="parts of a train step's batch (default: the config's, then 2, 4 and 8 times as many while none fits)",
+    )
+    for name, what in (("partitions", "devices that hold a copy of the model"), ("batch", "examples of a step")):
+        grid.add_argument(
+            f"--{name}", type=_list_of(count), metavar="N[,N]", help=f"{what} (default: what the config has)"
+        )
+    grid.add_argument(
+        "--remat",
+        type=_list_of(str),
+        metavar="POLICY[,POLICY]",
+        help="remat_policy of T5X's scalable networks: none, minimal, full (default: the config's)",
+    )
+    grid.add_argument(
+        "--programs",
+        type=_list_of(str),
+        metavar="NAME[,NAME]",
+        help=f"those that have to fit, of {', '.join(_PROGRAMS)} (default: all that the config's job compiles)",
+    )
+    grid.add_argument("--every", action="store_true", help="compile what a row above decides, too")
+    grid.add_argument(
+        "--hours", type=positive, default=_HOURS, metavar="N", help=f"that training may take (default: {_HOURS:g})"
+    )
+    parser.add_argument_group("how to compile").add_argument(
+        "--aot",
+        choices=[mode.value for mode in AotMode if mode is not AotMode.LOWER],
+        help="depths: two small depths, extrapolated; memory: all layers, until memory is assigned; full: to the "
+        "machine's code (default: depths)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command.
+
+    Raises:
+      UsageError: the arguments make no sense.
+    """
+    from t5x_harness.aot import libtpu
+    from t5x_harness.google.server.own_folders import own_folder
+
+    spec = _spec(arguments)
+    slices = _slices(arguments, spec)
+    _require_names(arguments)
+    if not libtpu.is_installed():
+        raise UsageError(f"fit: {libtpu.LibtpuMissing()}")
+    with own_folder("t5x-harness-fit-") as folder:
+        return _found(arguments, spec, slices, folder.path)
+
+
+def search_rows(search: Search, grid: Grid, rows: list[Row]) -> bool:
+    """Adds to rows what is known of each combination.
+
+    Returns:
+      Whether that is all: not where it was interrupted.
+    """
+    try:
+        rows.extend(search.rows(grid))
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _list_of(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def read(text: str) -> tuple[Any, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise argparse.ArgumentTypeError(f"{text!r}: give values with commas between them")
+        return tuple(dict.fromkeys(map(parse, parts)))
+
+    return read
+
+
+def _spec(arguments: argparse.Namespace) -> RunSpec:
+    from t5x_harness.lint.reading import missing_gin_files
+    from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+
+    specs = specs_of(arguments, Path.cwd())
+    if len(specs) != 1:
+        names = ", ".join(spec.name for spec in specs)
+        raise UsageError(f"fit takes one config, and these are {len(specs)}: {names}")
+    (spec,) = specs
+    for missing in missing_gin_files(spec):
+        raise UsageError(missing)
+    try:
+        find_runtime(spec.runtime)
+    except RuntimeChoiceError as error:
+        raise UsageError(str(error)) from None
+    compiled = spec.aot if spec.aot not in (None, AotMode.LOWER) else AotMode.DEPTHS
+    return dataclasses.replace(spec, aot=compiled, until=Stage.PLAN, ignore=(*spec.ignore, *_OF_A_SLICE))
+
+
+def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
+    from t5x_harness.slices.generations import GENERATIONS
+    from t5x_harness.slices.slice import SliceError, get_slice
+
+    try:
+        own = get_slice(spec.slice)
+        if arguments.slices:
+            return sorted(arguments.slices, key=lambda name: get_slice(name).num_chips)
+    except SliceError as error:
+        raise UsageError(f"--slices: {error}" if arguments.slices else str(error)) from None
+    known = {generation.name: generation for generation in GENERATIONS}
+    name = arguments.generation or own.generation.name
+    if name not in known:
+        raise UsageError(f"--generation {name}: choose one of {', '.join(known)}")
+    return [f"{name}-{size}" for size, _ in known[name].sizes]
+
+
+def _require_names(arguments: argparse.Namespace) -> None:
+    from t5x_harness.aot.variants import REMAT
+
+    for option, names, known in (
+        ("--programs", arguments.programs, _PROGRAMS),
+        ("--remat", arguments.remat, REMAT),
+    ):
+        for name in names or ():
+            if name not in known:
+                raise UsageError(f"{option} {name}: choose of {', '.join(known)}")
+
+
+def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], folder: Path) -> int:
+    """Plans the config, looks for what fits, and writes it; returns the exit status."""
+    from t5x_harness.commands.fit_output import Found, write
+    from t5x_harness.runs.pool import RunContext, RunPool
+    from t5x_harness.system.ending import Ending
+    from t5x_harness.workers import ProgressPrinter
+
+    given = Given.of(vars(arguments), Path.cwd(), lambda row: row.shell[0])
+    pool = RunPool(timeout=given.timeout, in_process=False, at_once=1)
+    printer = ProgressPrinter(sys.stderr, label=spec.name)
+    progress = _Progress(None if arguments.quiet else printer)
+    found = Found(spec, arguments.hours, dict(spec.prices))
+
+    def tell() -> None:
+        printer.close()
+        write(found, arguments)
+
+    ending = Ending(_INTERRUPTED, tell)
+    try:
+        with ending.watching():
+            for number, name in enumerate(dict.fromkeys((spec.slice, *slices))):
+                planned = dataclasses.replace(spec, slice=name)
+                make = pool.pipeline_factory(planned, folder / str(number), RunContext(given.network == "allow"))
+                with make(progress) as pipeline:
+                    failed = _planned(pipeline)
+                    if failed is not None and any(each.code in ("MSH03", "MSH04") for each in failed.errors):
+                        found.refused = found.refused or pipeline.result()
+                        continue
+                    found.refused = pipeline.result() if failed is not None else None
+                    if failed is None:
+                        _search(pipeline, arguments, planned, slices, progress, found)
+                    break
+    except KeyboardInterrupt:
+        found.is_complete = False
+    if not found.is_complete:
+        ending.begin()
+        ending.tell()  # before what was started is ended, which may take long
+        pool.kill()
+    else:
+        tell()
+    pool.close(patient=found.is_complete)
+    ending.restore()
+    return found.status if found.is_complete else _INTERRUPTED
+
+
+def _planned(pipeline: Pipeline) -> StageResult | None:
+    """Runs the stages up to the plan; returns the one that failed."""
+    results = (pipeline.stage(stage) for stage in pipeline.stages)
+    return next((result for result in results if result.outcome is Outcome.FAILED), None)
+
+
+def _search(
+    pipeline: Pipeline,
+    arguments: argparse.Namespace,
+    spec: RunSpec,
+    slices: list[str],
+    progress: _Progress,
+    found: Found,
+) -> None:
+    from t5x_harness.aot.search import Grid, Search
+
+    described, compiler = pipeline.aot()
+    found.run = described
+    wanted = arguments.programs or tuple(program.name for program in described.programs)
+    there = [program.name for program in described.programs]
+    if missing := [name for name in wanted if name not in there] or (not there and ["any program"]):
+        has = f"it has {', '.join(there)}" if there else "; ".join(described.not_checked)
+        raise UsageError(f"the config's job does not compile {' and '.join(missing)}: {has}")
+    grid = Grid(
+        slices,
+        arguments.partitions or (None,),
+        arguments.batch or (None,),
+        arguments.remat or (None,),
+        arguments.microbatches or _microbatches(described, wanted),
+        wanted,
+        every=arguments.every,
+        stop=not arguments.slices,
+    )
+    found.programs = wanted
+    search = Search(described, spec, compiler, arguments.hours, found.prices, progress.begin)
+    found.is_complete = search_rows(search, grid, found.rows)
+
+
+def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, ...]:
+    """Returns the config's own number, and a few larger ones; only the config's where that is all there is."""
+    from t5x_harness.aot.request import TRAIN
+    from t5x_harness.aot.variants import own_microbatches
+
+    own = own_microbatches(run)
+    train = next((program for program in run.programs if program.name == TRAIN), None)
+    if train is None or TRAIN not in programs or "num_microbatches" not in run.knobs:
+        return (None,)
+    batch = next((shape[0] for shape in train.shapes.values()), 0)
+    return tuple(own * 2**power for power in range(_POWERS) if power == 0 or batch % (own * 2**power) == 0)
+
+
+class _Progress:
+    """Shows what is compiled and how much is left at most."""
+
+    def __init__(self, printer: ProgressPrinter | None) -> None:
+        self._printer = printer
+        self._shown: dict[str, Any] = {}
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if self._printer is not None:
+            self._printer({**event, **self._shown})
+
+    def begin(self, number: int, of: int, variant: Variant) -> None:
+        """Takes the combination that comes next."""
+        self._shown = {"stage": " ".join(_words(variant)), "step": number, "of": of}
+        self({})
+
+
+def _words(variant: Variant) -> Iterator[str]:
+    yield variant.slice or ""
+    for value, one, more in (
+        (variant.num_partitions, "partition", "partitions"),
+        (variant.batch_size, "example", "examples"),
+        (variant.num_microbatches, "microbatch", "microbatches"),
+    ):
+        if value is not None:
+            yield f"{value} {one if value == 1 else more}"
+    if variant.remat_policy:
+        yield f"remat {variant.remat_policy}"

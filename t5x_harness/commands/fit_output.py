@@ -1,0 +1,218 @@
+"""What ``t5x-harness fit`` prints: the table of combinations, the two that stand out, and the same as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from t5x_harness.aot import libtpu
+from t5x_harness.aot.prices import price_of
+from t5x_harness.aot.request import TRAIN, AotRun
+from t5x_harness.aot.search import Row, cheapest, smallest
+from t5x_harness.aot.speed import BAND_NAME, Span
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.findings.tables import Bytes, columns
+from t5x_harness.report.report import Report
+from t5x_harness.slices.slice import get_slice
+from t5x_harness.spec import AotMode, RunResult, RunSpec
+
+_COLUMNS = (
+    *("slice", "partitions", "batch", "remat", "microbatches", "result", "program", "needs", "headroom"),
+    *("step", "hours", "chip-hours", "USD", "why"),
+)
+
+
+@dataclasses.dataclass
+class Found:
+    """What is known so far.
+
+    Attributes:
+      spec: the config's run.
+      hours: that training may take.
+      prices: the user's, by generation.
+      rows: a combination each.
+      programs: kinds of programs that are to fit.
+      run: as its plan describes it; None before.
+      refused: the run whose plan failed, where no combination could be tried.
+      is_complete: whether nothing was interrupted.
+    """
+
+    spec: RunSpec
+    hours: float
+    prices: Mapping[str, float]
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    programs: tuple[str, ...] = ()
+    run: AotRun | None = None
+    refused: RunResult | None = None
+    is_complete: bool = True
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 if something fits."""
+        return 0 if smallest(self.rows) is not None else 1
+
+
+def write(found: Found, arguments: argparse.Namespace) -> None:
+    """Writes to standard output, and to the file of ``--output``.
+
+    Raises:
+      UsageError: the file cannot be written.
+    """
+    as_text = arguments.format == "text"
+    if not as_text and not found.is_complete:
+        print(as_table(found), file=sys.stderr)  # programs get whole reports only
+        return
+    if as_text or arguments.output is not None:
+        print(as_table(found), flush=True)
+    else:
+        print(as_json(found), flush=True)
+    if arguments.output is not None and found.is_complete:
+        try:
+            arguments.output.write_text(f"{as_table(found) if as_text else as_json(found)}\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--output {arguments.output}: {error.strerror}") from None
+
+
+def as_table(found: Found) -> str:
+    """Returns the text for people."""
+    if found.refused is not None:
+        from t5x_harness.report.terminal import render
+
+        return render(Report((found.refused,)), width=120).rstrip()
+    lines = [_table(found.rows)] if found.rows else []
+    lines += ["", *_sentences(found)] if found.rows else _sentences(found)
+    lines += [f"not checked: {text}" for text in _not_checked(found)]
+    return "\n".join(lines)
+
+
+def as_json(found: Found) -> str:
+    """Returns the same for programs; units stand in the names, and seconds, hours and dollars have a span."""
+    best, cheap = smallest(found.rows), cheapest(found.rows, found.hours)
+    errors = [] if found.refused is None else [each.to_json() for s in found.refused.stages for each in s.errors]
+    whole = {
+        "config": list(found.spec.gin_files),
+        "aot": str(found.spec.aot),
+        "programs": list(found.programs),
+        "steps": found.run.steps if found.run is not None else None,
+        "hours": found.hours,
+        "rows": [_row_as_json(row) for row in found.rows],
+        "smallest": found.rows.index(best) if best is not None else None,
+        "cheapest": found.rows.index(cheap) if cheap is not None else None,
+        "prices": {name: str(price) for name, price in _prices(found)},
+        "errors": errors,
+        "not_checked": _not_checked(found),
+    }
+    return json.dumps(whole, indent=2)
+
+
+def _table(rows: list[Row]) -> str:
+    cells = [_cells(row) for row in rows]
+    used = [index for index in range(len(_COLUMNS)) if any(row[index] not in ("", "-") for row in cells)]
+    return columns([[row[i] for i in used] for row in cells], [_COLUMNS[i] for i in used])
+
+
+def _cells(row: Row) -> list[object]:
+    variant, run = row.variant, row.estimate
+    about = "~" if row.is_extrapolated else ""
+    over = "-" if (row.headroom_bytes or 0) < 0 else ""
+    size = row.needed_bytes
+    return [
+        variant.slice or "",
+        variant.num_partitions or "-",
+        variant.batch_size or "-",
+        variant.remat_policy or "-",
+        variant.num_microbatches or "-",
+        row.fits.value,
+        row.program or "-",
+        "-" if size is None else f"{about}{Bytes(size)}",
+        "-" if row.headroom_bytes is None else f"{over}{Bytes(abs(row.headroom_bytes))}",
+        "-" if row.step_seconds is None else f"{row.step_seconds.bound:.3g} s",
+        "-" if run is None else _band(run.hours),
+        "-" if run is None else _band(run.chip_hours),
+        "-" if run is None or run.usd is None else _band(run.usd),
+        row.why,
+    ]
+
+
+def _band(span: Span) -> str:
+    best, worst = f"{span.best:.3g}", f"{span.worst:.3g}"
+    return best if best == worst else f"{best} to {worst}"
+
+
+def _sentences(found: Found) -> Iterator[str]:
+    if not found.is_complete:
+        yield f"interrupted: {len(found.rows)} combinations are known"
+    best = smallest(found.rows)
+    if best is None:
+        yield "no combination that was compiled fits" if found.rows else "nothing was compiled"
+    else:
+        assert best.needed_bytes is not None
+        needed = f"{best.program} needs {Bytes(best.needed_bytes)} of {Bytes(best.usable_bytes)}"
+        yield f"the smallest slice that holds it: {_name(best)} ({needed})"
+    if any(row.estimate for row in found.rows):
+        yield from _in_time(found)
+    elif TRAIN in found.programs and best is not None and found.run is not None and found.run.steps is None:
+        yield "how long it trains is not known: no binding says how many steps (--gin.TRAIN_STEPS=…)"
+
+
+def _in_time(found: Found) -> Iterator[str]:
+    cheap = cheapest(found.rows, found.hours)
+    if cheap is None or cheap.estimate is None:
+        yield f"none of those that fit ends within {found.hours:g} h at the slow end"
+    else:
+        run = cheap.estimate
+        cost = f"{_band(run.usd)} USD" if run.usd is not None else f"{_band(run.chip_hours)} chip-hours, no price known"
+        yield (
+            f"the cheapest that ends within {found.hours:g} h: {_name(cheap)} "
+            f"({run.steps} steps in {_band(run.hours)} h, {cost})"
+        )
+    yield f"step: the least that the hardware allows; hours, chip-hours and USD: {BAND_NAME}"
+    for name, price in _prices(found):
+        yield f"price of {name}: {price}"
+
+
+def _name(row: Row) -> str:
+    changes = [text for text in row.changes.split(" and ") if text and not text.startswith("--slice")]
+    return f"{row.variant.slice}{' with ' if changes else ''}{' and '.join(changes)}"
+
+
+def _prices(found: Found) -> list[tuple[str, Any]]:
+    slices = [get_slice(row.variant.slice or "") for row in found.rows if row.estimate is not None]
+    prices = {each.generation.name: price_of(each, found.prices) for each in slices}
+    return [(name, price) for name, price in prices.items() if price is not None]
+
+
+def _not_checked(found: Found) -> list[str]:
+    texts = [*found.run.not_checked, *libtpu.untried()] if found.run is not None else []
+    if any(row.needed_bytes is not None for row in found.rows) and found.spec.aot is not AotMode.FULL:
+        texts.append("the size of the programs' code: none was generated; --aot=full does")
+    if any(row.is_extrapolated for row in found.rows):
+        texts.append("numbers with ~ are extrapolated from few layers; --aot=memory compiles all")
+    return texts
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    run = row.estimate
+    return {
+        **row.variant.to_json(),
+        "changes": row.changes,
+        "result": row.fits.value,
+        "why": row.why,
+        "program": row.program,
+        "hbm_needed_bytes": row.needed_bytes,
+        "hbm_usable_bytes": row.usable_bytes or None,
+        "hbm_headroom_bytes": row.headroom_bytes,
+        "is_extrapolated": row.is_extrapolated,
+        "step_seconds": _span(row.step_seconds),
+        "hours": _span(run.hours if run is not None else None),
+        "chip_hours": _span(run.chip_hours if run is not None else None),
+        "usd": _span(run.usd if run is not None else None),
+    }
+
+
+def _span(span: Span | None) -> dict[str, float] | None:
+    return dataclasses.asdict(span) if span is not None else None
