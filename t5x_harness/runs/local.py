@@ -171,13 +171,13 @@ class LocalBackend(Closing):
         return described, Compiler(self._start_compiling, self.workspace / "aot", self._timeout, self.on_progress)
 
     def _compile_ahead(self) -> StageResult:
+        from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.stage import compile_run
         from t5x_harness.workers import InProcess
 
         if why := why_not(in_process=isinstance(self._zygote, InProcess)):
             missing = f"whether the programs fit {self._spec.slice}: {why}"
             return StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=(missing,))
-
         described, compiler = self.aot()
         return compile_run(described, self._spec, compiler)
 
