@@ -119,7 +119,7 @@ class Promotion(PromotionSession):
         order = self.order(name, of_checkpoint or self.resources(item), spec.slice, target)
         if of_checkpoint is not None:
             order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
-        return backend_factory(order, spec, lambda: self.jobs)
+        return backend_factory(order, spec, lambda: self.jobs, self.settings.aot)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
         """Yields the machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""

@@ -17,6 +17,7 @@ __all__ = [
     "SOURCE_VARIABLE",
     "STANDINS_VARIABLE",
     "START_VARIABLE",
+    "TPU_AOT_VARIABLE",
     "TPU_NUMERICS_VARIABLE",
     "TPU_VM_VARIABLE",
     "VERTEX_PREFIX",
@@ -32,6 +33,8 @@ POD_VARIABLE = "T5X_HARNESS_POD"
 """Set in a process that is one host of a slice; see :mod:`t5x_harness.slices.pod`."""
 BRIEF_VARIABLE = "T5X_HARNESS_BRIEF"
 """Set in a process that makes a few steps; see :mod:`t5x_harness.upstream.short_run`."""
+TPU_AOT_VARIABLE = "T5X_HARNESS_TPU_AOT"
+"""How programs of jobs are compiled before they are sent; ``off`` for not at all."""
 TPU_NUMERICS_VARIABLE = "T5X_HARNESS_TPU_NUMERICS"
 """Whether matrix products of float32 have a TPU's default precision: 1 or 0."""
 STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"

@@ -91,6 +91,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     # A cache that the caller names, as tox does, is one for all sessions, which then compile less.
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(home))
+    patch.setenv("T5X_HARNESS_TPU_AOT", "off")  # a test that compiles says so
     patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
     if t5x_in_use.name == "embedded":  # an installed one may be found through it
         patch.delenv("PYTHONPATH", raising=False)

@@ -12,6 +12,9 @@ from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, Vert
 
 DEFAULT_PARALLEL = 4
 
+UNSEEN = "off"
+"""What the option for compiling a job's programs before says to have them sent unseen."""
+
 NOT_SENT = "--t5x-tpu-dry-run: the job was printed and not sent"
 """Why a test was skipped, or a stage not run, that would have been a job."""
 
@@ -26,6 +29,7 @@ class PromotionSettings:
       max_chip_hours: what one job may use up at the most.
       dry_run: print each job and send none.
       reuse: names or numbers of jobs to take in the place of new ones.
+      aot: how the programs of jobs are compiled before they are sent, or ``off``; None where nobody says.
       defaults: fields of :class:`~t5x_harness.promotion.resources.TpuResources` for tests whose markers say nothing.
     """
 
@@ -34,6 +38,7 @@ class PromotionSettings:
     max_chip_hours: float
     dry_run: bool = False
     reuse: tuple[str, ...] = ()
+    aot: str | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -54,6 +59,7 @@ class PromotionSettings:
             max_chip_hours=given["max_chip_hours"] or DEFAULT_MAX_CHIP_HOURS,
             dry_run=bool(given["dry_run"]),
             reuse=tuple(given["reuse"]),
+            aot=given["tpu_aot"],
             defaults={**table, **resources_in(given["tpu"] or ())},
         )
 

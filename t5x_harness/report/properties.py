@@ -39,7 +39,11 @@ def stage_properties(result: StageResult) -> list[tuple[str, str]]:
 
 def job_properties(result: StageResult) -> list[tuple[str, str]]:
     """Returns what there is to know of the job that a stage was, if it was one."""
-    return [(f"t5x.{name}", value) for name, value in result.facts if name in ("job", "job_url", "state", "devices")]
+    return [
+        (f"t5x.{name}", value)
+        for name, value in result.facts
+        if name in ("job", "job_url", "memory", "state", "devices")
+    ]
 
 
 def job_lines(result: StageResult) -> list[str]:
@@ -48,7 +52,8 @@ def job_lines(result: StageResult) -> list[str]:
     if "job" not in facts:
         return []
     page = [facts["job_url"]] if "job_url" in facts else []  # the emulated Vertex AI has none
-    return [f"{facts['job']}: {facts['state']}", *page, f"devices: {facts['devices']}"]
+    memory = [f"memory: {facts['memory']}"] if "memory" in facts else []  # of programs that were compiled before
+    return [f"{facts['job']}: {facts['state']}", *page, *memory, f"devices: {facts['devices']}"]
 
 
 def _step(measure: Measure) -> list[str]:

@@ -16,7 +16,7 @@ from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import leave_modules_open, program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
-from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import AotMode, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
 
 if TYPE_CHECKING:
@@ -50,8 +50,15 @@ class RemoteBackend(Backend, Protocol):
         """Begins them, without waiting for them."""
 
 
-BackendFactory = Callable[[RunSpec, "LocalBackend"], RemoteBackend]
-"""Makes the backend whose executing stages are a job elsewhere, out of the one for here."""
+class BackendFactory(Protocol):
+    """Makes the backend whose executing stages are a job elsewhere."""
+
+    @property
+    def aot(self) -> AotMode | None:
+        """How the run's programs are compiled for the slice before; None for not at all."""
+
+    def __call__(self, spec: RunSpec, local: LocalBackend) -> RemoteBackend:
+        """Makes it of a run, out of the one for here."""
 
 
 class Pipeline(Closing):
@@ -87,7 +94,7 @@ class Pipeline(Closing):
         promote: BackendFactory | None = None,
     ) -> None:
         # A promoted run has the numbers of a TPU.
-        self._spec = dataclasses.replace(spec, tpu_numerics=False) if promote else spec
+        self._spec = dataclasses.replace(spec, tpu_numerics=False, aot=promote.aot) if promote else spec
         self._zygote = zygote
         self._workspace = workspace
         self._timeout = timeout

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.runs.model_dirs import claim_model_dir, ensure_model_dirs
 from t5x_harness.runs.pipeline import OnProgress, Pipeline
 from t5x_harness.runs.pool import RunContext, RunPool
-from t5x_harness.spec import STAGE_SECONDS, RunResult, RunSpec, Stage
+from t5x_harness.spec import STAGE_SECONDS, AotMode, RunResult, RunSpec, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.runs.background import BackgroundRun
@@ -90,15 +90,16 @@ def run_specs(
             on_imports(pool.import_seconds)
 
 
-def plan_specs(specs: Sequence[RunSpec]) -> list[RunResult]:
-    """Runs the stages of configs up to their plan, as before they are sent as jobs; nothing of it is kept.
+def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:
+    """Runs the stages of configs that execute nothing, as before they are sent as jobs; nothing of it is kept.
 
     Args:
       specs: with their modes; golden plans are not looked at.
+      aot: how their programs are compiled for the slice; None for not at all.
     """
     from t5x_harness.google.server.own_folders import own_folder
 
-    planned = [dataclasses.replace(spec, golden=None, golden_update=False, until=Stage.PLAN) for spec in specs]
+    planned = [dataclasses.replace(spec, golden=None, golden_update=False, until=Stage.AOT, aot=aot) for spec in specs]
     with own_folder("t5x-harness-plan-") as folder:
         return list(run_specs(planned, RunOptions(folder.path, timeout=STAGE_SECONDS)))
 

@@ -14,7 +14,20 @@ from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, standins_of
-from t5x_harness.spec import Change, Changed, Finding, Outcome, Reason, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.runs.verdicts import aot_mode, verdicts
+from t5x_harness.spec import (
+    AotMode,
+    Change,
+    Changed,
+    Finding,
+    Outcome,
+    Reason,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
@@ -47,6 +60,7 @@ class VertexBackend:
         local: LocalBackend,
         order: JobOrder,
         jobs: PromotedJobs,
+        why_unseen: str = "",
     ) -> None:
         """Takes the settings; the job is sent with :meth:`submit_early` or the first stage that executes.
 
@@ -55,11 +69,13 @@ class VertexBackend:
           local: runs the stages before the job.
           order: what the job is to be like.
           jobs: sends and follows it.
+          why_unseen: why its programs are not compiled before, in words; empty where they are, or need not be.
         """
         self._spec = spec
         self._local = local
         self._order = order
         self._jobs = jobs
+        self._why_unseen = why_unseen
         self._log = local.workspace / "job.log"
         self._executing = tuple(stage for stage in local.stages if stage not in BEFORE_EXECUTION)
         self._stages = Stages(spec, local.stages, self._run)
@@ -144,7 +160,12 @@ class VertexBackend:
             results[first],
             changes=self._sent.changes,
             facts=(*self._facts(submitted, ended), *results[first].facts),
-            not_checked=(*results[first].not_checked, *self._sent.not_checked, *_open(results, first, problem)),
+            not_checked=(
+                *results[first].not_checked,
+                *self._sent.not_checked,
+                *self._unseen(),
+                *_open(results, first, problem),
+            ),
             seconds=round(time.monotonic() - started, 3),
         )
         return {**results, first: done}
@@ -154,8 +175,15 @@ class VertexBackend:
         if job.url:
             yield "job_url", job.url
         yield "machine", str(self._order.machine)
+        compiled = next((stage for stage in self._stages.known if stage.stage is Stage.AOT), None)
+        if compiled is not None and (words := "; ".join(verdicts(compiled))):
+            yield "memory", words
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
         yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs.emulated)
+
+    def _unseen(self) -> Iterator[str]:
+        if self._why_unseen:
+            yield f"whether its programs fit {self._order.machine}: {self._why_unseen}"
 
     def _read_results(self, folder: str) -> str:
         """Reads what the job wrote; returns why it cannot be read, or nothing."""
@@ -230,17 +258,33 @@ class VertexBackend:
         return staged, tuple(moved)
 
 
-def backend_factory(order: JobOrder, spec: RunSpec, jobs: Callable[[], PromotedJobs]) -> BackendFactory:
+def backend_factory(
+    order: JobOrder, spec: RunSpec, jobs: Callable[[], PromotedJobs], aot: str | None = None
+) -> BackendFactory:
     """Returns what makes the backend of a promoted run.
 
     Args:
       order: what its job is to be like.
       spec: the run.
       jobs: the session's.
+      aot: how its programs are compiled before, or ``off``; None for what is usual.
     """
     if spec.full_size:
         order = dataclasses.replace(order, shrink=False)
-    return lambda known, local: VertexBackend(known, local, order, jobs())
+    return _Factory(order, jobs, *aot_mode(aot, full_size=not order.shrink))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factory:
+    """Makes the backend of a promoted run; see :func:`backend_factory`."""
+
+    order: JobOrder
+    jobs: Callable[[], PromotedJobs]
+    aot: AotMode | None
+    why_unseen: str
+
+    def __call__(self, spec: RunSpec, local: LocalBackend) -> VertexBackend:
+        return VertexBackend(spec, local, self.order, self.jobs(), self.why_unseen)
 
 
 @dataclasses.dataclass(frozen=True)

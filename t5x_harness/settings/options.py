@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from t5x_harness.promotion.settings import DEFAULT_PARALLEL
+from t5x_harness.promotion.settings import DEFAULT_PARALLEL, UNSEEN
 from t5x_harness.settings.numbers import count, folder, from_zero, positive, switch
 from t5x_harness.settings.project import SettingsError
 from t5x_harness.spec import (
@@ -25,7 +25,7 @@ from t5x_harness.spec import (
     Stage,
     StandInPolicy,
 )
-from t5x_harness.variables import TPU_NUMERICS_VARIABLE, VERTEX_PREFIX
+from t5x_harness.variables import TPU_AOT_VARIABLE, TPU_NUMERICS_VARIABLE, VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 
 Kind = Literal["value", "flag", "list"]
@@ -504,6 +504,20 @@ JOBS: tuple[Option, ...] = (
         group="the job",
     ),
     Option(
+        "tpu_aot",
+        "send nothing that does not fit its slice by the TPU's own compiler, which runs here before: how its programs "
+        f"are compiled, as for --aot, or {UNSEEN} to send it unseen",
+        f"{AotMode.DEPTHS} for what runs at full size, where libtpu is installed",
+        shell=("--aot",),
+        pytest=("--t5x-tpu-aot",),
+        old="--tpu-aot",
+        variable=TPU_AOT_VARIABLE,
+        choices=(*AotMode, UNSEEN),
+        bare=AotMode.DEPTHS,
+        commands=("submit",),
+        group="the job",
+    ),
+    Option(
         "parallel",
         "how many jobs may be there at once",
         str(DEFAULT_PARALLEL),
@@ -584,7 +598,7 @@ def with_values(arguments: Iterable[str]) -> list[str]:
 
     ``--aot run.gin`` would take the file for its value.
     """
-    bare = {name: row.bare for row in RUNS if row.bare is not None for name in row.shell}
+    bare = {name: row.bare for row in (*RUNS, *JOBS) if row.bare is not None for name in row.shell}
     return [f"{argument}={bare[argument]}" if argument in bare else argument for argument in arguments]
 
 

@@ -48,8 +48,8 @@ Project, region, bucket and image come from options, from T5X_HARNESS_VERTEX_PRO
 [tool.t5x_harness.vertex] of pyproject.toml. Gin files, all that they include, and the modules of yours that they import
 are staged in the bucket; what belongs to T5X is left to the image.
 
-Before anything is sent: lint, the plan on the slice, the rules of Vertex AI, the chip-hours until --timeout, and
-whether the same job runs already. Ctrl-C while waiting cancels the job.
+Before anything is sent: lint, the plan on the slice, whether the programs fit it (--aot), the rules of Vertex AI, the
+chip-hours until --timeout, and whether the same job runs already. Ctrl-C while waiting cancels the job.
 
 exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: could be), 1 it did not, or was not sent,
 2 wrong usage

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.commands.submit.arguments import add_arguments, jobs_of, target_of, targets_emulated_google
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
+from t5x_harness.settings.options import from_environment, option
 from t5x_harness.spec import Mode
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.describing import refusals, verdict_of
@@ -104,8 +106,13 @@ class _Submission:
         if not specs:
             return True
         from t5x_harness.runs.several import plan_specs
+        from t5x_harness.runs.verdicts import aot_mode
 
-        return self._output.checks(plan_specs(specs))
+        given = vars(self._args) | from_environment([option("tpu_aot")], vars(self._args), os.environ)
+        aot, why = aot_mode(given["tpu_aot"], full_size=True)
+        if why:
+            self._output.note(f"not checked: whether the programs fit: {why}")
+        return self._output.checks(plan_specs(specs, aot))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from t5x_harness.google.vertex.validation import Verdict
 from t5x_harness.report.report import Report
-from t5x_harness.spec import RunResult
+from t5x_harness.spec import RunResult, Stage
 from t5x_harness.vertex.describing import as_text, as_values, end_as_text, end_as_values
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
@@ -45,10 +45,18 @@ class SubmitOutput:
         """Shows what lint and plan found; returns whether they passed."""
         from t5x_harness.report.json import document
         from t5x_harness.report.terminal import render
+        from t5x_harness.runs.verdicts import verdicts
 
         report = Report(tuple(results))
         self._document["report"] = document(report)
         self._show(render(report, width=_WIDTH, notes=self._args.verbose).splitlines())
+        for result in results:
+            self._show(
+                f"{result.spec.name}: {line}"
+                for stage in result.stages
+                if stage.stage is Stage.AOT
+                for line in verdicts(stage)
+            )
         return report.passed
 
     def note(self, text: str) -> None:
