@@ -14,7 +14,16 @@ from urllib.parse import quote
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.session import GoogleSession, ask_server, pages_of
-from t5x_harness.google.vertex.faults import RecordedCall, UnmetVertexFault, VertexFault, VertexFaultKind
+from t5x_harness.google.vertex.faults import (
+    AVAILABLE,
+    MODULE,
+    NEEDED,
+    RecordedCall,
+    UnmetVertexFault,
+    VertexFault,
+    VertexFaultKind,
+    no_room,
+)
 
 ENDED = frozenset(f"JOB_STATE_{state}" for state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"))
 """The states that a job does not leave."""
@@ -186,6 +195,26 @@ class FakeVertex:
     def oom(self, on: str = "*", **which: Any) -> None:
         """Ends a running job for its machine's lack of memory; for the arguments see :meth:`preempt`."""
         self._arm("oom", on, **which)
+
+    def exceed_hbm(
+        self,
+        on: str = "*",
+        *,
+        needed: float = NEEDED,
+        available: float = AVAILABLE,
+        module: str = MODULE,
+        **which: Any,
+    ) -> None:
+        """Ends a running job as XLA does where a program exceeds the memory of a TPU: FAILED, with its text in the log.
+
+        Args:
+          on: a glob for jobs' display names.
+          needed: GiB that the program takes, such as those of an aot verdict.
+          available: GiB of one device that programs may use.
+          module: the program, as XLA names it.
+          **which: see :meth:`preempt`.
+        """
+        self._arm("exceed_hbm", on, message=no_room(needed, available, module), **which)
 
     @property
     def requests(self) -> list[RecordedCall]:

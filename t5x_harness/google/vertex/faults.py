@@ -11,9 +11,28 @@ from typing import Any, Literal, Self, cast, get_args
 from t5x_harness.google.armed_faults import ArmedFaults, CountedFault, counted
 from t5x_harness.google.vertex.wire.errors import Code
 
-VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom"]
+VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom", "exceed_hbm"]
 
 _KINDS: tuple[VertexFaultKind, ...] = get_args(VertexFaultKind)
+
+
+def no_room(needed: float, available: float, module: str) -> str:
+    """Returns what XLA says of a program that exceeds a TPU's memory.
+
+    Args:
+      needed: GiB.
+      available: GiB of one device that programs may use.
+      module: the program, as XLA names it.
+    """
+    return (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+        f"temporaries ({needed:.2f}G) exceeds available HBM ({available:.2f}G). HLO module: {module}."
+    )
+
+
+NEEDED, AVAILABLE, MODULE = 32.48, 15.48, "jit_train_step"
+"""What is said where nobody gives numbers: T5 1.1 XL on a core of a TPU v3."""
+
 # Behind a comma: a regular expression may have commas, too.
 _NEXT_FIELD = re.compile(r",(?=[a-z]+=)")
 _NUMBERS = {"seconds": float, "after": int, "times": int}
@@ -27,14 +46,16 @@ class VertexFault(CountedFault):
     Attributes:
       kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
         machine away, ``stockout`` has none for it, ``internal`` is a failure of the service that it says nothing of,
-        ``expire`` is the end in JOB_STATE_EXPIRED, and ``oom`` a replica whose machine has too little memory.
+        ``expire`` is the end in JOB_STATE_EXPIRED, ``oom`` a replica whose machine has too little memory, and
+        ``exceed_hbm`` one whose program XLA finds no room for on the TPU, so that it exits.
       on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
       code: of the error, such as ``UNAVAILABLE``.
-      message: of the error; empty for one that says what this is.
+      message: of the error, or what the log of a program ends with that exceeds the TPU's memory; empty for one that
+        says what this is.
       seconds: how long a method waits, a job runs before it meets the fault, or the stockout lasts before the job is
         informed of it.
       output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
-      replica: that is preempted, or out of memory, such as ``workerpool1-0``; the primary one by default.
+      replica: that is preempted, or lacks memory, such as ``workerpool1-0``; the primary one by default.
     """
 
     kind: VertexFaultKind

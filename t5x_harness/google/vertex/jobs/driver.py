@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFault, VertexFaultKind, no_room
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
@@ -28,6 +28,9 @@ from t5x_harness.google.vertex.jobs.watching import Said, Watched
 from t5x_harness.google.vertex.services import Services
 
 T = TypeVar("T")
+
+_STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom", "exceed_hbm")
+"""The faults of running jobs."""
 
 
 class Deadlines(Generic[T]):
@@ -300,7 +303,7 @@ class Driver:
         """Takes a fault for the processes that run now, if there is one."""
         if self._progress.state is not State.RUNNING or self._fault is not None:
             return
-        self._fault = self._services.faults.take_for(self._job.display_name, "preempt", "internal", "expire", "oom")
+        self._fault = self._services.faults.take_for(self._job.display_name, *_STRIKES)
         if self._fault is not None and not self._fault.output:
             self._deadlines.set("fault", self._fault.seconds, _Order.STRIKE)
 
@@ -315,6 +318,11 @@ class Driver:
             if replica_of(unit) == fault.replica:
                 if fault.kind == "oom":
                     self._advance(machine.OutOfMemory(unit))
+                    return
+                if fault.kind == "exceed_hbm":
+                    said = fault.message or no_room(NEEDED, AVAILABLE, MODULE)
+                    self._log.write(unit, [said], "ERROR")
+                    self._advance(machine.Refused(endings.exited(unit, 1)))  # no crash that may pass
                     return
                 self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
                 self._advance(machine.Lost(unit))

@@ -12,7 +12,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from job_service import PARENT, pool
 
-from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.google.vertex.faults import VertexFault, no_room
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
@@ -195,6 +195,18 @@ def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: An
     assert "Waiting for job to be provisioned." in service.said(job, "service")
 
 
+def test_a_program_that_exceeds_the_tpus_memory_ends_the_job_with_the_compilers_text(service: Any) -> None:
+    message = no_room(20.5, 15.48, "jit_train_step")
+    service.api.services.faults.arm(VertexFault("exceed_hbm", output="compiling", message=message))
+    job = service.ended(service.shell("echo compiling; sleep 1000"))
+    assert (job.state, job.error.code) == (State.FAILED, 3)
+    assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
+    assert service.said(job)[-1] == (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries (20.50G) exceeds available HBM (15.48G). HLO module: jit_train_step."
+    )
+
+
 def test_a_process_that_somebody_killed_is_explained_and_one_that_was_stopped_is_not(service: Any) -> None:
     job = service.ended(service.shell("kill -9 $$"))
     assert any(line.startswith("137 is SIGKILL: this machine's kernel") for line in service.said(job, "service"))
@@ -232,7 +244,10 @@ def test_a_fault_in_text(text: str, fault: VertexFault) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("crash", "there is no fault 'crash'; there are fail, stall, preempt, stockout, internal, expire, oom"),
+        (
+            "crash",
+            "there is no fault 'crash'; there are fail, stall, preempt, stockout, internal, expire, oom, exceed_hbm",
+        ),
         ("fail:*", "code='' is none of CANCELLED, "),
         ("oom,second=1", "a fault has no 'second'; it has code, message, seconds, output, replica, times, after"),
         ("oom,times=often", "times='often' is not a number"),
