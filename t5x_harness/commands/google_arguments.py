@@ -51,8 +51,8 @@ def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what goes wrong in the emulated Vertex AI: KIND[:GLOB][,NAME=VALUE]…, such as 'stockout', "
         "'preempt:train*,output=step 100', 'oom:*,seconds=5' or 'fail:JobService.Create*,code=UNAVAILABLE,times=2'; "
-        "preempt, stockout, oom, exceed_hbm, internal and expire are for jobs by display name, fail and stall for methods "
-        "(may be repeated; times is 1 by default, all for always)",
+        "preempt, stockout, oom, exceed_hbm, internal and expire are for jobs by display name, fail and stall for "
+        "methods (may be repeated; times is 1 by default, all for always)",
     )
 
 
