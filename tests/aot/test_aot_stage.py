@@ -16,7 +16,7 @@ from t5x_harness.variables import CACHE_VARIABLE
 from t5x_harness.workers import Zygote
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="the TPU compiler is not installed: tox run -e aot has it"
+    importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
 )
 
 Compiled = Callable[..., StageResult]

@@ -53,7 +53,7 @@ def test_without_it_the_message_says_what_installs_it(monkeypatch: pytest.Monkey
         libtpu.describe_devices(get_slice("v3-8"))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="the TPU compiler is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 def test_its_devices_are_those_of_the_slices() -> None:
     done = subprocess.run(
         [sys.executable, "-c", DESCRIBE, *SLICES], capture_output=True, text=True, check=True, timeout=120
