@@ -13,12 +13,12 @@ from pathlib import Path
 from t5x_harness import __version__
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
-from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, Severity, Stage, StageResult
+from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 CODE = "PLN01"
 FACT = "golden plan"
 
-_UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
+UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 _MOST_LINES = 8
 """Changed lines that are shown of one table."""
@@ -51,13 +51,13 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
             Severity.ERROR,
             Stage.PLAN,
             f"{shown} is not a golden plan: {error}",
-            fix=f"restore it, or rewrite it with {_UPDATE}",
+            fix=f"restore it, or rewrite it with {UPDATE}",
         )
-        return _with(result, finding, run)
-    finding_ = _compare(kept, ours, run.bindings, shown)
+        return with_finding(result, finding, run.spec)
+    finding_ = _compare(kept, _with_numbers(ours, kept), run.bindings, shown)
     if finding_ is None:
         return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
-    return _with(result, finding_, run)
+    return with_finding(result, finding_, run.spec)
 
 
 def _places(run: RunResult) -> dict[str, str]:
@@ -68,16 +68,15 @@ def _places(run: RunResult) -> dict[str, str]:
 
 def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> StageResult:
     existed = file.is_file()
-    text = ours.to_text(
-        f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}"
-    )
     try:
-        if existed and GoldenPlan.from_text(file.read_text(encoding="utf-8")) == ours:
+        kept = GoldenPlan.from_text(file.read_text(encoding="utf-8")) if existed else None
+        ours = _with_numbers(ours, kept)
+        if kept == ours:
             return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
     except (GoldenSyntaxError, UnicodeDecodeError):
         pass  # what is there is replaced all the same
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    file.write_text(ours.to_text(*comments(file)), encoding="utf-8")
     if existed:
         return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: rewritten")))
     return dataclasses.replace(
@@ -87,8 +86,20 @@ def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> Sta
     )
 
 
-def _with(result: StageResult, finding: Finding, run: RunResult) -> StageResult:
-    shown, silenced = split_silenced([finding], run.spec.ignore, run.spec.cwd)
+def comments(file: Path) -> tuple[str, str]:
+    """Returns the first lines of a golden plan."""
+    return f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {UPDATE}"
+
+
+def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
+    """Returns a plan with the numbers of the aot stage as they are kept: that stage looks at them, where it runs."""
+    numbers = kept.facts.get(Stage.AOT.value) if kept is not None else None
+    return ours if numbers is None else dataclasses.replace(ours, facts={**ours.facts, Stage.AOT.value: numbers})
+
+
+def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
+    """Returns a stage that failed for what differs, unless the user ignores that."""
+    shown, silenced = split_silenced([finding], spec.ignore, spec.cwd)
     return dataclasses.replace(
         result,
         outcome=Outcome.FAILED if shown else result.outcome,
@@ -114,7 +125,7 @@ def _compare(kept: GoldenPlan, ours: GoldenPlan, bindings: Sequence[BoundValue],
         Stage.PLAN,
         "\n".join([f"the plan differs from {shown} in {' and '.join(counts)}:", *lines, *facts]),
         location=_location(by_name[first]) if first else None,
-        fix=f"undo it, or if it is meant, rewrite {shown} with {_UPDATE} and commit it",
+        fix=f"undo it, or if it is meant, rewrite {shown} with {UPDATE} and commit it",
         binding=first or (changed[0] if changed else None),
     )
 
