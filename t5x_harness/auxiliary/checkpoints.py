@@ -7,8 +7,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from t5x_harness.auxiliary.place import Place
 from t5x_harness.vertex.paths import GCS, GS
+from t5x_harness.vertex.places import Place
 from t5x_harness.vertex.storage import COMMITTED
 
 _FINISHED = re.compile(r"checkpoint_(\d+)")

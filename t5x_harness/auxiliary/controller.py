@@ -12,9 +12,9 @@ from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.hold import Holds
 from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.auxiliary.journal import Journal, Record, State, now
-from t5x_harness.auxiliary.place import Place
 from t5x_harness.auxiliary.request import plain
 from t5x_harness.auxiliary.train_job import TrainJob
+from t5x_harness.vertex.places import Place
 
 _MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has too little memory
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from t5x_harness.auxiliary.checkpoints import Checkpoint
 from t5x_harness.auxiliary.jobs import FOLDER
-from t5x_harness.auxiliary.place import Place
 from t5x_harness.vertex.paths import GS
+from t5x_harness.vertex.places import Place
 from t5x_harness.vertex.storage import COMMITTED
 
 _PINNED = "PINNED"

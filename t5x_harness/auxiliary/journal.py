@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER
-from t5x_harness.auxiliary.place import Place
 from t5x_harness.auxiliary.request import plain
 from t5x_harness.system.decode import JsonValue
+from t5x_harness.vertex.places import Place
 
 
 class State(enum.StrEnum):

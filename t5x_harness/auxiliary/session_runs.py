@@ -12,7 +12,6 @@ from pathlib import Path
 from t5x_harness.auxiliary.backend import Look
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER, REPLACED, AuxiliaryJob
-from t5x_harness.auxiliary.place import Place, place_at
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
 from t5x_harness.promotion.results import last_of_each
@@ -21,6 +20,7 @@ from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec
 from t5x_harness.vertex.events import scalars_of
 from t5x_harness.vertex.metrics import EVALUATED
 from t5x_harness.vertex.paths import object_address
+from t5x_harness.vertex.places import Place, place_at
 from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.waiting import Patience
 

@@ -16,14 +16,14 @@ from t5x_harness.auxiliary.controller import Controller
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER, JobTemplate, template_of
 from t5x_harness.auxiliary.journal import Journal
-from t5x_harness.auxiliary.lock import Lock, locked
-from t5x_harness.auxiliary.place import Place, place_at
 from t5x_harness.auxiliary.processes import Processes
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
 from t5x_harness.spec import Finding
+from t5x_harness.vertex.locks import Lock, locked
 from t5x_harness.vertex.paths import GS, object_address
+from t5x_harness.vertex.places import Place, place_at
 from t5x_harness.vertex.storage import COMMITTED
 from t5x_harness.vertex.waiting import Patience
 
@@ -189,7 +189,14 @@ def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[Place, Jo
     if place.address.startswith(GS):
         # A train job that starts has orbax remove the folders in its own that lack this object.
         place.create(f"{FOLDER}/{COMMITTED}", b"")
-    with locked(place, name) as lock:
+
+    def refusal(who: str) -> AuxiliaryError:
+        return AuxiliaryError(
+            f"{place.address}: another controller has these auxiliary jobs: {who}. Leave them to it, end it first, or "
+            "give --name=NAME for jobs of their own"
+        )
+
+    with locked(place, f"{FOLDER}/{name}/controller.json", refusal) as lock:
         yield place, Journal(place, name), lock
 
 

@@ -81,12 +81,21 @@ def cache(request: Request, task: seqio.Task, progress: Progress, prepare: Prepa
             task.name, folder, left_out=f"it is cached in {folder}{generated}; --overwrite writes it anew"
         )
     standins = prepare(task)
-    with places.alone_in(folder):
+    with places.alone_in(folder) as lock:
         if _is_complete(folder):
             if not request.overwrite:  # another process has just written it
                 return CachedTask(task.name, folder, left_out=f"it is cached in {folder}")
             places.empty(folder)
-        return CachedTask(task.name, folder, tuple(_write(request, task, folder, progress, standins)))
+
+        def guarded(name: str, split: str, step: str, examples: int) -> None:
+            lock.renew()
+            progress(name, split, step, examples)
+
+        splits = tuple(_write(request, task, folder, guarded, standins))
+        lock.renew()
+        with tf.io.gfile.GFile(f"{folder}/{places.COMPLETED}", "w") as file:
+            file.write("")
+        return CachedTask(task.name, folder, splits)
 
 
 def _is_complete(folder: str) -> bool:
@@ -126,5 +135,3 @@ def _write(
     places.remove(f"{folder}/{places.PARTS}")
     if standins:
         places.write_json(f"{folder}/{places.STANDINS}", list(standins))
-    with tf.io.gfile.GFile(f"{folder}/{places.COMPLETED}", "w") as file:
-        file.write("")

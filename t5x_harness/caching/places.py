@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
-import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from t5x_harness.caching.request import CacheError
-from t5x_harness.system.buckets import is_remote
+from t5x_harness.vertex.locks import Lock, locked
+from t5x_harness.vertex.places import place_at
+from t5x_harness.vertex.storage import StorageError
 
 COMPLETED = "COMPLETED"
 """SeqIO takes a folder with this file for a cache."""
@@ -28,65 +27,25 @@ _WRITER = ".writer.json"
 
 
 @contextlib.contextmanager
-def alone_in(folder: str) -> Iterator[None]:
+def alone_in(folder: str) -> Iterator[Lock]:
     """Makes a folder, and keeps other processes from caching into it.
-
-    Locally the lock ends with this process, however that ends. A bucket has no locks: there a file names the writer,
-    and one of this machine whose process is gone does not count.
 
     Raises:
       CacheError: another process writes it, or it cannot be made.
     """
+
+    def refusal(who: str) -> CacheError:
+        return CacheError(f"another process is caching into {folder}: {who}. Wait for it")
+
     try:
-        tf.io.gfile.makedirs(folder)
-    except (tf.errors.OpError, OSError) as error:
-        raise CacheError(f"{folder} cannot be written: {getattr(error, 'message', error)}") from None
-    with _marked(folder) if is_remote(folder) else _locked(folder):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CacheError(f"another process is caching into {folder}: wait for it") from None
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _marked(folder: str) -> Iterator[None]:
-    path, own = f"{folder}/{_WRITER}", {"host": platform.node(), "process": os.getpid()}
-    for marking in (True, False):  # written, and read again: of two that begin at once, one finds the other's name
-        other = read_json(path)
-        if other and other != own and not _has_ended(other):
-            raise CacheError(
-                f"process {other['process']} of {other['host']} is caching into {folder}: wait for it, or, if it has "
-                f"ended, remove {path}"
-            )
-        if marking:
-            write_json(path, own)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(path)
-
-
-def _has_ended(writer: Mapping[str, Any]) -> bool:
-    if writer["host"] != platform.node():
-        return False
-    try:
-        os.kill(writer["process"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's
-        return False
-    return False
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(locked(place_at(folder), _WRITER, refusal))
+            except OSError as error:
+                raise CacheError(f"{folder} cannot be written: {error.strerror or error}") from None
+            yield lock
+    except StorageError as error:
+        raise CacheError(f"{folder} cannot be written: {error}") from None
 
 
 def read_json(path: str) -> Any:

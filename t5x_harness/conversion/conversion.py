@@ -14,7 +14,7 @@ from t5x_harness.conversion.comparing import require_same
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import flavor_of
 from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.places import COMMITTED, written_whole
+from t5x_harness.conversion.places import written_whole
 from t5x_harness.conversion.request import Conversion, Form, Request
 from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, dtype_named
 from t5x_harness.conversion.settings import BYTES, Settings, Vocabulary, settings_of
@@ -28,6 +28,7 @@ from t5x_harness.conversion.transformers_folder import (
     write_transformers,
 )
 from t5x_harness.system.buckets import store
+from t5x_harness.vertex.storage import COMMITTED
 
 _NAMES = "t5x_names"
 _OWN_CONFIG = "config.gin"

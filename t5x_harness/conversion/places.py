@@ -6,7 +6,6 @@ Two conversions into one place exclude each other, and what one that was killed 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -16,12 +15,13 @@ from pathlib import Path
 from etils import epath
 
 from t5x_harness.conversion.errors import ConversionError, first_line
+from t5x_harness.vertex.locks import Lock, locked
+from t5x_harness.vertex.paths import GS, bucket_of
+from t5x_harness.vertex.places import place_at
+from t5x_harness.vertex.storage import COMMITTED, StorageError
 
-COMMITTED = "commit_success.txt"
-"""What orbax wants in a checkpoint at gs://: without it, one that is there is taken for one that was never finished."""
-
-_LOCK = "lock"
-_CONTENT = "content"
+_ASIDE = ".t5x-harness-convert"
+_LOCK = f"{_ASIDE}.json"
 _LAST = ("config.json", COMMITTED)
 
 
@@ -37,7 +37,7 @@ def written_whole(place: str | os.PathLike[str]) -> Iterator[Path]:
       ConversionError: it holds something, another conversion writes it now, or it cannot be made.
     """
     path = os.fspath(place)
-    with _copied_to(path) if "://" in path else _moved_to(Path(path)) as folder:
+    with _copied_to(path.rstrip("/")) if "://" in path else _moved_to(Path(path)) as folder:
         yield folder
 
 
@@ -47,11 +47,13 @@ def _copied_to(address: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="t5x-harness-convert-") as scratch:
         try:
             _require_empty(place)
-            yield Path(scratch)
-            _require_empty(place)
-            files = (path for path in Path(scratch).rglob("*") if path.is_file())
-            for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
-                epath.Path(path).copy(place / str(path.relative_to(scratch)))
+            with _alone_at(address) as lock:
+                yield Path(scratch)
+                _require_empty(place)
+                files = (path for path in Path(scratch).rglob("*") if path.is_file())
+                for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
+                    lock.renew()
+                    epath.Path(path).copy(place / str(path.relative_to(scratch)))
         except ConversionError:
             raise
         except Exception as error:  # of whichever library has this kind of address
@@ -61,31 +63,40 @@ def _copied_to(address: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def _moved_to(place: Path) -> Iterator[Path]:
     _require_free(place)
-    aside = place.parent / f".{place.name}.t5x-harness-convert"
+    aside = place.parent / f".{place.name}{_ASIDE}"
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = _locked(aside)
+        with _alone_at(str(place)) as lock:
+            shutil.rmtree(aside, ignore_errors=True)  # of one that was killed
+            aside.mkdir(parents=True)
+            try:
+                yield aside
+                lock.renew()
+                _require_free(place)
+                aside.rename(place)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    except StorageError as error:
+        raise ConversionError(f"{place} cannot be written: {error}") from None
     except OSError as error:
-        raise ConversionError(f"{place} cannot be written: {error.strerror or error}") from None
-    if lock is None:
-        raise ConversionError(f"another conversion is writing {place}: wait for it, or name another folder")
-    try:
-        content = aside / _CONTENT
-        shutil.rmtree(content, ignore_errors=True)  # of one that was killed
-        content.mkdir()
-        try:
-            yield content
-        except OSError as error:
-            raise ConversionError(f"{place} cannot be written: {error.strerror or error}") from error
-        _require_free(place)
-        content.rename(place)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        os.close(lock)
+        raise ConversionError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _alone_at(place: str) -> Iterator[Lock]:
+    """Keeps other conversions out by a file beside a place: T5X removes a checkpoint's folder that is not committed."""
+
+    def refusal(who: str) -> ConversionError:
+        return ConversionError(f"another conversion is writing {place}: {who}. Wait for it, or name another folder")
+
+    parent, name = os.path.split(place)
+    folder = parent if place != f"{GS}{bucket_of(place)}" else place
+    with locked(place_at(folder), f".{name}{_LOCK}", refusal) as lock:
+        yield lock
 
 
 def _require_empty(place: epath.Path | Path) -> None:
-    if place.is_dir() and (names := sorted(path.name for path in place.iterdir())[:4]):
+    found = (path.name for path in place.iterdir()) if place.is_dir() else ()
+    if names := sorted(name for name in found if not name.endswith(_LOCK))[:4]:
         raise ConversionError(f"{place} holds {', '.join(names)} already: name a folder that is not there")
 
 
@@ -94,22 +105,3 @@ def _require_free(place: Path) -> None:
     for path in (place, *place.parents):
         if path.exists() and not path.is_dir():
             raise ConversionError(f"{path} is a file: name a folder that is not there")
-
-
-def _locked(folder: Path) -> int | None:
-    """Makes a folder and locks it for as long as this process lives; None where another process has it."""
-    while True:
-        folder.mkdir(exist_ok=True)
-        try:
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:  # its owner has just removed it
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            return None
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), os.stat(folder / _LOCK)):
-                return lock
-        os.close(lock)

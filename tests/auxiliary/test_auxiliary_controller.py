@@ -17,8 +17,8 @@ import pytest
 from train_desk import Desk
 
 from t5x_harness.auxiliary.journal import Journal, Record, State
-from t5x_harness.auxiliary.place import LocalPlace
 from t5x_harness.auxiliary.processes import LocalJobs
+from t5x_harness.vertex.places import LocalPlace
 
 
 def until(condition: Callable[[], Any], what: str) -> None:

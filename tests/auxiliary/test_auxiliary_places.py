@@ -1,20 +1,15 @@
-"""A train job's folder in a bucket: what is finished there, who has it, and whose records stand."""
+"""A train job's folder in a bucket: what is finished there, and whose records stand."""
 
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from t5x_harness.auxiliary import lock as lock_module
 from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.journal import Journal, Record, State
-from t5x_harness.auxiliary.lock import locked
-from t5x_harness.auxiliary.place import Place, place_at
+from t5x_harness.vertex.places import Place, place_at
 
 pytest.importorskip("google.cloud.storage")
 pytest.importorskip("google_crc32c", reason="needs the extra google")
@@ -50,43 +45,6 @@ def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
     assert finished_checkpoints(place, place.address) == direct
     mounted = f"{address.replace('gs://', '/gcs/')}/run"
     assert finished_checkpoints(place_at(mounted), mounted) == [*direct, Checkpoint(5, by_orbax=True)]
-
-
-def test_one_controller_has_it_until_it_ends(place: Place) -> None:
-    taken = pytest.raises(AuxiliaryError, match=r"another controller has these auxiliary jobs: process \d+ on ")
-    with locked(place, "eval"), locked(place, "other"), taken, locked(place, "eval"):
-        pass
-    with locked(place, "eval"):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("seconds", "host", "free"), [(0, "elsewhere", False), (300, "elsewhere", True), (0, "", True)]
-)
-def test_one_that_was_killed_is_followed(place: Place, seconds: int, host: str, free: bool) -> None:
-    """On another machine after two minutes of silence, on this one at once."""
-    seen = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    holder = {"host": host or socket.gethostname(), "pid": 2**31 - 1, "seen": seen}
-    assert place.create("auxiliary/eval/controller.json", json.dumps(holder).encode())
-    if free:
-        with locked(place, "eval"):
-            return
-    with pytest.raises(AuxiliaryError, match="process 2147483647 on elsewhere, last seen "), locked(place, "eval"):
-        pass
-
-
-def test_one_that_was_silent_for_long_ends_when_another_has_taken_over(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lock_module, "_RENEWED_AFTER", 0.0)
-    monkeypatch.setattr(lock_module, "_LOST_AFTER", -1.0)
-    with locked(place, "eval") as first:
-        first.renew()
-        with locked(place, "eval") as second:
-            second.renew()
-            with pytest.raises(AuxiliaryError, match="another controller has taken over, as this one was silent"):
-                first.renew()
-            second.renew()
 
 
 def test_a_record_is_written_by_one_alone(place: Place) -> None:

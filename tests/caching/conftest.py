@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cache_tasks import TASKS
 
+from t5x_harness.google.pool import GooglePool
+from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.workers import Run, Zygote
 
 
@@ -58,3 +60,15 @@ def cache(start: Start) -> Callable[..., tuple[int, str, str]]:
         return found[0], found[1], found[2]
 
     return run
+
+
+@pytest.fixture
+def google() -> Iterator[Mapping[str, str]]:
+    """The variables that lead to an emulated Google Cloud with a bucket."""
+    if not GooglePool.is_installed():
+        pytest.skip("the extra google is not installed")
+    made = GooglePool()
+    environment = made.enter()
+    (Path(environment[ROOT_VARIABLE]) / "buckets/my-bucket").mkdir(parents=True, exist_ok=True)
+    yield environment
+    made.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -98,19 +100,32 @@ def test_parts_of_other_code_are_not_gone_on_with(cache: Any, start: Start, fold
     assert compared(start, "mine", "dies") == {"train": [63, []], "validation": [20, []]}
 
 
-def test_of_two_at_once_the_second_is_refused(cache: Any, folder: Path) -> None:
+@pytest.mark.parametrize("address", ["cache", "gs://my-bucket/cache"])
+def test_of_two_at_once_the_second_is_refused(
+    cache: Any, folder: Path, address: str, request: pytest.FixtureRequest
+) -> None:
+    env = request.getfixturevalue("google") if "://" in address else {}
+    first = threading.Thread(target=lambda: results.append(cache("waits", to, "--no-check", env=env)))
     results: list[tuple[int, str, str]] = []
-    first = threading.Thread(target=lambda: results.append(cache("waits", "--no-check")))
+    to = f"--output_cache_dir={address}"
     first.start()
     while not (folder / "waiting").exists():
         time.sleep(0.01)
-    assert cache("waits")[::2] == (
-        1,
-        "t5x-harness: another process is caching into cache/waits: wait for it\n",
-    )
+    status, _, err = cache("waits", to, env=env)
     (folder / "go").touch()
     first.join()
+    assert status == 1
+    assert re.fullmatch(
+        rf"t5x-harness: another process is caching into {address}/waits: process \d+ on "
+        rf"{re.escape(socket.gethostname())}, last seen \S+\. Wait for it\n",
+        err,
+    )
     assert [result[0] for result in results] == [0]
+
+
+def test_a_folder_that_cannot_be_made_is_named(cache: Any, folder: Path) -> None:
+    (folder / "cache").touch()
+    assert cache("waits")[2] == "t5x-harness: cache/waits cannot be written: Not a directory\n"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,21 @@ manager = ocp.CheckpointManager(sys.argv[1], options=options, item_handlers={"st
 state = manager.restore(manager.latest_step(), args=ocp.args.Composite(state=ocp.args.PyTreeRestore()))["state"]
 print(manager.latest_step(), float(np.sum(np.abs(state["target"]["decoder"]["logits_dense"]["kernel"]))))
 """
+_WRITES = """
+import sys
+from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.places import written_whole
+for _ in sys.stdin:
+    try:
+        with written_whole("gs://my-bucket/two") as folder:
+            (folder / "file").write_text("x")
+            print("writes", flush=True)
+            sys.stdin.readline()
+    except ConversionError as error:
+        print(error, flush=True)
+    else:
+        print("has written", flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +106,31 @@ def test_it_reads_and_writes_gs(buckets: tuple[Path, Mapping[str, str]], tmp_pat
         STEP,
         pytest.approx(abs(parameters_of("t5_1_1")["decoder/logits_dense/kernel"]).sum()),
     )
+
+
+@pytest.mark.journey
+def test_of_two_processes_one_writes_until_it_is_killed(buckets: tuple[Path, Mapping[str, str]]) -> None:
+    folder, environment = buckets
+
+    def start() -> subprocess.Popen[str]:
+        command, pipe = [sys.executable, "-c", _WRITES], subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+    def answer(process: subprocess.Popen[str]) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+
+    with start() as first, start() as second:
+        assert answer(first) == "writes\n"
+        refused = answer(second)
+        assert f"another conversion is writing gs://my-bucket/two: process {first.pid} on " in refused
+        first.kill()
+        first.wait()
+        assert not (folder / "two").exists()
+        assert [answer(second), answer(second)] == ["writes\n", "has written\n"]
+        second.communicate()
+    assert [path.name for path in (folder / "two").iterdir()] == ["file"]
+    assert not list(folder.glob(".*"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from t5x_harness.conversion.places import written_whole
 
 WRITER = """
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from t5x_harness.conversion.places import written_whole
 
@@ -75,7 +76,9 @@ def test_the_second_of_two_is_refused(tmp_path: Path) -> None:
     with writer(place) as first:
         with (
             pytest.raises(
-                ConversionError, match=rf"another conversion is writing {place}: wait for it, or name another"
+                ConversionError,
+                match=rf"^another conversion is writing {place}: process {first.pid} on \S+, last seen \S+\. Wait for "
+                "it, or name another folder$",
             ),
             written_whole(place),
         ):
@@ -124,9 +127,12 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_at_an_address_what_makes_it_complete_comes_last(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    copied: list[str] = []
+@pytest.fixture
+def address(
+    gcs_tree: Callable[[Mapping[str, str | bytes]], str], copied: list[str], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A new folder of a bucket, for whose content a list stands in."""
+    pytest.importorskip("google.cloud.storage")
 
     class Address:
         def __init__(self, path: object) -> None:
@@ -139,16 +145,49 @@ def test_at_an_address_what_makes_it_complete_comes_last(monkeypatch: pytest.Mon
             return Address(f"{self.path}/{name}")
 
         def copy(self, to: Address) -> None:
-            if fails and copied:
+            if copied[-1:] == ["no more"]:
                 raise OSError("the bucket is gone\nand more")
             copied.append(to.path)
 
     monkeypatch.setattr(places.epath, "Path", Address)
-    expected = pytest.raises(ConversionError, match=r"^gs://b/hf cannot be written: the bucket is gone$")
-    with expected if fails else contextlib.nullcontext(), written_whole("gs://b/hf") as folder:
+    return f"{gcs_tree({'other': 'x'})}/hf"
+
+
+@pytest.fixture
+def copied() -> list[str]:
+    return []
+
+
+def test_at_an_address_what_makes_it_complete_comes_last(address: str, copied: list[str]) -> None:
+    with written_whole(address) as folder:
         for name in ("config.json", "state/commit_success.txt", "model.safetensors", "state/d/0"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
     assert not folder.exists()
-    assert sorted(copied[:2]) == ["gs://b/hf/model.safetensors", "gs://b/hf/state/d/0"][: len(copied)]
-    assert len(copied) == (1 if fails else 4)
+    assert copied[:2] == [f"{address}/model.safetensors", f"{address}/state/d/0"]
+    assert len(copied) == 4
+
+
+def test_an_address_that_cannot_be_written(address: str, copied: list[str]) -> None:
+    copied.append("no more")
+    expected = pytest.raises(ConversionError, match=rf"^{address} cannot be written: the bucket is gone$")
+    with expected, written_whole(address) as folder:
+        (folder / "file").touch()
+    with (
+        pytest.raises(ConversionError, match=r"^s3://b/hf cannot be written: s3://b is neither a folder of this"),
+        written_whole("s3://b/hf"),
+    ):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("inside", ["", "/hf"])
+def test_the_second_of_two_at_an_address_is_refused(address: str, copied: list[str], inside: str) -> None:
+    place = address.removesuffix("/hf") + inside
+    expected = rf"^another conversion is writing {place}: process {os.getpid()} on \S+, last seen \S+\. Wait for it"
+    with written_whole(place) as folder:
+        (folder / "file").touch()
+        with pytest.raises(ConversionError, match=expected), written_whole(f"{place}/"):
+            raise AssertionError
+    assert copied == [f"{place}/file"]
+    with written_whole(place):
+        pass

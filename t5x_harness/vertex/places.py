@@ -1,4 +1,4 @@
-"""A train job's folder, on this machine or in a bucket: what a controller lists, reads and writes in it."""
+"""A folder on this machine or in a bucket, with the same few calls: listed, read, written, copied within itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from t5x_harness.vertex.paths import object_address
-from t5x_harness.vertex.storage import Folder
+from t5x_harness.vertex.storage import Folder, StorageError
 
 
 class Place(Protocol):
@@ -41,16 +41,18 @@ def place_at(address: str, project: str | None = None) -> Place:
     """Returns the folder at a path of this machine, or at ``gs://…`` or ``/gcs/…``.
 
     Raises:
-      StorageError: the address names no bucket, or there are no credentials.
+      StorageError: the address names no bucket, or is another storage's, or there are no credentials.
     """
     in_bucket = object_address(address)
+    if in_bucket is None and "://" in address:
+        raise StorageError(f"{address} is neither a folder of this machine nor one of a bucket, as gs://BUCKET/FOLDER")
     return LocalPlace(Path(address)) if in_bucket is None else BucketPlace(in_bucket, project)
 
 
 class LocalPlace:
     """A folder of this machine.
 
-    Versions say nothing here: only the controller writes, which the kernel knows as long as it lives.
+    Versions say nothing here: the one process writes that has the lock, which the kernel knows as long as it lives.
     """
 
     def __init__(self, folder: Path) -> None:

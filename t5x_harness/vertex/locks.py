@@ -1,0 +1,159 @@
+"""One writer of a folder, on this machine or in a bucket: a second one is refused, and shown who works there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from t5x_harness.vertex.places import LocalPlace, Place
+from t5x_harness.vertex.storage import StorageError
+
+_RENEWED_AFTER, _LOST_AFTER = 20.0, 120.0
+
+Refusal = Callable[[str], Exception]
+"""Makes the error that a lock is refused with, of words for who has it."""
+
+
+class Lock:
+    """What keeps others out; use :func:`locked`."""
+
+    def renew(self) -> None:
+        """Makes sure that it still does; to be called before what only one may do.
+
+        Raises:
+          Exception: the refusal's: another process has taken over, as this one was stopped for long.
+          StorageError: the bucket is not there, or refuses.
+        """
+
+
+@contextlib.contextmanager
+def locked(place: Place, name: str, refusal: Refusal) -> Iterator[Lock]:
+    """Keeps others out for the time of the block.
+
+    On this machine the kernel holds the lock, and frees it when the process ends in whatever way. In a bucket it is an
+    object that a thread writes anew from time to time, each time only if nobody else has written it: of a killed
+    process it is free at once on its own machine, and elsewhere after two minutes.
+
+    Args:
+      place: the folder.
+      name: of a file in it, which is there as long as the lock is held.
+      refusal: what is raised where another one has it.
+
+    Raises:
+      Exception: the refusal's.
+      OSError: the file cannot be written here.
+      StorageError: the bucket is not there, or refuses.
+    """
+    if isinstance(place, LocalPlace):
+        with _file_locked(place.folder / name, refusal):
+            yield Lock()
+        return
+    lock = _ObjectLock(place, name, refusal)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _file_locked(path: Path, refusal: Refusal) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as opened:
+        while True:
+            file = opened.enter_context(open(path, "a+", encoding="utf-8"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise refusal(_described(file.read())) from None
+            with contextlib.suppress(FileNotFoundError):  # its last holder has just removed it
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    break
+        file.truncate(0)
+        file.write(_holder())
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+class _ObjectLock(Lock):
+    def __init__(self, place: Place, name: str, refusal: Refusal) -> None:
+        self._place, self._name, self._refusal = place, name, refusal
+        self._id = uuid.uuid4().hex
+        self._one_at_a_time = threading.Lock()
+        found = place.read(name)
+        if found is not None and not _is_gone(found[0].decode()):
+            raise refusal(_described(found[0].decode()))
+        content = _holder(self._id).encode()
+        self._note(place.create(name, content) if found is None else place.replace(name, content, found[1]))
+        self._ended = threading.Event()
+        self._renewing = threading.Thread(target=self._keep, name="lock", daemon=True)
+        self._renewing.start()
+
+    def renew(self) -> None:
+        """Writes the object anew, if it is time to."""
+        with self._one_at_a_time:
+            if time.monotonic() - self._renewed >= _RENEWED_AFTER:
+                content = _holder(self._id).encode()
+                self._note(self._place.replace(self._name, content, self._version), ", as this one was silent for long")
+
+    def release(self) -> None:
+        """Removes the object, unless another process has taken over."""
+        self._ended.set()
+        self._renewing.join()
+        with contextlib.suppress(StorageError):  # what was written stands; the lock is free after two minutes
+            found = self._place.read(self._name)
+            if found is not None and found[1] == self._version:
+                self._place.delete(self._name)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(_RENEWED_AFTER / 2):
+            try:
+                self.renew()
+            except StorageError:  # the next time may do, and a holder that is to write calls renew, too
+                continue
+            except Exception:  # the refusal's, which the holder's next call raises
+                return
+
+    def _note(self, version: int | None, why: str = "") -> None:
+        """Notes what was written; of a write that was sent twice, the second is refused for the first."""
+        if version is None:
+            content, version = self._place.read(self._name) or (b"", 0)
+            if self._id not in content.decode():
+                raise self._refusal(f"{_described(content.decode())}{why}")
+        self._version, self._renewed = version, time.monotonic()
+
+
+def _holder(identity: str = "") -> str:
+    seen = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "seen": seen, "id": identity})
+
+
+def _is_gone(holder: str) -> bool:
+    """Returns whether a holder has ended: its process on this machine is not there, or it was silent for long."""
+    try:
+        about = json.loads(holder)
+        if about["host"] == socket.gethostname() and not os.path.exists(f"/proc/{int(about['pid'])}"):
+            return True
+        return (datetime.now(UTC) - datetime.fromisoformat(about["seen"])).total_seconds() > _LOST_AFTER
+    except (ValueError, KeyError, TypeError):
+        return True
+
+
+def _described(holder: str) -> str:
+    try:
+        about = json.loads(holder)
+        return f"process {about['pid']} on {about['host']}, last seen {about['seen']}"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has not said which"
