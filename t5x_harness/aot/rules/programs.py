@@ -42,7 +42,11 @@ class OutOfDeviceMemory(Mistake):
         "and optimizer need is known beforehand (MSH09); activations and temporary values are known only to the "
         "compiler, which runs here with `--aot`."
     )
-    bad = training("BATCH_SIZE = 1_048_576", at="BATCH_SIZE = 1_048_576")
+    bad = training(
+        "BATCH_SIZE = 1_048_576",
+        "train_eval/utils.DatasetConfig.batch_size = 128",
+        at="BATCH_SIZE = 1_048_576",
+    )
     good = training("BATCH_SIZE = 128")
 
 
