@@ -241,6 +241,16 @@ BROKEN = [
         at="num_heads",
     ),
     Broken(
+        "pretrain_c4.gin",
+        "BATCH_SIZE = 256",
+        "BATCH_SIZE = 250",
+        Stage.PLAN,
+        "MSH02",
+        "the batch size of train and train_eval is 250, and the mesh's data axis has 8 positions: 250 / 8 leaves 2",
+        "set BATCH_SIZE to 248 or 256",
+        at="BATCH_SIZE",
+    ),
+    Broken(
         "pretrain_stream.gin",
         "warmup_steps = 1000",
         "warmup_step = 1000",
