@@ -15,9 +15,7 @@ from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.variables import CACHE_VARIABLE
 from t5x_harness.workers import Zygote
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
-)
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 
 Compiled = Callable[..., StageResult]
 
