@@ -147,6 +147,7 @@ def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
     assert len(cloud.specs) == 2
 
 
+@pytest.mark.journey
 def test_a_job_whose_machine_is_taken_away_is_started_again(
     cloud: Cloud, put: Callable[..., None], vertex: FakeVertex
 ) -> None:

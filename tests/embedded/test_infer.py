@@ -42,6 +42,7 @@ def recorded_lines() -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.journey
 def test_an_interrupted_inference_is_completed(
     programs: Any, flags: list[str], tmp_path: Path, recorded_lines: list[dict[str, Any]]
 ) -> None:

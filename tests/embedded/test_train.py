@@ -26,6 +26,7 @@ def t5x_checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.journey
 def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
     """The numbers are T5X's own, from the same checkpoint: one step, with the data from its beginning."""
     assert programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=9")[0] == 0

@@ -240,6 +240,7 @@ def test_a_spread_of_positions_has_a_known_result(numerics: Numerics) -> None:
     assert set(np.ravel(values**2 @ average)) == {66304.0}  # less than 257.5 ** 2: no root
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("model", "options", "outcome"),
     [

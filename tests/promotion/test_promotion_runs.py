@@ -107,6 +107,7 @@ def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester:
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+@pytest.mark.journey
 def test_a_job_that_fails_is_the_runs_failure_with_its_log(run: Run, vertex: FakeVertex) -> None:
     vertex.internal("infer-*", times=None)
     result = run("infer.gin")

@@ -294,8 +294,11 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
 def test_a_promoted_run_has_the_numbers_of_its_tpu() -> None:
     spec = RunSpec(("run.gin",), mode=Mode.TRAIN, tpu_numerics=True)
 
-    def promote(known: RunSpec, local: Any) -> Any:
-        raise AssertionError("no stage was asked for")
+    class Promote:
+        aot = None
+
+        def __call__(self, known: RunSpec, local: Any) -> Any:
+            raise AssertionError("no stage was asked for")
 
     assert Pipeline(spec, zygote=None, workspace=None).spec.tpu_numerics
-    assert not Pipeline(spec, zygote=None, workspace=None, promote=promote).spec.tpu_numerics
+    assert not Pipeline(spec, zygote=None, workspace=None, promote=Promote()).spec.tpu_numerics

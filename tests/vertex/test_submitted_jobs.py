@@ -128,6 +128,7 @@ def test_a_job_that_fails_is_a_failure_with_the_services_reason(submit: Submit) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.journey
 def test_ctrl_c_cancels_the_job_that_is_followed(
     environment: Mapping[str, str], project: Path, submit: Submit, script: Callable[[str], Any]
 ) -> None:
@@ -230,6 +231,7 @@ def _interrupted(patch: str, environment: Mapping[str, str], project: Path, *opt
     return done.stderr
 
 
+@pytest.mark.journey
 def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
     sent = submit("run.gin", "--no-wait", "--json", "--gin.TRAIN_STEPS=6")
     assert sent.returncode == 0, sent.stderr
@@ -385,6 +387,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.journey
 def test_a_cancelled_job_is_tracked_as_that_however_long_its_name(script: Callable[[str], Any]) -> None:
     found = script(CANCELLED.replace("IMAGE", IMAGE))
     assert found["notes"] == []
