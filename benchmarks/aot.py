@@ -177,7 +177,7 @@ def _line(name: str, row: Row, drawn: dict[str, float], whole: dict[str, float])
     ratio = f"{drawn['hbm_peak'] / whole['hbm_peak']:.3f}" if extrapolated else "-"
     before = f"{row.before:.3f}" if row.before is not None else "-"
     cells = [
-        f"{row.model.split('/', 1)[1]}, {row.program}, batch {row.batch}",
+        f"{row.model.removeprefix('t5/')}, {row.program}, batch {row.batch}",
         row.slice,
         f"{row.layers or 'all'}",
         *peaks,
