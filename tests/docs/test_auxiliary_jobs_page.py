@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from page_blocks import blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.findings.codes import every_code
@@ -19,10 +20,6 @@ GIN = ("model", "train", "eval", "finetune")
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
     return (repository / "docs" / "auxiliary-jobs.md").read_text()
-
-
-def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def _rows(page: str, head: str) -> list[str]:
@@ -50,9 +47,9 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
     """The page's folder after its shell commands, and what they printed."""
     pytest.importorskip("seqio")
     folder = tmp_path_factory.mktemp("page")
-    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, blocks(page, "gin"), strict=True):
         (folder / f"{name}.gin").write_text(text)
-    (block,) = _blocks(page, "shell")
+    (block,) = blocks(page, "shell")
     shown = []
     block = block.replace("t5x-harness auxiliary", f"t5x-harness auxiliary --t5x-runtime={t5x_in_use.name}")
     for line in block.splitlines():
@@ -83,7 +80,7 @@ def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: t
 def test_the_same_in_python_repeats_nothing(page: str, run_by_the_page: tuple[Path, list[str]]) -> None:
     folder, _ = run_by_the_page
     done = subprocess.run(
-        [sys.executable, "-c", _blocks(page, "python")[0]], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-c", blocks(page, "python")[0]], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "eval: 3 succeeded" in done.stdout
@@ -95,9 +92,9 @@ def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_p
     """Orbax, which removes folders of a train job's in a bucket, leaves the journal and the copies alone."""
     pytest.importorskip("seqio")
     pytest.importorskip("google.cloud.aiplatform_v1")
-    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, blocks(page, "gin"), strict=True):
         (tmp_path / f"{name}.gin").write_text(text)
-    command = _blocks(page, "shell")[0].splitlines()[0].replace("$PWD/model", "gs://my-bucket/run")
+    command = blocks(page, "shell")[0].splitlines()[0].replace("$PWD/model", "gs://my-bucket/run")
     command = command.replace(" -- ", " --on=vertex --timeout=1h --skip_to_newest -- ", 1)
     done = subprocess.run(
         [
@@ -128,7 +125,7 @@ def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_p
 @pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_the_test_passes(page: str, pytester: pytest.Pytester) -> None:
-    for name, text in zip(GIN, _blocks(page, "gin"), strict=True):
+    for name, text in zip(GIN, blocks(page, "gin"), strict=True):
         (pytester.path / f"{name}.gin").write_text(text)
-    pytester.makepyfile(_blocks(page, "python")[1])
+    pytester.makepyfile(blocks(page, "python")[1])
     pytester.runpytest_subprocess("-q", "--strict-markers").assert_outcomes(passed=2)

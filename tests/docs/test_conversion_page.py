@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import t5x_in_use
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.standins.vocabularies import VocabularySize, model_of
@@ -41,10 +41,6 @@ def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "sentencepiece.model").write_bytes(pieces)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
 def test_its_commands_convert_and_report_as_shown(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

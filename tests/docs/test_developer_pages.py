@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 PAGES = ("docs/architecture.md", "CONTRIBUTING.md", "tests/README.md", "CHANGELOG.md")
 
@@ -16,10 +17,6 @@ PAGES = ("docs/architecture.md", "CONTRIBUTING.md", "tests/README.md", "CHANGELO
 @pytest.fixture(scope="module")
 def texts(repository: Path) -> dict[str, str]:
     return {name: (repository / name).read_text() for name in PAGES}
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def named_paths(text: str) -> set[str]:

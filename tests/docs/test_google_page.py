@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import google_environment
@@ -21,20 +22,16 @@ def page(repository: Path) -> str:
     return (repository / "docs" / "google.md").read_text()
 
 
-def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_program_runs(page: str, tmp_path: Path) -> None:
-    (block,) = _blocks(page, "python")
+    (block,) = blocks(page, "python")
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert '"access_token": "fake"' in done.stdout
 
 
 def test_the_commands_parse(page: str) -> None:
-    (block,) = _blocks(page, "shell")
+    (block,) = blocks(page, "shell")
     commands = [shlex.split(line)[1:] for line in block.splitlines()]
     assert [words[0] for words in commands] == ["exec", "exec", "exec", "exec", "serve"]
     for words in commands:

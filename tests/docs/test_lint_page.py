@@ -7,12 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main
-
-
-def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def _lasting(text: str) -> str:
@@ -27,9 +24,9 @@ def test_what_the_page_shows_is_printed(
     page = (repository / "docs" / "lint.md").read_text()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    for name, text in zip(("finetune.gin", "data.gin"), _blocks(page, "gin"), strict=True):
+    for name, text in zip(("finetune.gin", "data.gin"), blocks(page, "gin"), strict=True):
         (tmp_path / name).write_text(text)
-    shown = [block.removeprefix("$ ").split("\n", 1) for block in _blocks(page, "console")]
+    shown = [block.removeprefix("$ ").split("\n", 1) for block in blocks(page, "console")]
     assert len(shown) == 2
     for command, output in shown:
         program, *arguments = shlex.split(command)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from page_blocks import bash, blocks
 
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.lint.t5_package import TASKS
@@ -22,10 +22,6 @@ Shell = Callable[[str], str]
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
     return (repository / "docs" / "pretraining.md").read_text()
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +40,7 @@ def shell(folder: Path, zygote: Zygote, socket_path: Path) -> Shell:
     environment = {**os.environ, WORKER_SOCKET_VARIABLE: str(socket_path), "COLUMNS": "120"}
 
     def run(line: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", line],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-        return done.stdout
+        return bash(line, folder, environment)
 
     return run
 

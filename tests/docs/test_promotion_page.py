@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.promotion.expression import promotes
 from t5x_harness.promotion.resources import FIELDS
@@ -20,13 +21,9 @@ def page(repository: Path) -> str:
     return (repository / "docs" / "promotion.md").read_text()
 
 
-def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester, imported: None) -> None:
-    source, conftest = _blocks(page, "python")
-    (table,) = _blocks(page, "toml")
+    source, conftest = blocks(page, "python")
+    (table,) = blocks(page, "toml")
     pytester.makepyfile(test_page=source, conftest=conftest)
     pytester.makepyprojecttoml(table)
     shutil.copytree(CONFIGS / "models", pytester.path / "models")
@@ -46,7 +43,7 @@ def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester,
 
 
 def test_its_tables_are_read(page: str, tmp_path: Path) -> None:
-    (table,) = _blocks(page, "toml")
+    (table,) = blocks(page, "toml")
     (tmp_path / "pyproject.toml").write_text(table)
     project = load_project(tmp_path)
     assert project.vertex["image"].endswith("/t5x:1")
@@ -54,7 +51,7 @@ def test_its_tables_are_read(page: str, tmp_path: Path) -> None:
 
 
 def test_its_commands_have_options_that_there_are(page: str, pytester: pytest.Pytester) -> None:
-    commands = [shlex.split(line, comments=True) for block in _blocks(page, "shell") for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True) for block in blocks(page, "shell") for line in block.splitlines()]
     options = {
         word.partition("=")[0] for words in commands if words[0] == "pytest" for word in words if word[:2] == "--"
     }

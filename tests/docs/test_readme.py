@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import parser_of
@@ -19,10 +20,6 @@ from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 @pytest.fixture(scope="module")
 def readme(repository: Path) -> str:
     return (repository / "README.md").read_text()
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def commands(text: str) -> list[list[str]]:

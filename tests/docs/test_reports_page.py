@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.runtime.choice import find_runtime
@@ -32,10 +33,6 @@ def folder(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / SUBJECT).write_text(config)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def timeless(text: str) -> str:

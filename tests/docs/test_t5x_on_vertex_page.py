@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.session import GoogleSession
@@ -24,12 +25,8 @@ def page(repository: Path) -> str:
     return (repository / "docs" / "t5x-on-vertex.md").read_text()
 
 
-def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 def test_the_table_is_one(page: str, tmp_path: Path) -> None:
-    (block,) = _blocks(page, "toml")
+    (block,) = blocks(page, "toml")
     (tmp_path / "pyproject.toml").write_text(block)
     VertexTarget(**load_project(tmp_path).vertex)
     (tmp_path / "pyproject.toml").write_text(re.sub(r"^# ", "", block, flags=re.MULTILINE))
@@ -39,7 +36,7 @@ def test_the_table_is_one(page: str, tmp_path: Path) -> None:
 def test_the_commands_parse(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "buckets").mkdir()
     monkeypatch.chdir(tmp_path)
-    (block,) = _blocks(page, "shell")
+    (block,) = blocks(page, "shell")
     commands = [shlex.split(line)[1:] for line in block.splitlines()]
     assert len(commands) == 5
     for words in commands:
@@ -59,7 +56,7 @@ def test_the_programs_run(page: str, repository: Path, tmp_path: Path) -> None:
     )
     with GoogleSession(vertex=VertexOptions(images=images)) as session:
         done = subprocess.run(
-            [sys.executable, "-c", bucket + "".join(_blocks(page, "python"))],
+            [sys.executable, "-c", bucket + "".join(blocks(page, "python"))],
             cwd=tmp_path,
             env={**os.environ, **session.environment()},
             capture_output=True,

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main
 
@@ -17,10 +18,6 @@ from t5x_harness.commands.main import main
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
     return (repository / "docs" / "tpu-numerics.md").read_text()
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
 def test_commands_print_what_is_shown(page: str) -> None:

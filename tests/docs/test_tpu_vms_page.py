@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from page_blocks import bash, blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import with_programs
@@ -32,24 +32,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[st
     with GoogleSession() as session:
         environment = {**os.environ, **session.environment(), "HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"}
         yield with_programs(session.endpoints, environment)
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-def bash(script: str, folder: Path, environment: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    return done.stdout
 
 
 def test_the_commands_for_the_server_parse(page: str) -> None:

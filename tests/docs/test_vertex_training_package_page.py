@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from page_blocks import bash, blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.session import GoogleSession
@@ -41,19 +42,6 @@ def environment() -> Iterator[Mapping[str, str]]:
     pytest.importorskip("google.cloud.aiplatform_v1")
     with GoogleSession() as session:
         yield {**os.environ, **session.environment()}
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-def bash(script: str, folder: Path, environment: Mapping[str, str]) -> str:
-    command = ["bash", "-euo", "pipefail", "-c", script]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_the_package_is_built(project: Path) -> None:

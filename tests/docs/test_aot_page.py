@@ -1,0 +1,50 @@
+"""docs/aot.md: the modes and codes that it lists are those that there are, and its test passes where libtpu is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from page_blocks import blocks
+
+from t5x_harness.commands.main import parser_of
+from t5x_harness.findings.codes import every_code
+from t5x_harness.findings.examples import FILES, trained
+from t5x_harness.settings.options import with_values
+from t5x_harness.spec import AotMode
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> str:
+    return (repository / "docs" / "aot.md").read_text(encoding="utf-8")
+
+
+def test_its_modes_are_those_that_there_are(page: str) -> None:
+    rows = re.findall(r"^\| (`--aot.*?`) \|", page, re.MULTILINE)
+    assert {mode for row in rows for mode in re.findall(r"--aot=(\w+)", row)} == set(AotMode)
+
+
+def test_its_codes_are_those_that_there_are(page: str) -> None:
+    listed = re.findall(r"^\| (AOT\d\d) \|", page, re.MULTILINE)
+    assert listed == sorted(code for code in every_code() if code.startswith("AOT"))
+
+
+def test_its_commands_parse(page: str) -> None:
+    lines = [line.partition("#")[0] for line in page.splitlines() if line.startswith("t5x-harness ")]
+    assert len(lines) == 2
+    for line in lines:
+        command, *words = shlex.split(line)[1:]
+        parser, _ = parser_of(command)
+        assert parser.parse_args([command, *with_values(words)]).files or command == "fit"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
+def test_its_test_passes(page: str, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(blocks(page, "python")[0])
+    (pytester.path / "counting.py").write_text(FILES["counting.py"], encoding="utf-8")
+    (pytester.path / "finetune.gin").write_text(trained(), encoding="utf-8")
+    pytester.makeini("[pytest]\npythonpath = .\n")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
