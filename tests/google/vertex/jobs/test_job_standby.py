@@ -264,7 +264,8 @@ def test_only_t5x_is_stood_by_for(task: Callable[..., Task]) -> None:
 
 def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tmp_path: Path) -> None:
     """Neither of one that waits nor of a job in one."""
-    announced, job = dataclasses.asdict(task()), dataclasses.asdict(task("wait"))
+    # Each interpreter has folders of its own, as those that the server makes: one takes its HOME along into its job.
+    tasks = [dataclasses.asdict(each) for each in (task(), task(), task("wait"))]
     program = (
         "import json, os, sys, time\n"
         "from pathlib import Path\n"
@@ -272,11 +273,11 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
         "def read(t):\n"
         "    own = tuple(map(Path, t['own']))\n"
         "    return Task(tuple(t['words']), t['environment'], Path(t['folder']), Path(t['home']), own)\n"
-        "waiting, job = map(read, json.load(sys.stdin))\n"
-        "standbys = Standbys(lambda number: waiting, 2, 't5x_harness.vertex.job_programs')\n"
+        "*waiting, job = map(read, json.load(sys.stdin))\n"
+        "standbys = Standbys(lambda number: waiting[number - 1], 2, 't5x_harness.vertex.job_programs')\n"
         "standbys.begin()\n"
         "guarded = standbys.start(job)\n"
-        "os.read(guarded.output, 100)\n"
+        "assert os.read(guarded.output, 100)\n"
         "print('runs', flush=True)\n"
         "time.sleep(1000)\n"
     )
@@ -287,7 +288,7 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
     assert server.stdout
     with server:
         try:
-            server.stdin.write(json.dumps([announced, job], default=str))
+            server.stdin.write(json.dumps(tasks, default=str))
             server.stdin.close()
             assert server.stdout.readline() == "runs\n"
             assert len(until(lambda: processes_of(tmp_path), lambda found: len(found) == 2)) == 2
