@@ -20,6 +20,7 @@ class Account:
     Attributes:
       program: which.
       depths: the layers of each stack that it is extrapolated from; empty where all layers were compiled.
+      why_whole: why all were, where a few were to do; empty otherwise.
       memory: in bytes.
       costs: of one run.
       code_bytes: of the program's code; None where none was generated.
@@ -30,6 +31,7 @@ class Account:
 
     program: ProgramSpec
     depths: tuple[Mapping[str, int], ...]
+    why_whole: str
     memory: Memory
     costs: Costs
     code_bytes: int | None
@@ -49,7 +51,11 @@ class Account:
 
 
 def account_of(
-    program: ProgramSpec, compiled: Sequence[Compiled], depths: Sequence[Mapping[str, int]], weights: Sequence[float]
+    program: ProgramSpec,
+    compiled: Sequence[Compiled],
+    depths: Sequence[Mapping[str, int]],
+    weights: Sequence[float],
+    why_whole: str = "",
 ) -> Account:
     """Returns the account of a program.
 
@@ -58,12 +64,14 @@ def account_of(
       compiled: what was made of it, at each depth; all of them compiled.
       depths: layers by binding; empty where all layers were compiled.
       weights: of the depths; see :mod:`t5x_harness.aot.depth`.
+      why_whole: why all layers were compiled, where a few were to do.
     """
     results = [each.result for each in compiled if each.result is not None]
     code = [each.code_bytes for each in results if each.code_bytes is not None]
     return Account(
         program,
         tuple(depths),
+        why_whole,
         _memory([each.memory for each in compiled if each.memory is not None], weights),
         _costs([each.costs for each in compiled if each.costs is not None], weights),
         round(at_full_depth(code, weights)) if len(code) == len(compiled) else None,

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from t5x_harness.aot.account import Account
-from t5x_harness.aot.compiling import Compiler, NotCompiled
+from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.measuring import account_program
+from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, Knob, ProgramSpec
 from t5x_harness.aot.variants import (
     REMAT,

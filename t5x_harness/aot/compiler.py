@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import resource
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -112,6 +113,7 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
         thread.join(_POLL_SECONDS)
     taken = (time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     if (error := done.get("error")) is not None:
+        print(error, file=sys.stderr)  # into the log of this process
         verdict = Verdict.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(str(error)) else Verdict.FAILED
         return CompilerResult(verdict, str(error), *taken)
     if (program := done.get("program")) is not None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from t5x_harness.aot.costs import Costs, costs_of
 from t5x_harness.aot.host_memory import available_bytes, needed_bytes
 from t5x_harness.aot.memory import Memory, read_memory
 from t5x_harness.aot.program_text import read_program
+from t5x_harness.aot.refusals import NotCompiled, crashed, refused, too_little_memory
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec
 from t5x_harness.runtime.compile_cache import harness_cache_folder
-from t5x_harness.spec import Finding, RunSpec, Severity, Stage
+from t5x_harness.spec import Finding, RunSpec, Stage
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, Run
@@ -45,14 +46,6 @@ class Compiled(JsonValue):
     memory: Memory | None = None
     costs: Costs | None = None
     is_kept: bool = False
-
-
-class NotCompiled(Exception):
-    """A program could not even be judged; the finding says why."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +76,7 @@ class Compiler:
           depth: how many of its layers these are, in words, for who watches; empty for all.
 
         Raises:
-          NotCompiled: it cannot be lowered, or the compiler crashes, or this machine has too little memory for it.
+          NotCompiled: it cannot be lowered, the compiler refuses it or crashes, or this machine has too little memory.
           WorkerError: the process cannot be started, or takes longer than it may.
         """
         folder = self.folder / program.name
@@ -101,34 +94,36 @@ class Compiler:
             kept = _kept(lowered.fingerprint, until)
             if (known := _read(kept, lowered)) is not None:
                 return known
-            self._await_turn(run, about)
+            if self._await_turn(run, about) and (known := _read(kept, lowered)) is not None:
+                return known  # the other process compiled the same
             _require_memory(program, lowered, until)
             self._tell(f"compiling {about}")
             answer = run.call("compile", timeout=self.timeout, folder=str(folder / "compiler"), until=until.value)
-            compiled = _account(program, lowered, CompilerResult.from_json(answer), folder / "compiler")
+            result = CompilerResult.from_json(answer)
+            if result.verdict is Verdict.FAILED:
+                raise refused(program.name, result.message, run.log)
+            compiled = _account(program, lowered, result, folder / "compiler")
             if kept is not None:
                 _write(kept, compiled)
             return compiled
         except RunDied as error:
-            raise NotCompiled(
-                Finding(
-                    "AOT03",
-                    Severity.ERROR,
-                    Stage.AOT,
-                    f"the TPU compiler ended its process while it compiled {program.name}: {error}",
-                    fix=f"see {run.log}; a newer or older libtpu may compile it",
-                )
-            ) from error
+            raise crashed(program.name, error, run.log) from error
         finally:
             run.close()
             shutil.rmtree(folder / "compiler", ignore_errors=True)
 
-    def _await_turn(self, run: Run, about: str) -> None:
-        """Waits, for as long as it takes, until no other process of this user compiles; then this one does."""
+    def _await_turn(self, run: Run, about: str) -> bool:
+        """Waits, for as long as it takes, until no other process of this user compiles; returns whether one did."""
         began = time.monotonic()
-        waiting = f"{about}: waiting for another compilation"
-        run.call("await_turn", on_progress=lambda event: self._tell(waiting), lock=str(_lock()))
+        others = []
+
+        def wait(event: Mapping[str, Any]) -> None:
+            others.append(event)
+            self._tell(f"{about}: waiting for another compilation")
+
+        run.call("await_turn", on_progress=wait, lock=str(_lock()))
         self.waits.append(time.monotonic() - began)
+        return bool(others)
 
     def _tell(self, note: str) -> None:
         if self.on_progress is not None:
@@ -152,17 +147,7 @@ def _one(folder: Path, ending: str) -> Path:
 def _require_memory(program: ProgramSpec, lowered: LoweredProgram, until: Until) -> None:
     needed, there = needed_bytes(lowered.operations, until), available_bytes()
     if there is not None and needed > there:
-        less = "depths" if until is Until.MEMORY else "memory"
-        raise NotCompiled(
-            Finding(
-                "AOT04",
-                Severity.ERROR,
-                Stage.AOT,
-                f"compiling {program.name} takes about {needed / 2**30:.1f} GiB of this machine's memory, and "
-                f"{there / 2**30:.1f} GiB are free",
-                fix=f"free some, take a larger machine, or compile less of it: --aot={less}",
-            )
-        )
+        raise too_little_memory(program.name, needed, there, until)
 
 
 def _kept(fingerprint: str, until: Until) -> Path | None:

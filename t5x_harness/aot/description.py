@@ -43,7 +43,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, 
 def depth_in_words(account: Account, run: AotRun) -> str:
     """Returns what was compiled: ``all layers``, or the depths that its numbers are extrapolated from."""
     if not account.is_extrapolated:
-        return "all layers"
+        return f"all layers, {account.why_whole}" if account.why_whole else "all layers"
     whole = ", ".join(f"{stack.binding} = {stack.layers}" for stack in run.stacks)
     shown = " and ".join(str(max(depth.values())) for depth in account.depths)
     return f"extrapolated from {shown} layers to {whole}"

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from t5x_harness.aot.account import Account, account_of
 from t5x_harness.aot.compiler import Until, Verdict
-from t5x_harness.aot.compiling import Compiled, Compiler, NotCompiled
+from t5x_harness.aot.compiling import Compiled, Compiler
 from t5x_harness.aot.depth import depths_of, weights_of
 from t5x_harness.aot.request import AotRun, ProgramSpec
-from t5x_harness.aot.verdicts import compiler_failed
 from t5x_harness.spec import AotMode, RunSpec
 
 
@@ -36,15 +35,25 @@ def account_program(run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: 
             for layers in depths
         ]
         weights = weights_of(run.stacks, depths)
-        failed = next((each for each in compiled if each.result and each.result.verdict is not Verdict.COMPILED), None)
-        if failed is not None:
-            return _judged(failed, program)
+        if (too_large := next(filter(_is_too_large, compiled), None)) is not None:
+            return too_large
         if _is_straight(compiled, weights, run.state_bytes[program.name]):
             return account_of(program, compiled, depths, weights)
     whole = compiler.compile(program, spec, until)
-    if whole.result is not None and whole.result.verdict is not Verdict.COMPILED:
-        return _judged(whole, program)
-    return account_of(program, [whole], [], [1.0])
+    if _is_too_large(whole):
+        return whole
+    return account_of(program, [whole], [], [1.0], _why_whole(run, spec, depths))
+
+
+def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
+    """Returns why all layers were compiled though a few were to do; empty where all were asked for."""
+    if spec.aot is not AotMode.DEPTHS:
+        return ""
+    if run.scanned:
+        return "which are one loop"
+    if depths:
+        return "which are not equal"
+    return "which are few" if run.stacks else "as no binding says how many"
 
 
 def _with_layers(spec: RunSpec, layers: dict[str, int]) -> RunSpec:
@@ -53,11 +62,8 @@ def _with_layers(spec: RunSpec, layers: dict[str, int]) -> RunSpec:
     )
 
 
-def _judged(compiled: Compiled, program: ProgramSpec) -> Compiled:
-    assert compiled.result is not None
-    if compiled.result.verdict is Verdict.FAILED:
-        raise NotCompiled(compiler_failed(program, compiled.result.message))
-    return compiled
+def _is_too_large(compiled: Compiled) -> bool:
+    return compiled.result is not None and compiled.result.verdict is Verdict.OUT_OF_MEMORY
 
 
 def _is_straight(compiled: Sequence[Compiled], weights: Sequence[float], state_bytes: int) -> bool:

@@ -11,9 +11,10 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from t5x_harness.aot.account import Account
-from t5x_harness.aot.compiling import Compiler, NotCompiled
+from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.prices import price_of
+from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
 from t5x_harness.aot.speed import RunEstimate, Span, estimate, step_time
 from t5x_harness.aot.variants import REMAT, Refused, Tuned, Variant, tune

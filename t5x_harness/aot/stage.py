@@ -7,9 +7,10 @@ import dataclasses
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.account import Account
 from t5x_harness.aot.advice import advise
-from t5x_harness.aot.compiling import Compiler, NotCompiled
+from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.measuring import account_program
+from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import AotRun
 from t5x_harness.aot.verdicts import TOO_LARGE, judge, out_of_memory
 from t5x_harness.resolve.stage_report import StageReport

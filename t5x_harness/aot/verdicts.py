@@ -21,7 +21,6 @@ _CLOSE = 0.03
 _REQUIRED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)")
 _USED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_REASON = re.compile(r"^(?:[A-Z_]+: )?(?:[A-Z]\d+: )?(.*)")
 
 
 def judge(account: Account, run: AotRun, slice_: Slice) -> Iterator[Finding]:
@@ -72,18 +71,6 @@ def not_for_tpu(name: str, raised: Finding) -> Finding:
         code="AOT02",
         message=f"{name} cannot be lowered for a TPU: {raised.message}",
         fix="use an operation that JAX has for TPUs; the traceback in the run's log shows who asks for this one",
-    )
-
-
-def compiler_failed(program: ProgramSpec, message: str) -> Finding:
-    """Returns the finding for a program that the compiler refuses."""
-    first = _REASON.match(message.strip().partition("\n")[0])
-    return Finding(
-        "AOT03",
-        Severity.ERROR,
-        Stage.AOT,
-        f"the TPU compiler does not compile {program.name}: {first[1] if first else message}",
-        fix="see the end of the log, which has all that it says",
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from t5x_harness.aot.compiler import Until
-from t5x_harness.aot.compiling import Compiler, NotCompiled
+from t5x_harness.aot.compiling import Compiler
+from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import ProgramSpec
 from t5x_harness.commands.main import main
 from t5x_harness.spec import RunSpec
