@@ -41,6 +41,18 @@ def test_its_commands_parse(page: str) -> None:
         assert parser.parse_args([command, *with_values(words)]).files or command == "fit"
 
 
+def test_the_options_of_fit_are_those_that_there_are(page: str) -> None:
+    section = page.partition("## Which slice")[2].partition("\n## ")[0]
+    parser, _ = parser_of("fit")
+    words = [
+        words for options in re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE) for words in options.split(", ")
+    ]
+    assert len(words) == 7
+    for option in words:
+        assert parser.parse_args(["fit", "run.gin", *option.strip("`").split()])
+    assert {"--every", "--hours"} <= set(re.findall(r"`(--\w+)`", section))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 def test_its_test_passes(page: str, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(blocks(page, "python")[0])
