@@ -179,7 +179,11 @@ class _Namer:
         return _buffer(kind, module_of(name), primitive_of(name), shape, value.bytes)
 
     def _temporary(self, value: Placed) -> Buffer:
-        name, shape = self._op_name(value), _shape(value)
+        instruction, index = self._maker(value)
+        name, shape = self._name(instruction, index), _shape(value)
+        if shape and instruction is not None and self._is_accumulated(instruction, name, shape):
+            added = next(filter(module_of, map(self._operands_name, instruction.operands)), "")
+            return _buffer(Kind.GRADIENTS, module_of(added), primitive_of(name), shape, value.bytes)
         module = module_of(name)
         kind = Kind.GRADIENTS if shape and self._is_gradient(name, module, shape) else Kind.TEMPORARIES
         return _buffer(kind, module, primitive_of(name), shape, value.bytes)
@@ -195,8 +199,24 @@ class _Namer:
             for path, own in self._parameters.items()
         )
 
+    def _is_accumulated(self, instruction: Instruction, name: str, shape: Shape) -> bool:
+        """Checks whether a loop over microbatches adds something to an array as large as a parameter, in each round.
+
+        The addition is the trainer's, so it is in no module.
+        """
+        return (
+            instruction.name in self._carried
+            and primitive_of(name) == "add"
+            and not module_of(name)
+            and any(_sizes(own) == _sizes(shape) for own in self._parameters.values())
+        )
+
     def _op_name(self, value: Placed) -> str:
-        """Returns JAX's name of what makes a value: of a loop's element, of what the loop's body makes of it."""
+        """Returns JAX's name of what makes a value."""
+        return self._name(*self._maker(value))
+
+    def _maker(self, value: Placed) -> tuple[Instruction | None, tuple[int, ...]]:
+        """Returns what makes a value, and its place in what that yields: of a loop's element, what the body makes."""
         instruction = self._instructions.get(value.name)
         seen = 0
         index = value.index
@@ -206,10 +226,16 @@ class _Namer:
             if inner is None:
                 break
             instruction, index = inner
+        return instruction, index
+
+    def _name(self, instruction: Instruction | None, index: tuple[int, ...]) -> str:
         if instruction is None:
             return ""
         names = [*self._element_names(instruction, index), instruction.op_name, self._operand_name(instruction)]
         return next(filter(module_of, names), "") or next(filter(None, names), "")
+
+    def _operands_name(self, operand: str) -> str:
+        return self._name(self._instructions.get(operand), ())
 
     def _element_names(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[str]:
         """Yields names of one result of several: what the fusion makes it with, and what takes it."""
@@ -265,6 +291,14 @@ class _Namer:
                 found[instruction.name] = body
                 found |= {inner.name: body for inner in self._program.computations[body].parameters.values()}
         return found
+
+    @functools.cached_property
+    def _carried(self) -> frozenset[str]:
+        """What bodies of the program's own loops put into the next round, by name."""
+        loops = (i for i in self._program.main.instructions if i.opcode == "while" and "body" in i.called)
+        return frozenset(
+            name for loop in loops for name in self._program.computations[loop.called["body"]].root.operands
+        )
 
     @functools.cached_property
     def _arguments(self) -> Mapping[int, str]:

@@ -93,6 +93,16 @@ def test_a_run_is_compiled_once_and_kept(compiled: Compiled) -> None:
     assert measure(again, "hbm_peak", "train") == measure(first, "hbm_peak", "train")
 
 
+def test_gradients_are_kept_over_microbatches(compiled: Compiled) -> None:
+    gin = training("trainer.Trainer.num_microbatches = 2").gin
+    result = compiled(gin.replace("import seqio\n", "import seqio\nfrom t5x import trainer\n"))
+    assert result.outcome is Outcome.PASSED, result.findings
+    begin = "train/"
+    kinds = {m.of: m.value for m in result.measures if m.name == "hbm_at_peak" and m.of[: len(begin)] == begin}
+    assert kinds["train/gradients"] == pytest.approx(kinds["train/parameters"], rel=0.1)
+    assert sum(kinds.values()) == measure(result, "hbm_peak", "train")
+
+
 def test_few_layers_tell_of_many(compiled: Compiled) -> None:
     layers = [f"network.T5Config.num_{stack}_layers = 6" for stack in ("encoder", "decoder")]
     drawn = compiled(training().gin, *layers, aot=AotMode.DEPTHS)

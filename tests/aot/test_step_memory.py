@@ -88,17 +88,80 @@ RANGES = """HloLiveRange (max 9):
     w{}: 102400 bytes (cumulative: 102400 bytes)
 """
 
+ADDED = "jit(train_step)/while/body/closed_call"
+ACCUMULATED = f"""HloModule jit_train_step
+
+%scale (p0: f32[100,256], p1: bf16[100,256]) -> f32[100,256] {{
+  %p0 = f32[100,256]{{1,0:T(8,128)}} parameter(0)
+  %p1 = bf16[100,256]{{1,0:T(8,128)(2,1)}} parameter(1)
+  ROOT %sum = f32[100,256]{{1,0:T(8,128)}} add(%p0, %p1)
+}}
+
+%body (c: (s32[], f32[100,256], f32[100,256], f32[4,256])) -> (s32[], f32[100,256], f32[100,256], f32[4,256]) {{
+  %c = (s32[]{{:T(256)}}, f32[100,256]{{1,0:T(8,128)}}, f32[100,256]{{1,0:T(8,128)}}, f32[4,256]{{1,0:T(8,128)}}) parameter(0)
+  %n = s32[]{{:T(256)}} get-tuple-element(%c), index=0
+  %before = f32[100,256]{{1,0:T(8,128)}} get-tuple-element(%c), index=1
+  %x = f32[100,256]{{1,0:T(8,128)}} get-tuple-element(%c), index=2
+  %y = f32[4,256]{{1,0:T(8,128)}} get-tuple-element(%c), index=3
+  %new = bf16[100,256]{{1,0:T(8,128)(2,1)}} negate(%x), metadata={{op_name="{ADDED}/transpose(jvp(T))/T.decode/decoder/layers_0/mlp/wo/dot_general"}}
+  %after = f32[100,256]{{1,0:T(8,128)}} fusion(%before, %new), kind=kLoop, calls=%scale, metadata={{op_name="{ADDED}/add"}}
+  %scaled = f32[100,256]{{1,0:T(8,128)}} negate(%x), metadata={{op_name="{ADDED}/mul"}}
+  %other = f32[4,256]{{1,0:T(8,128)}} add(%y, %y), metadata={{op_name="{ADDED}/add"}}
+  ROOT %o = (s32[]{{:T(256)}}, f32[100,256]{{1,0:T(8,128)}}, f32[100,256]{{1,0:T(8,128)}}, f32[4,256]{{1,0:T(8,128)}}) tuple(%n, %after, %scaled, %other)
+}}
+
+%test (d: (s32[], f32[100,256], f32[100,256], f32[4,256])) -> pred[] {{
+  %d = (s32[]{{:T(256)}}, f32[100,256]{{1,0:T(8,128)}}, f32[100,256]{{1,0:T(8,128)}}, f32[4,256]{{1,0:T(8,128)}}) parameter(0)
+  ROOT %yes = pred[]{{:T(512)}} constant(false)
+}}
+
+ENTRY %main (w: f32[100,256]) -> f32[100,256] {{
+  %w = f32[100,256]{{1,0:T(8,128)}} parameter(0), metadata={{op_name="train_state._optimizer.target[\\'decoder\\'][\\'layers_0\\'][\\'mlp\\'][\\'wo\\'][\\'kernel\\']"}}
+  %in = (s32[]{{:T(256)}}, f32[100,256]{{1,0:T(8,128)}}, f32[100,256]{{1,0:T(8,128)}}, f32[4,256]{{1,0:T(8,128)}}) tuple(%w, %w, %w, %w)
+  %loop = (s32[]{{:T(256)}}, f32[100,256]{{1,0:T(8,128)}}, f32[100,256]{{1,0:T(8,128)}}, f32[4,256]{{1,0:T(8,128)}}) while(%in), condition=%test, body=%body
+  %outside = f32[100,256]{{1,0:T(8,128)}} add(%w, %w), metadata={{op_name="jit(train_step)/add"}}
+  ROOT %r = f32[100,256]{{1,0:T(8,128)}} custom-call(%w)
+}}
+"""  # noqa: E501
+CARRIED = """BufferAssignment:
+allocation 0: size 106496, page 0, parameter 0, shape |f32[100,256]| at ShapeIndex {}, maybe-live-out:
+ value: <1 w @0> (size=106496,offset=0): f32[100,256]{1,0:T(8,128)}
+allocation 1: size 400000, page 0, preallocated-temp:
+ value: <2 loop{1} (phi) @0> (size=106496,offset=0): f32[100,256]{1,0:T(8,128)}
+ value: <3 after @0> (size=106496,offset=0): f32[100,256]{1,0:T(8,128)}
+ value: <4 loop{2} (phi) @0> (size=106496,offset=106496): f32[100,256]{1,0:T(8,128)}
+ value: <5 loop{3} (phi) @0> (size=4096,offset=212992): f32[4,256]{1,0:T(8,128)}
+ value: <6 outside @0> (size=106496,offset=217088): f32[100,256]{1,0:T(8,128)}
+
+Total bytes used: 430000 (419.92KiB)
+"""
+CARRIED_RANGES = """HloLiveRange (max 3):
+  InstructionSequence:
+    0:w
+    1:in
+    2:loop
+    3:outside
+    4:r
+  BufferLiveRange:
+    w{}:0-4
+    loop{1}:2-4
+    after{}:2-3
+    loop{2}:2-4
+    loop{3}:2-4
+    outside{}:3-4
+"""
+
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
     return read(tmp_path)
 
 
-def read(folder: Path, buffers: str = BUFFERS, ranges: str = RANGES) -> Memory:
+def read(folder: Path, buffers: str = BUFFERS, ranges: str = RANGES, program: str = PROGRAM) -> Memory:
     files = folder / "x-buffer-assignment.txt", folder / "x-live-range.txt"
     for file, text in zip(files, (buffers, ranges), strict=True):
         file.write_text(text)
-    return read_memory(parse_program(PROGRAM.splitlines()), *files)
+    return read_memory(parse_program(program.splitlines()), *files)
 
 
 def test_the_peak_of_a_whole_step_is_the_compilers(repository: Path) -> None:
@@ -158,6 +221,17 @@ def test_equal_buffers_of_layers_are_one_row(memory: Memory) -> None:
     assert rows[Kind.GRADIENTS, "decoder/layers_*/mlp/wo"].dtype == "bf16"
     # What a loop carries is named after what its body makes.
     assert rows[Kind.TEMPORARIES, "encoder"].primitive == "neg"
+
+
+def test_gradients_that_microbatches_add_to_are_gradients(tmp_path: Path) -> None:
+    memory = read(tmp_path, CARRIED, CARRIED_RANGES, ACCUMULATED)
+    wo = 100 * 256 * 4
+    assert (memory.kinds[Kind.GRADIENTS], memory.kinds[Kind.PARAMETERS]) == (wo, wo)
+    # Neither what else the loop carries, nor a sum outside of it, nor one of another size.
+    assert memory.kinds[Kind.TEMPORARIES] == 2 * wo + 4 * 256 * 4
+    assert sum(memory.kinds.values()) == memory.peak_bytes
+    (gradient,) = [buffer for buffer in memory.buffers if buffer.kind is Kind.GRADIENTS]
+    assert (gradient.module, gradient.primitive) == ("decoder/layers_*/mlp/wo", "add")
 
 
 def test_a_text_without_allocations_is_refused(tmp_path: Path) -> None:
