@@ -9,7 +9,7 @@ from typing import Any
 from t5x_harness.aot.compiling import Compiled
 from t5x_harness.aot.costs import Collective, Costs
 from t5x_harness.aot.depth import at_full_depth
-from t5x_harness.aot.memory import Buffer, Memory
+from t5x_harness.aot.memory import Buffer, Memory, PaddedSize
 from t5x_harness.aot.request import ProgramSpec
 
 
@@ -97,7 +97,13 @@ def _memory(parts: Sequence[Memory], weights: Sequence[float]) -> Memory:
         ("count", "bytes", "padding_bytes"),
     )
     largest: list[Buffer] = sorted(buffers, key=lambda b: -b.bytes)
-    return dataclasses.replace(first, **numbers, kinds=kinds, buffers=tuple(largest), spaces=spaces)
+    padding: list[PaddedSize] = _joined(
+        [part.padding for part in parts], weights, lambda p: (p.size, p.in_tiles), ("count", "bytes")
+    )
+    padding.sort(key=lambda p: -p.bytes)
+    return dataclasses.replace(
+        first, **numbers, kinds=kinds, buffers=tuple(largest), spaces=spaces, padding=tuple(padding)
+    )
 
 
 def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:

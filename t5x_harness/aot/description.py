@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from t5x_harness.aot.account import Account
+from t5x_harness.aot.axes import names_by_size
 from t5x_harness.aot.memory import Buffer
 from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.request import TRAIN, AotRun
@@ -15,6 +16,9 @@ from t5x_harness.slices.slice import Slice
 
 _BUFFERS = 8
 """How many of the largest are shown."""
+
+_PADDING = 0.005
+"""The least part of the peak that a padded size is shown with."""
 
 
 def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport) -> None:
@@ -31,6 +35,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, 
     _compiled(account, run, report)
     _memory(account, slice_, report)
     report.fact(f"{name}: largest buffers at the peak", _buffers(account))
+    _padded(account, run, report)
     _costs(account, report)
     _speed(account, run, slice_, prices, report)
     if account.costs.loops_of_unknown_length:
@@ -99,6 +104,21 @@ def _buffers(account: Account) -> str:
         for buffer in account.memory.buffers[:_BUFFERS]
     ]
     return columns(rows, ("module", "made by", "array", "times", "bytes", "padding"))
+
+
+def _padded(account: Account, run: AotRun, report: StageReport) -> None:
+    """Adds what tiles take that hold nothing, by the size that they fill up."""
+    name, memory = account.program.name, account.memory
+    least = _PADDING * memory.peak_bytes
+    names = names_by_size(run.axes, account.program)
+    rows: list[tuple[object, ...]] = []
+    for each in memory.padding:
+        if each.bytes >= least:
+            axis = names.get(each.size, "-")
+            rows.append((axis, each.size, each.in_tiles, Bytes(each.bytes), f"{each.bytes / memory.peak_bytes:.1%}"))
+            report.measure("hbm_padding", each.bytes, "bytes", of=f"{name}/{axis}/{each.size}/{each.in_tiles}")
+    if rows:
+        report.fact(f"{name}: padding", columns(rows, ("axis", "size", "in tiles", "bytes", "of the peak")))
 
 
 def _padding(buffer: Buffer) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +69,23 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True)
+class PaddedSize:
+    """A size that tiles fill up, in all arrays that are in memory at the peak.
+
+    Attributes:
+      size: of a dimension on one device.
+      in_tiles: what it takes.
+      count: dimensions of arrays that have it.
+      bytes: that hold nothing because of it. Where two dimensions of an array are filled up, each has its part.
+    """
+
+    size: int
+    in_tiles: int
+    count: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Memory:
     """The large memory of one device, in bytes.
 
@@ -80,6 +98,8 @@ class Memory:
       temporary_bytes: temporary values at the peak.
       kinds: bytes at the peak by kind; they add up to ``peak_bytes``, padding apart.
       buffers: what is in memory at the peak, equal layers as one, the largest first.
+      padding: by size, the most bytes first; the rest of ``Kind.PADDING`` are single elements in whole tiles, and
+        allocations rounded up.
       peak_at: the instruction at which it is reached, by JAX's name or its own.
       spaces: the most that temporary values take in each other memory of the chip, by its number.
     """
@@ -94,6 +114,7 @@ class Memory:
     buffers: tuple[Buffer, ...]
     peak_at: str
     spaces: Mapping[int, int]
+    padding: tuple[PaddedSize, ...] = ()
 
     @property
     def fragmentation_bytes(self) -> int:
@@ -127,7 +148,9 @@ def memory_of(program: Program, assignment: Assignment) -> Memory:
     constants = sum(a.bytes for a in lasting if a.kind == "constant")
     outputs = sum(a.bytes for a in lasting) - arguments - constants
     peak = arguments + constants + outputs + int(live[moment])
-    found = list(_Namer(program).buffers(large, moment))
+    present = list(_present(large, moment))
+    namer = _Namer(program)
+    found = [namer.buffer(allocation, value) for allocation, value in present]
     named = sum(buffer.bytes for buffer in found)
     kinds = dict.fromkeys(Kind, 0)
     for buffer in found:
@@ -148,7 +171,20 @@ def memory_of(program: Program, assignment: Assignment) -> Memory:
             space: int(assignment.live_bytes(space).max())
             for space in sorted({a.space for a in assignment.allocations if a.is_temporary} - {HBM})
         },
+        padding=_padding(shape for _, value in present if (shape := _shape(value)) is not None),
     )
+
+
+def _present(allocations: Iterable[Allocation], moment: int) -> Iterator[tuple[Allocation, Placed]]:
+    """Yields each array that is in memory at a moment."""
+    for allocation in allocations:
+        if allocation.is_temporary:
+            for values in allocation.slots.values():
+                live = [value for value in values if value.first <= moment <= value.last]
+                if live:
+                    yield allocation, max(live, key=lambda value: (value.bytes, value.first))
+        elif allocation.values:
+            yield allocation, allocation.values[0]
 
 
 class _Namer:
@@ -157,19 +193,11 @@ class _Namer:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def buffers(self, allocations: Iterable[Allocation], moment: int) -> Iterator[Buffer]:
-        """Yields each array that is in memory at a moment."""
-        for allocation in allocations:
-            if allocation.is_temporary:
-                for values in allocation.slots.values():
-                    present = [value for value in values if value.first <= moment <= value.last]
-                    if present:
-                        yield self._temporary(max(present, key=lambda value: (value.bytes, value.first)))
-            elif allocation.values:
-                yield self._lasting(allocation)
+    def buffer(self, allocation: Allocation, value: Placed) -> Buffer:
+        """Returns what a value in an allocation is."""
+        return self._temporary(value) if allocation.is_temporary else self._lasting(allocation, value)
 
-    def _lasting(self, allocation: Allocation) -> Buffer:
-        value = allocation.values[0]
+    def _lasting(self, allocation: Allocation, value: Placed) -> Buffer:
         shape = _shape(value)
         if allocation.parameter is not None:
             known = argument(self._arguments.get(allocation.parameter, ""))
@@ -329,6 +357,21 @@ def _buffer(kind: Kind, module: str, primitive: str, shape: Shape | None, size: 
     filled = min(shape.bytes, size) if shape else 0
     dims, dtype = (shape.dims, shape.dtype) if shape else ((), "tuple")
     return Buffer(kind, folded_path(module), primitive, dims, dtype, 1, size, size - filled)
+
+
+def _padding(shapes: Iterable[Shape]) -> tuple[PaddedSize, ...]:
+    """Adds up what tiles take that hold nothing, by the sizes that they fill up."""
+    lost: dict[tuple[int, int], list[float]] = {}
+    for shape in shapes:
+        padded = [(size, filled) for size, filled in zip(shape.dims, shape.in_tiles, strict=True) if filled > size > 0]
+        growth = {pair: math.log(pair[1] / pair[0]) for pair in padded}
+        for pair in padded:
+            total = lost.setdefault(pair, [0, 0.0])
+            total[0] += 1
+            part = growth[pair] / sum(growth[each] for each in padded)
+            total[1] += part * (shape.padded_bytes - shape.bytes)
+    found = (PaddedSize(size, filled, int(count), round(size_)) for (size, filled), (count, size_) in lost.items())
+    return tuple(sorted(found, key=lambda each: -each.bytes))
 
 
 def _folded(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:

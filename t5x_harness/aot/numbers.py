@@ -26,6 +26,23 @@ class CollectiveNumbers:
     count: int
 
 
+@dataclasses.dataclass(frozen=True)
+class PaddingNumbers:
+    """What one size costs that is no multiple of the tiles which memory is given in.
+
+    Attributes:
+      axis: what has it: a logical axis of the model, or ``length of inputs``; ``-`` where that is not known.
+      size: on a device.
+      in_tiles: what it takes.
+      bytes: that hold nothing because of it, at the peak.
+    """
+
+    axis: str
+    size: int
+    in_tiles: int
+    bytes: int
+
+
 class ProgramNumbers:
     """What one program takes of one device of the slice.
 
@@ -75,6 +92,16 @@ class ProgramNumbers:
     def kinds(self) -> dict[str, int]:
         """Bytes at the peak by what they are: parameters, optimizer, gradients, temporaries and so on."""
         return {kind: int(size) for kind, size in self._parts("hbm_at_peak").items()}
+
+    @property
+    def padding(self) -> list[PaddingNumbers]:
+        """What padding costs at the peak by size, from 0.5 % of it on; all of it is ``kinds["padding"]``."""
+        self._number("hbm_peak")
+        found = []
+        for part, lost in self._parts("hbm_padding").items():
+            axis, size, in_tiles = part.rsplit("/", 2)
+            found.append(PaddingNumbers(axis, int(size), int(in_tiles), int(lost)))
+        return found
 
     @property
     def collectives(self) -> list[CollectiveNumbers]:

@@ -87,6 +87,7 @@ class AotRun(JsonValue):
       mesh: devices by axis.
       cut_bytes: of the train state and of the parameters alone, by what ``state_bytes`` has: bytes of all arrays that
         are cut along the same axes, which stand with ``+`` between them.
+      axes: sizes on a device of the parameters' logical axes.
     """
 
     programs: tuple[ProgramSpec, ...]
@@ -98,6 +99,7 @@ class AotRun(JsonValue):
     not_checked: tuple[str, ...] = ()
     mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
     cut_bytes: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from t5x_harness.aot.axes import axis_sizes
 from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, ProgramSpec, Stack
 from t5x_harness.plan.batches import microbatches_key
 from t5x_harness.plan.leaf import Leaf
@@ -40,6 +41,7 @@ def aot_run(plan: Planned) -> AotRun:
         tuple(left_out),
         dict(plan.mesh),
         _cut_bytes(leaves),
+        axis_sizes(leaves, plan.mesh),
     )
 
 

@@ -69,6 +69,15 @@ class Shape:
             sizes = [*outer, *counts, *tile]
         return -(-math.prod(sizes) * self.bits // 8)
 
+    @property
+    def in_tiles(self) -> tuple[int, ...]:
+        """Sizes with what fills the outermost tiles up; inner ones divide it, or add what no size has."""
+        sizes = list(self.dims)
+        tile = self.tiles[0] if self.tiles else ()
+        for number, part in zip(self.minor_to_major, reversed(tile), strict=False):
+            sizes[number] = -(-sizes[number] // part) * part
+        return tuple(sizes)
+
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
 

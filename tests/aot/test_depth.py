@@ -9,7 +9,7 @@ from t5x_harness.aot.compiler import CompilerResult, Verdict
 from t5x_harness.aot.compiling import Compiled
 from t5x_harness.aot.costs import Collective, Costs
 from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
-from t5x_harness.aot.memory import Buffer, Kind, Memory
+from t5x_harness.aot.memory import Buffer, Kind, Memory, PaddedSize
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec, Stack
 
 ENCODER, DECODER = "network.T5Config.num_encoder_layers", "network.T5Config.num_decoder_layers"
@@ -62,6 +62,7 @@ def compiled(layers: int, *, kept: bool = False) -> Compiled:
         buffers=(logits, state),
         peak_at="dot",
         spaces={},
+        padding=(PaddedSize(500, 512, 3, 3000), PaddedSize(114, 120, layers, 900 * layers)),
     )
     costs = Costs(
         flops=100 * layers,
@@ -89,6 +90,7 @@ def test_an_account_is_that_of_the_full_depth() -> None:
     largest = account.memory.buffers[0]
     assert (largest.module, largest.count, largest.bytes) == ("encoder/layers_*/mlp", 12, 12 * 1024)
     assert account.memory.buffers[1].bytes == 4096
+    assert account.memory.padding == (PaddedSize(114, 120, 12, 10800), PaddedSize(500, 512, 3, 3000))
     assert account.costs.flops == 1200
     assert account.costs.collectives == (Collective("all-reduce", "data", 36, 64 * 12, 32 * 12),)
     assert (account.cpu_seconds, account.host_bytes) == (6.0, 1000)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.aot.buffers import MemoryTextError
-from t5x_harness.aot.memory import Buffer, Kind, Memory, read_memory
+from t5x_harness.aot.memory import Buffer, Kind, Memory, PaddedSize, read_memory
 from t5x_harness.aot.module_names import Argument, ArgumentKind, argument, module_of
 from t5x_harness.aot.program_text import parse_program, read_program
 
@@ -177,6 +177,8 @@ def test_the_peak_of_a_whole_step_is_the_compilers(repository: Path) -> None:
     assert memory.kinds[Kind.INPUTS] == 8 * 128 * 64 * 2
     assert memory.kinds[Kind.GRADIENTS] == 64 * 500 * 4
     assert memory.peak_at == "jit(train_step)/transpose(jvp(Transformer))/logits_dense/dot_general"
+    assert memory.padding[0] == PaddedSize(500, 504, 1, 8 * 128 * 4 * 4)
+    assert sum(each.bytes for each in memory.padding) <= memory.kinds[Kind.PADDING]
     logits, hidden, *_ = memory.buffers
     padding = 8 * 128 * 4 * 4  # 500 columns in tiles of 8
     assert logits == Buffer(
@@ -209,6 +211,26 @@ def test_each_byte_has_a_kind(memory: Memory) -> None:
         Kind.OUTPUTS: 0,
         Kind.PADDING: 3 * (106496 - wo) + (2048 - 400) + (8192 - 16 * 114 * 4) + (65536 - 51200) + 1023,
     }
+
+
+def test_padding_is_known_by_the_size_that_tiles_fill_up(memory: Memory) -> None:
+    # The batch's [16, 114] takes 16 rows of 128; [256, 100] 128 columns; [100, 256] 104 rows.
+    assert memory.padding == (
+        PaddedSize(100, 128, 1, 65536 - 51200),
+        PaddedSize(100, 104, 3, 3 * 4096),
+        PaddedSize(100, 512, 1, 2048 - 400),
+        PaddedSize(114, 128, 1, 8192 - 16 * 114 * 4),
+    )
+
+
+def test_two_padded_sizes_of_an_array_share_what_is_lost(tmp_path: Path) -> None:
+    whole, part = "f32[2,8,128]{2,1,0:T(8,128)}", "f32[2,2,32]{2,1,0:T(8,128)}"
+    small = BUFFERS.replace(f"(size=8192,offset=278528): {whole}", f"(size=8192,offset=278528): {part}")
+    found = {each.size: each for each in read(tmp_path, small).padding}
+    # 2 rows of 8 and 32 columns of 128: a quarter of both.
+    lost = 8192 - 2 * 2 * 32 * 4
+    assert found[2] == PaddedSize(2, 8, 1, lost // 2)
+    assert found[32] == PaddedSize(32, 128, 1, lost // 2)
 
 
 def test_equal_buffers_of_layers_are_one_row(memory: Memory) -> None:

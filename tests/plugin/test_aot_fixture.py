@@ -24,6 +24,9 @@ def test_numbers(t5x_aot):
     (score,) = [config.score]
     assert score.fits and not config.findings
     assert 0 < score.kinds["parameters"] < score.hbm_peak <= score.hbm_needed
+    lost = [each.bytes for each in score.padding]
+    assert 0 < sum(lost) <= score.kinds["padding"]
+    assert all(each.in_tiles > each.size for each in score.padding)
     assert score.headroom > 10 * 2**30
     assert score.flops > 0 and score.step_seconds_at_least > 0
     assert {(each.axis, each.count > 0, each.bytes > 0) for each in score.collectives} <= {("data", True, True)}
