@@ -36,8 +36,6 @@ import t5x_harness.sample_tasks.tasks
 MIXTURE_OR_TASK_NAME = "{task}"
 TASK_FEATURE_LENGTHS = {lengths}
 DROPOUT_RATE = {dropout}
-BATCH_SIZE = {batch}
-USE_CACHED_TASKS = False
 seqio.SentencePieceVocabulary.sentencepiece_model_file = "{vocabulary}"
 seqio.SentencePieceVocabulary.extra_ids = 100
 {more}
@@ -93,7 +91,7 @@ ROWS = {
     "small-2-v5e": Row("t5/t5_1_1/small", "v5e-16", layers=2, bindings=(_NO_NUMBER, _SUBMESH), before=0.442),
     "small-2-v3-512": Row("t5/t5_1_1/small", "v3-512", 2048, 2, before=2.23),
     "scalable-base": Row("scalable_t5/t5_1_1/base"),
-    "decoder-base": Row("decoder_only/models/base"),
+    "decoder-base": Row("decoder_only/models/base", bindings=("VOCABULARY = @seqio.ByteVocabulary()",)),
 }
 
 
@@ -101,20 +99,24 @@ def measured(row: Row, mode: str, folder: Path) -> dict[str, float]:
     """Returns the measures of a row's program, by name; those of the run's plan, too."""
     decoder_only = row.model.startswith("decoder_only")
     predicts = row.program == "predict"
+    job = (
+        [f"utils.DatasetConfig.batch_size = {row.batch}", 'utils.DatasetConfig.split = "validation"']
+        if predicts
+        else [f"BATCH_SIZE = {row.batch}", "USE_CACHED_TASKS = False", "TRAIN_STEPS = 100_000"]
+    )
     text = CONFIG.format(
         mode="eval" if predicts else "train",
         run="eval" if predicts else "pretrain",
         network=row.model.split("/")[0],
         model=row.model,
-        task="sample_answer" if predicts else "sample_span_corruption",
+        task="sample_stream" if decoder_only else "sample_answer" if predicts else "sample_span_corruption",
         lengths={"targets": 512} if decoder_only else {"inputs": 512, "targets": 114},
         dropout=0.0 if predicts else 0.1,
-        batch=row.batch,
         vocabulary=ROOT / "sample_tasks" / "data" / "sentencepiece.model",
-        more="\n".join([*row.bindings, *(f"{name} = {row.layers}" for name in _LAYERS if row.layers)]),
+        more="\n".join([*job, *row.bindings, *(f"{name} = {row.layers}" for name in _LAYERS if row.layers)]),
     )
     config = folder / "run.gin"
-    config.write_text(text + ("" if predicts else "TRAIN_STEPS = 100_000\n"), encoding="utf-8")
+    config.write_text(text, encoding="utf-8")
     command = [
         sys.executable,
         "-m",

@@ -87,7 +87,7 @@ class Compiler:
         try:
             answer = run.call("lower", timeout=self.timeout, program=program.to_json())
             if "finding" in answer:
-                raise NotCompiled(Finding.from_json(answer["finding"]))
+                raise NotCompiled(program.name, Finding.from_json(answer["finding"]))
             lowered = LoweredProgram.from_json(answer)
             if until is None:
                 return Compiled(lowered)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from t5x import utils
 
+from t5x_harness.aot.operations import not_for_tpu
 from t5x_harness.aot.request import EVAL, SCORE, TRAIN, ProgramSpec
 from t5x_harness.plan.state_shapes import StateShapes, state_shapes
 from t5x_harness.resolve.gin_config import GinConfig
@@ -40,6 +41,7 @@ def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[St
       The state that it is given, and JAX's ``Lowered``.
 
     Raises:
+      NotForTpu: it has an operation that JAX does not have for TPUs.
       Exception: what T5X, the model or JAX raises.
     """
     model = config.build("model")
@@ -54,7 +56,10 @@ def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[St
     batch = {name: np.zeros(shape, types[name]) for name, shape in program.shapes.items()}
     make = _trained if program.name in (TRAIN, EVAL) else _inferred
     captured = make(program, config, model, state.initializer, partitioner, batch)
-    return state, captured.function.lower(*captured.arguments)
+    try:
+        return state, captured.function.lower(*captured.arguments)
+    except NotImplementedError as error:
+        raise not_for_tpu(error, captured.function, captured.arguments) from error
 
 
 def _trained(

@@ -10,7 +10,7 @@ from t5x_harness.aot.advice import advise
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.measuring import account_program
-from t5x_harness.aot.refusals import NotCompiled
+from t5x_harness.aot.refusals import NotCompiled, findings_of
 from t5x_harness.aot.request import AotRun
 from t5x_harness.aot.verdicts import TOO_LARGE, judge, out_of_memory
 from t5x_harness.resolve.stage_report import StageReport
@@ -32,11 +32,12 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
     report = StageReport(Stage.AOT, spec.ignore, spec.cwd)
     report.not_checked += [*run.not_checked, *libtpu.untried()]
     slice_ = get_slice(spec.slice)
+    not_compiled = []
     for program in run.programs:
         try:
             account = account_program(run, program, spec, compiler)
         except NotCompiled as refused:
-            report.add([refused.finding])
+            not_compiled.append(refused)
             continue
         report.exercised += 1
         if isinstance(account, Account):
@@ -53,6 +54,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             advice = advise(program, run, spec, compiler)
             found = [dataclasses.replace(each, fix=advice.fix or each.fix, edits=advice.edits) for each in found]
         report.add(found)
+    report.add(findings_of(not_compiled))
     if (waited := sum(compiler.waits)) >= 1:
         report.fact("waited", f"{waited:.0f} s for other compilations of this machine: it does one at a time")
     return report.result()

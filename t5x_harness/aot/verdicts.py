@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -57,21 +56,6 @@ def required_bytes(compiled: Compiled) -> int | None:
     assert compiled.result is not None
     found = _REQUIRED.search(compiled.result.message) or _USED.search(compiled.result.message)
     return int(float(found[1]) * _UNITS[found[2]]) if found is not None else None
-
-
-def not_for_tpu(name: str, raised: Finding) -> Finding:
-    """Returns the finding for a program with an operation that JAX does not have for TPUs.
-
-    Args:
-      name: of the program.
-      raised: the finding for what JAX raised: its place is the user's own line.
-    """
-    return dataclasses.replace(
-        raised,
-        code="AOT02",
-        message=f"{name} cannot be lowered for a TPU: {raised.message}",
-        fix="use an operation that JAX has for TPUs; the traceback in the run's log shows who asks for this one",
-    )
 
 
 def _too_large(name: str, needed: str, over: int | None, run: AotRun, slice_: Slice) -> Finding:

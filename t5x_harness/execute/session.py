@@ -279,8 +279,8 @@ class Session:
           A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: what is wrong, as JSON.
         """
         from t5x_harness.aot.lowering import Lowering
+        from t5x_harness.aot.operations import NotForTpu
         from t5x_harness.aot.request import ProgramSpec
-        from t5x_harness.aot.verdicts import not_for_tpu
         from t5x_harness.resolve.errors import explain, log_traceback
 
         try:
@@ -289,10 +289,9 @@ class Session:
             self._lowering = Lowering(ProgramSpec.from_json(program), self._config, self._slice)
         except Exception as error:  # whatever the user's model, T5X or JAX raises
             log_traceback(error)
-            finding = explain(error, Stage.AOT, self._config, None)
-            if isinstance(error, NotImplementedError):
-                finding = not_for_tpu(program["name"], finding)
-            return {"finding": finding.to_json()}
+            if isinstance(error, NotForTpu):
+                return {"finding": error.finding.to_json()}
+            return {"finding": explain(error, Stage.AOT, self._config, None).to_json()}
         return self._lowering.described.to_json()
 
     def await_turn(self, lock: str) -> None:

@@ -15,7 +15,7 @@ class Refusal:
     """Why there is no train state.
 
     Attributes:
-      code: MSH13, MSH15 or MOD02.
+      code: MSH13, MSH15, MSH17 or MOD02.
       message: what is wrong.
       parameters: parameters of configurables one of whose bindings may be at fault.
       fix: the smallest fix.
@@ -33,6 +33,8 @@ _TYPES = ("bfloat16", "float32", "float16", "float64", "int32")
 """What a model may compute in."""
 _FACTORING = frozenset({"adafactor.py", "factoring.py"})
 _NAMING = frozenset({"train_state.py", "axis_names.py"})
+_NO_METHOD = re.compile(r"(?:Optimizer ')?(\w+)'? .*`?derive_logical_axes`?")
+_NO_STATE = re.compile(r"(?:The optax state|unregistered optax state type) ([\w.]+)")
 _OVERRIDES = "override_params_axes_names"
 
 
@@ -61,11 +63,31 @@ def refusal_of(error: BaseException) -> Refusal | None:
             ("logical_factor_rules", "factor_map"),
             f"add {said} to logical_factor_rules" if missing else "give each axis a rule: row, column, batch or none",
         )
+    if isinstance(error, ValueError) and (unknown_to_partitioning := _unknown_optimizer(said)):
+        return Refusal("MSH17", *unknown_to_partitioning)
     if isinstance(error, ValueError) and (file in _NAMING or function == _OVERRIDES):
         return Refusal(
             "MSH15",
             f"the model's axis names do not fit its parameters: {said}",
             ("params_axes_names_override",),
             "give each parameter one name for each of its axes",
+        )
+    return None
+
+
+def _unknown_optimizer(said: str) -> tuple[str, tuple[str, ...], str] | None:
+    """Returns message, parameters and fix for an optimizer that does not say how to shard its state."""
+    ready = "use one of t5x.adafactor and t5x.optimizers"
+    if state := _NO_STATE.search(said):
+        return (
+            f"T5X does not know how to shard the state {state[1]} of an optax optimizer",
+            ("optimizer_def", "optax_optimizer"),
+            f"{ready}, or optax transformations of its own, whose states T5X knows",
+        )
+    if method := _NO_METHOD.match(said):
+        return (
+            f"T5X cannot shard the state of the optimizer {method[1]}: it has no method derive_logical_axes",
+            ("optimizer_def",),
+            f"{ready}, or give {method[1]} a derive_logical_axes(optimizer_state, param_logical_axes)",
         )
     return None

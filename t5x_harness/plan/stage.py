@@ -130,7 +130,7 @@ def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes
         if refusal is None:
             raise
         log_traceback(error)
-        key = next((key for name in refusal.parameters if (key := run.config.find(name))), None)
+        key = next((run.config.owner(key) for name in refusal.parameters if (key := run.config.find(name))), None)
         if refusal.value is not None:
             key = next((key for key, value in run.config.items() if value == refusal.value), None)
         report.find(

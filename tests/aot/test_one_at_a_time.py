@@ -78,7 +78,7 @@ def test_progress_says_what_is_compiled_and_that_it_waits(tmp_path: Path, monkey
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", "off")
     notes: list[object] = []
     compiler = Compiler(lambda folder, spec: FakeRun(), tmp_path, on_progress=lambda event: notes.append(event["note"]))
-    with pytest.raises(NotCompiled, match="ended its process while it compiled train"):
+    with pytest.raises(NotCompiled, match="the TPU compiler ended its process"):
         compiler.compile(TRAIN, RunSpec(("a.gin",)), Until.MEMORY, ", 2 layers")
     assert notes == [
         "lowering train, 2 layers",

@@ -11,7 +11,7 @@ import pytest
 from t5x_harness.aot import compiling, measuring
 from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
 from t5x_harness.aot.compiling import Compiled, Compiler
-from t5x_harness.aot.refusals import NotCompiled
+from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
 from t5x_harness.aot.request import AotRun, LoweredProgram, ProgramSpec, Stack
 from t5x_harness.spec import AotMode, Finding, RunSpec, Severity, Stage
 from t5x_harness.workers.run import OnProgress, Run
@@ -67,9 +67,33 @@ def test_what_the_compiler_refuses_is_said_with_its_log(tmp_path: Path) -> None:
         "AOT03",
         Severity.ERROR,
         Stage.AOT,
-        "the TPU compiler does not compile train: Mosaic failed to compile TPU kernel: unsupported shape cast",
+        "the TPU compiler refuses it: Mosaic failed to compile TPU kernel: unsupported shape cast",
         fix="see train/run.log, which has all that it says; a newer or older libtpu may compile it",
     )
+
+
+def test_the_users_line_is_that_of_the_compilers_account(tmp_path: Path) -> None:
+    mine = tmp_path / "custom.py"
+    said = (
+        "INVALID_ARGUMENT: Custom emitter for my_target not found\n\nSuspected Python Code Location:\n"
+        f"  {pytest.__file__}:3:1 [call]\n  {mine}:6:24 [Odd.decode]\n  {mine}:9:1 [Odd.apply]"
+    )
+    found = refused("train", said, Path("run.log")).finding
+    assert found.message == "the TPU compiler refuses it: Custom emitter for my_target not found"
+    assert found.location is not None
+    assert Path(found.location.file).name == "custom.py"
+    assert found.location.line == 6
+
+
+def test_one_reason_of_several_programs_is_one_finding() -> None:
+    errors = [refused(name, "INTERNAL: no", Path(name, "run.log")) for name in ("train", "train_eval", "predict")]
+    other = refused("score", "INTERNAL: yes", Path("run.log"))
+    found = list(findings_of([*errors[:2], other, errors[2]]))
+    assert [each.message for each in found] == [
+        "train, train_eval and predict: the TPU compiler refuses it: no",
+        "score: the TPU compiler refuses it: yes",
+    ]
+    assert found[0].fix.startswith("see train/run.log, ")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +107,7 @@ def test_too_little_memory_of_this_machine(
     run = FakeRun(CompilerResult(Verdict.COMPILED))
     finding = refusal(run, tmp_path, until)
     assert finding.code == "AOT04"
-    assert finding.message == "compiling train takes about 12.0 GiB of this machine's memory, and 5.0 GiB are free"
+    assert finding.message == "compiling it takes about 12.0 GiB of this machine's memory, and 5.0 GiB are free"
     assert finding.fix == f"free some, take a larger machine, or compile less of it: {less}"
     assert "compile" not in run.called
 

@@ -1,4 +1,4 @@
-"""MSH07, MSH13, MSH15 and MOD02: axes without a rule, without a factorisation, without a name; unknown types."""
+"""MSH07, MSH13, MSH15, MSH17 and MOD02: axes without rule, factorisation or name; unknown optimizers and types."""
 
 from __future__ import annotations
 
@@ -121,6 +121,46 @@ class AxisNames(Mistake):
     )
     bad = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")})
     good = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")})
+
+
+_ROUNDING = """\
+import optax
+from typing import NamedTuple
+
+from t5x import optimizers
+
+
+class {name}(NamedTuple):
+    steps: int
+
+
+def rounding():
+    own = optax.GradientTransformation(lambda _: {made}, lambda updates, state, _=None: (updates, state))
+    return optimizers.OptaxWrapper(optax.chain(own, optax.sgd(0.1)))
+"""
+_OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
+
+
+class UnknownOptimizer(Mistake):
+    """An optimizer whose state T5X does not know how to shard."""
+
+    stage = Stage.PLAN
+    code = "MSH17"
+    title = "optimizer whose state T5X does not know how to shard"
+    why = (
+        "The state of an optimizer is sharded as its parameters are. An optimizer says how in its method "
+        "derive_logical_axes; of optax, T5X knows the states that come with it, by their types. For all others it "
+        "raises while it makes the train state, after it built the datasets."
+    )
+    bad = training(
+        *_OPTIMIZER,
+        files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="RoundingState(0)")},
+        at="OPTIMIZER",
+    )
+    good = training(
+        *_OPTIMIZER,
+        files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="optax.EmptyState()")},
+    )
 
 
 class UnknownType(Mistake):
