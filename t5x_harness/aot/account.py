@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from t5x_harness.aot.code_size import most_code_bytes
 from t5x_harness.aot.compiling import Compiled
 from t5x_harness.aot.costs import Collective, Costs
 from t5x_harness.aot.depth import at_full_depth
@@ -48,6 +49,11 @@ class Account:
     def needed_bytes(self) -> int:
         """What has to fit a device: what the compiler reserves, and the code where it is known."""
         return self.memory.reserved_bytes + (self.code_bytes or 0)
+
+    @property
+    def unknown_bytes(self) -> int:
+        """What its code may take beside ``needed_bytes``; 0 where the code's size is known."""
+        return most_code_bytes(self.costs.products) if self.code_bytes is None else 0
 
 
 def account_of(
@@ -110,7 +116,7 @@ def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:
     first = parts[0]
     numbers = {
         name: _number([getattr(part, name) for part in parts], weights)
-        for name in ("flops", "product_flops", "hbm_bytes")
+        for name in ("flops", "product_flops", "hbm_bytes", "products")
     }
     collectives: list[Collective] = _joined(
         [part.collectives for part in parts], weights, lambda c: (c.kind, c.axis), ("count", "bytes", "sent_bytes")

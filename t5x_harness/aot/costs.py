@@ -71,6 +71,7 @@ class Costs:
       collectives: the largest first.
       loops_of_most: names of loops that may end earlier than they are counted.
       loops_of_unknown_length: names of loops of which the text does not show how often they run.
+      products: instructions with products; one in a loop counts once.
     """
 
     flops: int
@@ -79,6 +80,7 @@ class Costs:
     collectives: tuple[Collective, ...]
     loops_of_most: tuple[str, ...]
     loops_of_unknown_length: tuple[str, ...]
+    products: int = 0
 
 
 def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -> Costs:
@@ -100,6 +102,7 @@ def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -
         collectives=_added_up(counter.collectives(runs), mesh),
         loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
+        products=sum(counter.products(computation) for computation in {c.name: c for c, _ in runs}.values()),
     )
 
 
@@ -161,13 +164,19 @@ class _Counter:
         """Returns all operations of a computation's own instructions and of its fusions, and those of products."""
         every = products = 0
         for instruction in computation.instructions:
-            if instruction.opcode in ("fusion", "async-start"):
-                inside = self._program.computations.get(instruction.called.get("calls", ""))
-                both = self.flops(inside) if inside else (0, 0)
-            else:
-                both = self._own_flops(computation, instruction)
+            both = self._flops_of(computation, instruction)
             every, products = every + both[0], products + both[1]
         return every, products
+
+    def products(self, computation: Computation) -> int:
+        """Returns how many of a computation's own instructions have products, in fusions too."""
+        return sum(self._flops_of(computation, instruction)[1] > 0 for instruction in computation.instructions)
+
+    def _flops_of(self, computation: Computation, instruction: Instruction) -> tuple[int, int]:
+        if instruction.opcode in ("fusion", "async-start"):
+            inside = self._program.computations.get(instruction.called.get("calls", ""))
+            return self.flops(inside) if inside else (0, 0)
+        return self._own_flops(computation, instruction)
 
     def _own_flops(self, computation: Computation, instruction: Instruction) -> tuple[int, int]:
         opcode = instruction.opcode

@@ -70,6 +70,8 @@ def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
     rows.append(("gaps between temporary values", Bytes(memory.fragmentation_bytes), ""))
     if account.code_bytes is not None:
         rows.append(("code", Bytes(account.code_bytes), ""))
+    else:
+        rows.append(("code", "-", f"up to {Bytes(account.unknown_bytes)}, not counted: --aot=full generates it"))
     share = f"{account.needed_bytes / usable:.1%} of the {Bytes(usable)} that a program may use"
     rows.append(("all", Bytes(account.needed_bytes), share))
     rows.append(("headroom", Bytes(max(0, usable - account.needed_bytes)), ""))
@@ -86,6 +88,7 @@ def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
     ):
         report.measure(measured, size, "bytes", of=name)
     if account.code_bytes is None:
+        report.measure("code_up_to", account.unknown_bytes, "bytes", of=name)
         _leave_open("the size of the programs' code: none was generated; --aot=full does", report)
     else:
         report.measure("code", account.code_bytes, "bytes", of=name)

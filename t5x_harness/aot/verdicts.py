@@ -38,6 +38,17 @@ def judge(account: Account, run: AotRun, slice_: Slice) -> Iterator[Finding]:
             _place(run),
             "compile all layers: --aot=memory",
         )
+    elif usable - needed < account.unknown_bytes:
+        yield Finding(
+            "AOT05",
+            Severity.WARNING,
+            Stage.AOT,
+            f"{name} needs {about}{_gib(needed)} of the {_gib(usable)} that a program may use on each device of "
+            f"{slice_.name}, and its code beside that, which was not generated: up to {_gib(account.unknown_bytes)}, "
+            f"by other programs, where {_gib(usable - needed)} are left",
+            _place(run),
+            "compile to the machine's code: --aot=full",
+        )
 
 
 def out_of_memory(program: ProgramSpec, compiled: Compiled, run: AotRun, slice_: Slice) -> Finding:

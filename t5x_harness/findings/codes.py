@@ -16,7 +16,7 @@ from t5x_harness.findings.rule import Mistake, all_mistakes
 RUN_CODES: Mapping[str, str] = {
     "AOT03": "the TPU compiler refuses a program, or ends while it compiles it",
     "AOT04": "this machine has too little memory to compile a program for a TPU",
-    "AOT05": "a program is so close to the limit of a device's memory that extrapolating does not tell",
+    "AOT05": "a program is so close to the limit of a device's memory that few layers, or no code, do not tell",
     "RUN01": "T5X, a library or the run's process stopped, and no rule knows why: see the end of the log",
     "RUN02": "a stage did no work, so it proved nothing",
     "RUN03": "the last checkpoint is not of the step that training ended at",

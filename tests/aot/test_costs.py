@@ -89,6 +89,7 @@ def test_costs_of_a_whole_step_are_the_compilers(repository: Path) -> None:
     # 1024 tokens of a device, two layers of 64 x 128 and a half of 1000 logits; the first layer has no input gradient.
     per_token = 2 * (2 * 2 * 64 * 128 + 64 * 500)
     assert costs.product_flops == 1024 * (3 * per_token - 2 * 64 * 128)
+    assert costs.products == 5 + 5 + 4 - 1  # forward, of kernels, of inputs; a fusion has two of them
     assert costs.loops_of_unknown_length == ()
 
 

@@ -71,6 +71,7 @@ def compiled(layers: int, *, kept: bool = False) -> Compiled:
         collectives=(Collective("all-reduce", "data", 3 * layers, 64 * layers, 32 * layers),),
         loops_of_most=(),
         loops_of_unknown_length=(),
+        products=20 + 5 * layers,
     )
     return Compiled(
         LoweredProgram("f", 10, {"data": 8}, (0,), 1024 * layers),
@@ -91,7 +92,7 @@ def test_an_account_is_that_of_the_full_depth() -> None:
     assert (largest.module, largest.count, largest.bytes) == ("encoder/layers_*/mlp", 12, 12 * 1024)
     assert account.memory.buffers[1].bytes == 4096
     assert account.memory.padding == (PaddedSize(114, 120, 12, 10800), PaddedSize(500, 512, 3, 3000))
-    assert account.costs.flops == 1200
+    assert (account.costs.flops, account.costs.products) == (1200, 80)
     assert account.costs.collectives == (Collective("all-reduce", "data", 36, 64 * 12, 32 * 12),)
     assert (account.cpu_seconds, account.host_bytes) == (6.0, 1000)
 
