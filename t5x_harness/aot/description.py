@@ -14,6 +14,9 @@ from t5x_harness.findings.tables import Bytes, Count, columns
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
 
+UNKNOWN_LINKS = "how long collectives take"
+"""Begins what is left open where nothing says how fast chips exchange data."""
+
 _BUFFERS = 8
 """How many of the largest are shown."""
 
@@ -165,7 +168,7 @@ def _speed(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, fl
         report.fact(f"{name}: the price", price or "no source is known for the price of this generation")
     if time.ici_seconds is None:
         _leave_open(
-            f"how long collectives take: what {slice_.generation.name} chips send each other has no sourced figure",
+            f"{UNKNOWN_LINKS}: what {slice_.generation.name} chips send each other has no sourced figure",
             report,
         )
 

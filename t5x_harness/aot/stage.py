@@ -7,15 +7,18 @@ import dataclasses
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.account import Account
 from t5x_harness.aot.advice import advise
-from t5x_harness.aot.compiling import Compiler
+from t5x_harness.aot.compiling import Compiled, Compiler
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.refusals import NotCompiled, findings_of
-from t5x_harness.aot.request import AotRun
-from t5x_harness.aot.verdicts import TOO_LARGE, judge, out_of_memory
+from t5x_harness.aot.request import AotRun, ProgramSpec
+from t5x_harness.aot.verdicts import TOO_LARGE, judge, out_of_memory, required_bytes
 from t5x_harness.resolve.stage_report import StageReport
-from t5x_harness.slices.slice import get_slice
+from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.spec import RunSpec, Stage, StageResult
+
+COMPILER_SAYS = "{}: the compiler says"
+"""The name of the fact that has the compiler's words on a program that it refuses, by the program's name."""
 
 
 def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
@@ -44,7 +47,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             describe(account, run, slice_, dict(spec.prices), report)
             found = list(judge(account, run, slice_))
         elif account is not None:
-            report.measure("fits", 0.0, of=program.name)
+            _describe_refusal(account, program, slice_, report)
             found = [out_of_memory(program, account, run, slice_)]
         else:
             found = []
@@ -58,3 +61,15 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
     if (waited := sum(compiler.waits)) >= 1:
         report.fact("waited", f"{waited:.0f} s for other compilations of this machine: it does one at a time")
     return report.result()
+
+
+def _describe_refusal(refused: Compiled, program: ProgramSpec, slice_: Slice, report: StageReport) -> None:
+    """Adds what the compiler says of a program that needs more memory than there is."""
+    assert refused.result is not None
+    usable, needed = slice_.usable_hbm_bytes, required_bytes(refused)
+    report.fact(COMPILER_SAYS.format(program.name), refused.result.message.partition("\n")[0])
+    report.measure("fits", 0.0, of=program.name)
+    report.measure("hbm_usable", usable, "bytes", of=program.name)
+    if needed is not None:
+        report.measure("hbm_needed", needed, "bytes", of=program.name)
+        report.measure("hbm_headroom", usable - needed, "bytes", of=program.name)

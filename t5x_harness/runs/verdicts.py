@@ -37,7 +37,9 @@ def verdicts(result: StageResult) -> Iterator[str]:
 
 def _verdict(found: Mapping[str, float]) -> Iterator[str]:
     yield "fits" if found["fits"] else "does not fit"
-    if "hbm_needed" in found:
+    if "hbm_peak" not in found and "hbm_needed" in found:
+        yield f"{Bytes(int(found['hbm_needed']))} needed of {Bytes(int(found['hbm_usable']))}"
+    elif "hbm_needed" in found:
         yield f"peak {Bytes(int(found['hbm_peak']))}"
         yield f"headroom {Bytes(max(0, int(found['hbm_headroom'])))} of {Bytes(int(found['hbm_usable']))}"
     if "chip_hours_at_least" in found:
