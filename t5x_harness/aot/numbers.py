@@ -28,7 +28,7 @@ class CollectiveNumbers:
 
 @dataclasses.dataclass(frozen=True)
 class PaddingNumbers:
-    """What one size costs that is no multiple of the tiles which memory is given in.
+    """What one size costs that is not a multiple of the tiles which memory is given in.
 
     Attributes:
       axis: what has it: a logical axis of the model, or ``length of inputs``; ``-`` where that is not known.
