@@ -83,9 +83,9 @@ def _results(spec: RunSpec, note: Callable[[str], None]) -> list[StageResult]:
 
     def tell(event: Mapping[str, Any]) -> None:
         text = str(event.get("note", ""))
-        if "waiting" in text and text not in said:
+        if text and text not in said:
             said.add(text)
-            note(text)
+            note(f"t5x-harness: {text}")
 
     root = os.environ.get(ROOT_VARIABLE)
     buckets = str(Path(root, "buckets")) if root else None
@@ -118,7 +118,7 @@ def judgement_of(results: Sequence[StageResult]) -> Judgement:
 
 def _open(compiled: StageResult) -> Iterator[str]:
     """Yields what was not judged of memory, and where the compiler is not sure."""
-    yield from (each for each in compiled.not_checked if not each.startswith(UNKNOWN_LINKS))
+    yield from (f"not judged: {each}" for each in compiled.not_checked if not each.startswith(UNKNOWN_LINKS))
     yield from (f"{finding.code}: {finding.message}" for finding in compiled.findings)
 
 

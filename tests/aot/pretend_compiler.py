@@ -56,6 +56,7 @@ class PretendCompiler:
     limit: int = 1 << 62
     calls: list[tuple[str, str, tuple[str, ...]]] = dataclasses.field(default_factory=list)
     on_progress: Callable[[Any], None] | None = None
+    waits: tuple[float, ...] = ()
 
     def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> Compiled:
         self.calls.append((program.name, spec.slice, spec.bindings))

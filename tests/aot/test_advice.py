@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
 
 from t5x_harness.aot.advice import advise
 from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
+from t5x_harness.aot.stage import compile_run
+from t5x_harness.runs.verdicts import verdicts
 from t5x_harness.spec import Edit, Location, RunSpec
 
 MICROBATCHES = "trainer.Trainer.num_microbatches"
@@ -84,3 +87,21 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     assert advise(predict, halved, spec, compiler).edits == (  # type: ignore[arg-type]
         Edit("run.gin", 1, 1, "BATCH_SIZE = 32  # examples\n"),
     )
+
+
+def test_what_a_refused_program_needs_is_a_measure_and_what_the_compiler_says_a_fact() -> None:
+    run = dataclasses.replace(planned(), programs=planned().programs[:1])
+    compiler = PretendCompiler(lambda program, bound: 20 * GIB, limit=16 * GIB)
+    result = compile_run(run, dataclasses.replace(SPEC, ignore=("AOT01",)), compiler)  # type: ignore[arg-type]
+    assert dict(result.facts)["train: the compiler says"] == (
+        "total memory required (20.00G) exceeds available HBM (15.48G)"
+    )
+    usable = int(15.48 * GIB)
+    assert {measure.name: measure.value for measure in result.measures if measure.of == "train"} == {
+        "fits": 0,
+        "hbm_needed": 20 * GIB,
+        "hbm_usable": usable,
+        "hbm_headroom": usable - 20 * GIB,
+    }
+    assert [*verdicts(result)] == ["train does not fit, 20 GiB needed of 15.5 GiB"]
+    assert len(compiler.calls) == 1  # what is ignored is given no advice, which compiles

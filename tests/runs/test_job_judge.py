@@ -38,7 +38,7 @@ def test_programs_that_fit_are_said_with_what_is_open() -> None:
     assert judgement_of([LINT, compiled(train=4, predict=8)]) == Judgement(
         Verdict.FITS,
         "train fits, peak 4 GiB, headroom 12 GiB of 16 GiB; predict fits, peak 8 GiB, headroom 8 GiB of 16 GiB",
-        ("the size of its code",),
+        ("not judged: the size of its code",),
     )
 
 

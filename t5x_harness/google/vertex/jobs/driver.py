@@ -360,7 +360,7 @@ class Driver:
         else:
             self._log.service(not_judged(judge.slice, judgement.text), "WARNING")
         for each in judgement.open:
-            self._log.service(f"not judged: {each}", "WARNING")
+            self._log.service(each, "WARNING")
         if not self._judges:
             for unit in sorted(self._held):
                 self._watched.start(unit, self._tasks[unit])

@@ -34,7 +34,7 @@ class Judgement:
     Attributes:
       text: what each takes; or what the compiler says of the one that exceeds the memory, line by line; or why nothing
         is known.
-      open: what was not judged beside it.
+      open: what was not judged beside it, or is in doubt; each as a line of the job's log.
     """
 
     verdict: Verdict

@@ -58,7 +58,7 @@ def test_a_job_that_exceeds_the_memory_fails_in_the_compilers_words_and_never_be
 
 
 def test_a_job_that_fits_runs_and_its_log_says_what_was_judged_and_what_was_not(judging: Any) -> None:
-    judgement = Judgement(Verdict.FITS, "train fits, peak 1 GiB", ("the size of its code",))
+    judgement = Judgement(Verdict.FITS, "train fits, peak 1 GiB", ("not judged: the size of its code",))
     judge = f"echo '{note_line('train: waiting for another compilation')}'; echo chatter; {says(judgement)}"
     job = judging.ended(run(judging, judge))
     assert job.state == State.SUCCEEDED
