@@ -94,6 +94,8 @@ def _memory(parts: Sequence[Memory], weights: Sequence[float]) -> Memory:
         for field in dataclasses.fields(Memory)
         if field.type == "int"
     }
+    # Gaps are accidents of packing, and no more with more layers.
+    numbers["reserved_bytes"] = numbers["peak_bytes"] + min(part.fragmentation_bytes for part in parts)
     kinds = {kind: _number([part.kinds.get(kind, 0) for part in parts], weights) for kind in first.kinds}
     spaces = {space: max(part.spaces.get(space, 0) for part in parts) for space in first.spaces}
     buffers = _joined(

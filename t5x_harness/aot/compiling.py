@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.aot.buffers import Assignment, read_assignment
 from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
 from t5x_harness.aot.costs import Costs, costs_of
 from t5x_harness.aot.host_memory import available_bytes, needed_bytes
-from t5x_harness.aot.memory import Memory, read_memory
-from t5x_harness.aot.program_text import read_program
+from t5x_harness.aot.memory import Memory, memory_of
+from t5x_harness.aot.moments import moments_of
+from t5x_harness.aot.program_text import Program, read_program
 from t5x_harness.aot.refusals import NotCompiled, crashed, refused, too_little_memory
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec
 from t5x_harness.runtime.compile_cache import harness_cache_folder
@@ -38,6 +40,8 @@ class Compiled(JsonValue):
       result: what the compiler said; None where it was only lowered.
       memory: of one device; None where it did not compile, and where it was only lowered.
       costs: of one run of it on one device, likewise.
+      live: bytes of temporary values by moment; see :mod:`t5x_harness.aot.moments`.
+      at: the memory at other moments than the peak, by name, as far as it was asked for.
       is_kept: whether an earlier run compiled it.
     """
 
@@ -45,6 +49,8 @@ class Compiled(JsonValue):
     result: CompilerResult | None = None
     memory: Memory | None = None
     costs: Costs | None = None
+    live: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    at: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
     is_kept: bool = False
 
 
@@ -58,6 +64,7 @@ class Compiler:
       timeout: seconds that one may take; None for no limit.
       on_progress: called with ``{"stage", "note"}`` while one is compiled.
       waits: seconds that each compilation has waited for others of this machine.
+      readings: what the compiler wrote of the programs at few layers, by fingerprint.
     """
 
     start: Callable[[Path, RunSpec], Run]
@@ -65,8 +72,23 @@ class Compiler:
     timeout: float | None = None
     on_progress: OnProgress | None = None
     waits: list[float] = dataclasses.field(default_factory=list)
+    readings: dict[str, tuple[Program, Assignment]] = dataclasses.field(default_factory=dict)
 
-    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> Compiled:
+    def memory_at(self, compiled: Compiled, until: Until, moment: str) -> Memory | None:
+        """Returns a compiled program's memory at one of its moments; None where an earlier run was not asked for it."""
+        if (known := compiled.at.get(moment)) is not None:
+            return known
+        fingerprint = compiled.lowered.fingerprint
+        if (reading := self.readings.pop(fingerprint, None)) is None:
+            return None
+        found = memory_of(*reading, moments_of(*reading)[moment])
+        if (kept := _kept(fingerprint, until)) is not None:
+            _write(kept, dataclasses.replace(compiled, at={**compiled.at, moment: found}))
+        return found
+
+    def compile(
+        self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "", again: bool = False
+    ) -> Compiled:
         """Compiles a program, unless the same was compiled before.
 
         Args:
@@ -74,6 +96,7 @@ class Compiler:
           spec: the run that it is one of.
           until: how far; None to lower it only.
           depth: how many of its layers these are, in words, for who watches; empty for all.
+          again: compile it in any case.
 
         Raises:
           NotCompiled: it cannot be lowered, the compiler refuses it or crashes, or this machine has too little memory.
@@ -92,9 +115,10 @@ class Compiler:
             if until is None:
                 return Compiled(lowered)
             kept = _kept(lowered.fingerprint, until)
-            if (known := _read(kept, lowered)) is not None:
+            if not again and (known := _read(kept, lowered)) is not None:
                 return known
-            if self._await_turn(run, about) and (known := _read(kept, lowered)) is not None:
+            waited = self._await_turn(run, about)
+            if waited and not again and (known := _read(kept, lowered)) is not None:
                 return known  # the other process compiled the same
             _require_memory(program, lowered, until)
             self._tell(f"compiling {about}")
@@ -102,7 +126,7 @@ class Compiler:
             result = CompilerResult.from_json(answer)
             if result.verdict is Verdict.FAILED:
                 raise refused(program.name, result.message, run.log)
-            compiled = _account(program, lowered, result, folder / "compiler")
+            compiled = self._account(program, lowered, result, folder / "compiler", is_whole=not depth)
             if kept is not None:
                 _write(kept, compiled)
             return compiled
@@ -111,6 +135,24 @@ class Compiler:
         finally:
             run.close()
             shutil.rmtree(folder / "compiler", ignore_errors=True)
+
+    def _account(
+        self, program: ProgramSpec, lowered: LoweredProgram, result: CompilerResult, folder: Path, is_whole: bool
+    ) -> Compiled:
+        if result.verdict is not Verdict.COMPILED:
+            return Compiled(lowered, result)
+        text = read_program(_one(folder, "after_optimizations.txt"))
+        files = (_one(folder, f"after_optimizations-{name}.txt") for name in ("buffer-assignment", "live-range"))
+        assignment = read_assignment(*files)
+        compiled = Compiled(
+            lowered, result, memory_of(text, assignment), costs_of(text, lowered.mesh, program.longest_loop)
+        )
+        if is_whole:
+            return compiled
+        self.readings[lowered.fingerprint] = text, assignment
+        live = assignment.live_bytes()
+        moments = moments_of(text, assignment)
+        return dataclasses.replace(compiled, live={name: int(live[moment]) for name, moment in moments.items()})
 
     def _await_turn(self, run: Run, about: str) -> bool:
         """Waits, for as long as it takes, until no other process of this user compiles; returns whether one did."""
@@ -128,15 +170,6 @@ class Compiler:
     def _tell(self, note: str) -> None:
         if self.on_progress is not None:
             self.on_progress({"stage": Stage.AOT.value, "note": note})
-
-
-def _account(program: ProgramSpec, lowered: LoweredProgram, result: CompilerResult, folder: Path) -> Compiled:
-    if result.verdict is not Verdict.COMPILED:
-        return Compiled(lowered, result)
-    text = read_program(_one(folder, "after_optimizations.txt"))
-    assignment = _one(folder, "after_optimizations-buffer-assignment.txt")
-    memory = read_memory(text, assignment, _one(folder, "after_optimizations-live-range.txt"))
-    return Compiled(lowered, result, memory, costs_of(text, lowered.mesh, program.longest_loop))
 
 
 def _one(folder: Path, ending: str) -> Path:

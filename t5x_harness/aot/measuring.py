@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from t5x_harness.aot.account import Account, account_of
 from t5x_harness.aot.compiler import Until, Verdict
 from t5x_harness.aot.compiling import Compiled, Compiler
 from t5x_harness.aot.depth import depths_of, weights_of
+from t5x_harness.aot.moments import highest
 from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.spec import AotMode, RunSpec
 
@@ -30,14 +31,18 @@ def account_program(run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: 
     # A loop over equal layers is compiled as fast as one of them.
     depths = depths_of(run.stacks) if spec.aot is AotMode.DEPTHS and not run.scanned else []
     if depths:
-        compiled = [
-            compiler.compile(program, _with_layers(spec, layers), until, f", {max(layers.values())} layers")
-            for layers in depths
-        ]
+        compiled = [_few(program, spec, compiler, until, layers, again=False) for layers in depths]
         weights = weights_of(run.stacks, depths)
         if (too_large := next(filter(_is_too_large, compiled), None)) is not None:
             return too_large
-        if _is_straight(compiled, weights, run.state_bytes[program.name]):
+        moment = highest([each.live for each in compiled], weights)
+        if moment is not None and _is_straight(compiled, weights, run.state_bytes[program.name]):
+            for index, layers in enumerate(depths):
+                memory = compiler.memory_at(compiled[index], until, moment)
+                if memory is None:
+                    compiled[index] = _few(program, spec, compiler, until, layers, again=True)
+                    memory = compiler.memory_at(compiled[index], until, moment)
+                compiled[index] = dataclasses.replace(compiled[index], memory=memory)
             return account_of(program, compiled, depths, weights)
     whole = compiler.compile(program, spec, until)
     if _is_too_large(whole):
@@ -56,7 +61,14 @@ def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
     return "which are few" if run.stacks else "as no binding says how many"
 
 
-def _with_layers(spec: RunSpec, layers: dict[str, int]) -> RunSpec:
+def _few(
+    program: ProgramSpec, spec: RunSpec, compiler: Compiler, until: Until, layers: Mapping[str, int], again: bool
+) -> Compiled:
+    shown = f", {max(layers.values())} layers"
+    return compiler.compile(program, _with_layers(spec, layers), until, shown, again)
+
+
+def _with_layers(spec: RunSpec, layers: Mapping[str, int]) -> RunSpec:
     return dataclasses.replace(
         spec, bindings=(*spec.bindings, *(f"{binding} = {number}" for binding, number in layers.items()))
     )

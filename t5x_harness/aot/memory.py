@@ -91,7 +91,8 @@ class Memory:
 
     Attributes:
       peak_bytes: the most that is in use at a moment.
-      reserved_bytes: what the compiler allocates; it has to fit the device.
+      reserved_bytes: what the compiler allocates; it has to fit the device. At another moment than the peak: as much
+        more than is in use as it is at the peak.
       argument_bytes: parameters of the program, of all kinds.
       constant_bytes: constants.
       output_bytes: results that do not take an argument's place.
@@ -136,18 +137,25 @@ def read_memory(program: Program, assignment: Path, live_ranges: Path) -> Memory
     return memory_of(program, read_assignment(assignment, live_ranges))
 
 
-def memory_of(program: Program, assignment: Assignment) -> Memory:
-    """Adds up a program's memory; see ``read_memory``."""
+def memory_of(program: Program, assignment: Assignment, at: int | None = None) -> Memory:
+    """Adds up a program's memory.
+
+    Args:
+      program: for names and shapes.
+      assignment: what the compiler wrote about its memory.
+      at: number of an instruction; None for the one where most is live.
+    """
     # Values within a reduction's or fusion's own body are in registers, though the compiler reserves room for them.
     every = [a for a in assignment.allocations if a.space == HBM]
     large = [a for a in every if a.kind != "thread-local"]
     live = assignment.live_bytes()
-    moment = int(live.argmax())
+    moment = int(live.argmax()) if at is None else at
     lasting = [a for a in large if not a.is_temporary]
     arguments = sum(a.bytes for a in lasting if a.kind == "parameter")
     constants = sum(a.bytes for a in lasting if a.kind == "constant")
     outputs = sum(a.bytes for a in lasting) - arguments - constants
     peak = arguments + constants + outputs + int(live[moment])
+    gaps = sum(a.bytes for a in every) - (arguments + constants + outputs + int(live.max()))
     present = list(_present(large, moment))
     namer = _Namer(program)
     found = [namer.buffer(allocation, value) for allocation, value in present]
@@ -159,7 +167,7 @@ def memory_of(program: Program, assignment: Assignment) -> Memory:
     kinds[Kind.PADDING] += peak - named  # allocations are rounded up
     return Memory(
         peak_bytes=peak,
-        reserved_bytes=sum(a.bytes for a in every),
+        reserved_bytes=peak + gaps,
         argument_bytes=arguments,
         constant_bytes=constants,
         output_bytes=outputs,
