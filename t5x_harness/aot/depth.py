@@ -1,7 +1,7 @@
 """Stacks of equal layers at a few depths, and what that says of their full depth: straight lines.
 
-Where every stack has as many layers as the others, two depths give the line.  Otherwise there is one depth of all, and
-one more for each stack.
+Where every deep stack has as many layers as the others, two depths give the line.  Otherwise there is one depth of all,
+and one more for each stack.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ LOW, HIGH = 4, 8
 def depths_of(stacks: Sequence[Stack]) -> list[dict[str, int]]:
     """Returns the layers of each stack, by binding, for each compilation; empty where all layers are compiled at once.
 
+    Stacks of few layers keep them.
+
     Args:
       stacks: those of the config.
     """
-    if not stacks or any(stack.layers <= HIGH for stack in stacks):
+    deep = _deep(stacks)
+    if not deep:
         return []
-    low = {stack.binding: LOW for stack in stacks}
-    if len({stack.layers for stack in stacks}) == 1:
-        return [low, {stack.binding: HIGH for stack in stacks}]
-    return [low, *({**low, stack.binding: HIGH} for stack in stacks)]
+    low = {stack.binding: LOW if stack in deep else stack.layers for stack in stacks}
+    if len({stack.layers for stack in deep}) == 1:
+        return [low, low | {stack.binding: HIGH for stack in deep}]
+    return [low, *(low | {stack.binding: HIGH} for stack in deep)]
 
 
 def weights_of(stacks: Sequence[Stack], depths: Sequence[Mapping[str, int]]) -> list[float]:
@@ -35,13 +38,13 @@ def weights_of(stacks: Sequence[Stack], depths: Sequence[Mapping[str, int]]) -> 
       stacks: those of the config.
       depths: what :func:`depths_of` gave.
     """
-    if not depths:
-        return [1.0]
-    if len(depths) == 2 and len(set(depths[1].values())) == 1:
-        further = [(stacks[0].layers - LOW) / (HIGH - LOW)]
-    else:
-        further = [(stack.layers - LOW) / (HIGH - LOW) for stack in stacks]
+    # Two depths are enough where all stacks that are drawn out have the same number of layers.
+    further = [(stack.layers - LOW) / (HIGH - LOW) for stack in _deep(stacks)][: max(0, len(depths) - 1)]
     return [1 - sum(further), *further]
+
+
+def _deep(stacks: Sequence[Stack]) -> list[Stack]:
+    return [stack for stack in stacks if stack.layers > HIGH]
 
 
 def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from t5x_harness.aot.account import Account
 from t5x_harness.aot.axes import names_by_size
+from t5x_harness.aot.depth import HIGH, LOW
 from t5x_harness.aot.memory import Buffer
 from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.request import TRAIN, AotRun
@@ -53,8 +54,7 @@ def depth_in_words(account: Account, run: AotRun) -> str:
     if not account.is_extrapolated:
         return f"all layers, {account.why_whole}" if account.why_whole else "all layers"
     whole = ", ".join(f"{stack.binding} = {stack.layers}" for stack in run.stacks)
-    shown = " and ".join(str(max(depth.values())) for depth in account.depths)
-    return f"extrapolated from {shown} layers to {whole}"
+    return f"extrapolated from {LOW} and {HIGH} layers to {whole}"
 
 
 def _compiled(account: Account, run: AotRun, report: StageReport) -> None:

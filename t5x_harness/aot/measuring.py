@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from t5x_harness.aot.account import Account, account_of
 from t5x_harness.aot.compiler import Until, Verdict
 from t5x_harness.aot.compiling import Compiled, Compiler
-from t5x_harness.aot.depth import depths_of, weights_of
+from t5x_harness.aot.depth import HIGH, LOW, depths_of, weights_of
 from t5x_harness.aot.moments import highest
 from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.spec import AotMode, RunSpec
@@ -30,24 +30,41 @@ def account_program(run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: 
     until = Until.CODE if spec.aot is AotMode.FULL else Until.MEMORY
     # A loop over equal layers is compiled as fast as one of them.
     depths = depths_of(run.stacks) if spec.aot is AotMode.DEPTHS and not run.scanned else []
-    if depths:
-        compiled = [_few(program, spec, compiler, until, layers, again=False) for layers in depths]
-        weights = weights_of(run.stacks, depths)
-        if (too_large := next(filter(_is_too_large, compiled), None)) is not None:
-            return too_large
-        moment = highest([each.live for each in compiled], weights)
-        if moment is not None and _is_straight(compiled, weights, run.state_bytes[program.name]):
-            for index, layers in enumerate(depths):
-                memory = compiler.memory_at(compiled[index], until, moment)
-                if memory is None:
-                    compiled[index] = _few(program, spec, compiler, until, layers, again=True)
-                    memory = compiler.memory_at(compiled[index], until, moment)
-                compiled[index] = dataclasses.replace(compiled[index], memory=memory)
-            return account_of(program, compiled, depths, weights)
+    if depths and (drawn := _drawn_out(run, program, spec, compiler, until, depths)) is not None:
+        return drawn
     whole = compiler.compile(program, spec, until)
     if _is_too_large(whole):
         return whole
     return account_of(program, [whole], [], [1.0], _why_whole(run, spec, depths))
+
+
+def _drawn_out(
+    run: AotRun,
+    program: ProgramSpec,
+    spec: RunSpec,
+    compiler: Compiler,
+    until: Until,
+    depths: Sequence[Mapping[str, int]],
+) -> Account | Compiled | None:
+    """Returns what a few layers say of all of them; None where they do not tell, as they are not equal."""
+
+    def compiled_at(depth: int, again: bool = False) -> Compiled:
+        few = _with_layers(spec, depths[depth])
+        return compiler.compile(program, few, until, f", {HIGH if depth else LOW} layers", again)
+
+    compiled = [compiled_at(depth) for depth in range(len(depths))]
+    if (too_large := next(filter(_is_too_large, compiled), None)) is not None:
+        return too_large
+    weights = weights_of(run.stacks, depths)
+    moment = highest([each.live for each in compiled], weights)
+    if moment is None or not _is_straight(compiled, weights, run.state_bytes[program.name]):
+        return None
+    for depth, each in enumerate(compiled):
+        memory = compiler.memory_at(each, until, moment)
+        if memory is None:
+            memory = compiler.memory_at(compiled_at(depth, again=True), until, moment)
+        compiled[depth] = dataclasses.replace(each, memory=memory)
+    return account_of(program, compiled, depths, weights)
 
 
 def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
@@ -59,13 +76,6 @@ def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
     if depths:
         return "which are not equal"
     return "which are few" if run.stacks else "as no binding says how many"
-
-
-def _few(
-    program: ProgramSpec, spec: RunSpec, compiler: Compiler, until: Until, layers: Mapping[str, int], again: bool
-) -> Compiled:
-    shown = f", {max(layers.values())} layers"
-    return compiler.compile(program, _with_layers(spec, layers), until, shown, again)
 
 
 def _with_layers(spec: RunSpec, layers: Mapping[str, int]) -> RunSpec:

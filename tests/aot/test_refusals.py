@@ -144,7 +144,9 @@ def test_why_all_layers_were_compiled_is_said(
     run = AotRun((TRAIN,), stacks, scanned, {"train": 5}, None, {})  # of 4 bytes at each depth: no line leads to 5
 
     class Fake:
-        def compile(self, program: ProgramSpec, spec: RunSpec, until: Until, depth: str = "") -> Compiled:
+        def compile(
+            self, program: ProgramSpec, spec: RunSpec, until: Until, depth: str = "", again: bool = False
+        ) -> Compiled:
             return Compiled(LOWERED, CompilerResult(Verdict.COMPILED))
 
     monkeypatch.setattr(measuring, "account_of", lambda *given: given[-1])
