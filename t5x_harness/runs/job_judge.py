@@ -25,11 +25,12 @@ from t5x_harness.google.vertex.faults import MODULE, no_room
 from t5x_harness.google.vertex.jobs.judging import Judgement, Verdict, note_line
 from t5x_harness.runs.stages import standins_of
 from t5x_harness.runs.verdicts import verdicts
-from t5x_harness.spec import STAGE_SECONDS, AotMode, Outcome, RunSpec, RuntimeChoice, Stage, StageResult
+from t5x_harness.spec import STAGE_SECONDS, AotMode, Outcome, RunSpec, RuntimeChoice, Severity, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, RUNTIME_VARIABLE
 from t5x_harness.vertex.program_arguments import NotARun, ProgramArguments
 
 _GIB = 2**30
+_NO_WORK = "RUN02"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -123,8 +124,9 @@ def _open(compiled: StageResult) -> Iterator[str]:
 
 
 def _problems(result: StageResult) -> Iterator[str]:
-    """Yields what is wrong in a stage."""
-    for finding in result.errors:
+    """Yields what is wrong in a stage; where it did no work, that is said by what was left aside."""
+    found = [*result.errors, *(each for each in result.silenced if each.severity is Severity.ERROR)]
+    for finding in [each for each in found if each.code != _NO_WORK] or found:
         yield f"{finding.code}: {finding.message}"
 
 

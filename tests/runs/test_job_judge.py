@@ -61,9 +61,21 @@ def test_one_that_exceeds_is_said_in_the_compilers_words_or_in_those_that_it_wou
             "AOT02: predict cannot be lowered; train fits, peak 4 GiB, headroom 12 GiB of 16 GiB; "
             "how long collectives take: nobody knows; the size of its code",
         ),
+        (
+            [
+                StageResult(
+                    Stage.PLAN,
+                    Outcome.FAILED,
+                    (error("RUN02", "plan did no work", Stage.PLAN),),
+                    silenced=(error("MSH01", "no such mesh", Stage.PLAN),),
+                ),
+                compiled(),
+            ],
+            "MSH01: no such mesh",
+        ),
         ([LINT, StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=("libtpu is gone",))], "libtpu is gone"),
     ],
-    ids=["does not resolve", "one program is not compiled", "nothing is compiled"],
+    ids=["does not resolve", "one program is not compiled", "has no mesh", "nothing is compiled"],
 )
 def test_what_is_not_known_of_all_programs_is_not_known(results: list[StageResult], text: str) -> None:
     assert judgement_of(results) == Judgement(Verdict.UNKNOWN, text)
