@@ -8,6 +8,7 @@ from typing import Any
 
 from t5x_harness.aot.code_size import most_code_bytes
 from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, Costs
 from t5x_harness.aot.depth import at_full_depth
 from t5x_harness.aot.memory import Buffer, Memory, PaddedSize
@@ -124,9 +125,14 @@ def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:
         [part.collectives for part in parts], weights, lambda c: (c.kind, c.axis), ("count", "bytes", "sent_bytes")
     )
     collectives.sort(key=lambda c: -c.bytes)
+    sizes: list[ProductSize] = _joined(
+        [part.product_sizes for part in parts], weights, lambda p: (p.contracted, p.sides), ("count", "flops")
+    )
+    sizes.sort(key=lambda p: -p.flops)
     return dataclasses.replace(
         first,
         **numbers,
+        product_sizes=tuple(sizes),
         collectives=tuple(collectives),
         loops_of_most=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_most)),
         loops_of_unknown_length=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_unknown_length)),

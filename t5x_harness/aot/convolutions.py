@@ -19,6 +19,31 @@ _FIELD = re.compile(r"(\w+)=(\S+)")
 
 
 @dataclasses.dataclass(frozen=True)
+class ProductSize:
+    """Products of the same sizes, in one run of a program on one device.
+
+    Attributes:
+      contracted: how many products each element of the result is the sum of.
+      sides: sizes of both sides of the result.
+      count: how often one runs.
+      flops: of all of them.
+    """
+
+    contracted: int
+    sides: tuple[int, int]
+    count: int
+    flops: int
+
+    def filled(self, unit: int) -> float:
+        """Returns the part of a matrix unit that such a product fills at most.
+
+        The unit holds ``unit`` by ``unit`` numbers of one operand, with the contracted dimension on one side; which
+        operand that is, the compiler chooses, so the better side counts. Zeros fill up the rest.
+        """
+        return _filled(self.contracted, unit) * max(_filled(side, unit) for side in self.sides)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Window:
     """How a convolution's kernel moves along one dimension."""
 
@@ -54,6 +79,28 @@ def product_flops(instruction: Instruction, left: Shape, right: Shape) -> int:
     for number, window in enumerate(_windows(instruction.text("window") or "", len(labels[1]) - 2)):
         pairs *= _positions(sizes[str(number)], outputs[str(number)], window)
     return 2 * pairs
+
+
+def product_size(instruction: Instruction, left: Shape, right: Shape) -> ProductSize | None:
+    """Returns the sizes of one ``dot`` or ``convolution``; None for one without operations.
+
+    Arguments are those of :func:`product_flops`. All positions of a kernel that meet one element of the result count
+    as contracted together, as the compiler may join them.
+    """
+    (result,) = instruction.arrays
+    flops = product_flops(instruction, left, right)
+    contracted = flops // (2 * result.elements)
+    if not contracted:
+        return None
+    labels = _LABELS.match(instruction.text("dim_labels") or "")
+    if labels is None:
+        return ProductSize(contracted, (left.elements // contracted, right.elements // contracted), 1, flops)
+    features = result.dims[labels[3].index("f")]
+    return ProductSize(contracted, (result.elements // features, features), 1, flops)
+
+
+def _filled(size: int, unit: int) -> float:
+    return size / (-(-size // unit) * unit)
 
 
 def _windows(text: str, count: int) -> list[_Window]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_harness.aot.convolutions import product_flops
+from t5x_harness.aot.convolutions import ProductSize, product_flops, product_size
 from t5x_harness.aot.shapes import HBM, Shape, arrays_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Costs:
       loops_of_most: names of loops that may end earlier than they are counted.
       loops_of_unknown_length: names of loops of which the text does not show how often they run.
       products: instructions with products; one in a loop counts once.
+      product_sizes: what is multiplied, by its sizes, the most operations first.
     """
 
     flops: int
@@ -81,6 +82,7 @@ class Costs:
     loops_of_most: tuple[str, ...]
     loops_of_unknown_length: tuple[str, ...]
     products: int = 0
+    product_sizes: tuple[ProductSize, ...] = ()
 
 
 def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -> Costs:
@@ -103,6 +105,7 @@ def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -
         loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
         products=sum(counter.products(computation) for computation in {c.name: c for c, _ in runs}.values()),
+        product_sizes=_sizes((size, times) for computation, times in runs for size in counter.sizes(computation)),
     )
 
 
@@ -171,6 +174,17 @@ class _Counter:
     def products(self, computation: Computation) -> int:
         """Returns how many of a computation's own instructions have products, in fusions too."""
         return sum(self._flops_of(computation, instruction)[1] > 0 for instruction in computation.instructions)
+
+    def sizes(self, computation: Computation) -> Iterator[ProductSize]:
+        """Yields the sizes of each product of a computation, in fusions too."""
+        for instruction in computation.instructions:
+            if instruction.opcode in ("fusion", "async-start"):
+                inside = self._program.computations.get(instruction.called.get("calls", ""))
+                yield from self.sizes(inside) if inside else ()
+            elif instruction.opcode in _PRODUCTS:
+                left, right = (computation.by_name[name].arrays[0] for name in instruction.operands[:2])
+                if (size := product_size(instruction, left, right)) is not None:
+                    yield size
 
     def _flops_of(self, computation: Computation, instruction: Instruction) -> tuple[int, int]:
         if instruction.opcode in ("fusion", "async-start"):
@@ -305,6 +319,16 @@ def _added_up(
             total[index] += amount * times
     found = (Collective(kind, axis, *numbers) for (kind, axis), numbers in totals.items())
     return tuple(sorted(found, key=lambda collective: -collective.sent_bytes))
+
+
+def _sizes(found: Iterable[tuple[ProductSize, int]]) -> tuple[ProductSize, ...]:
+    totals: dict[tuple[int, tuple[int, int]], list[int]] = {}
+    for size, times in found:
+        total = totals.setdefault((size.contracted, size.sides), [0, 0])
+        total[0] += times
+        total[1] += size.flops * times
+    sizes = (ProductSize(*key, *numbers) for key, numbers in totals.items())
+    return tuple(sorted(sizes, key=lambda size: -size.flops))
 
 
 def _size(kind: str, instruction: Instruction, where: Computation) -> int:

@@ -41,6 +41,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, 
     report.fact(f"{name}: largest buffers at the peak", _buffers(account))
     _padded(account, run, report)
     _costs(account, report)
+    _matrix_units(account, run, slice_, report)
     _speed(account, run, slice_, prices, report)
     if account.costs.loops_of_unknown_length:
         times = account.program.longest_loop
@@ -124,7 +125,30 @@ def _padded(account: Account, run: AotRun, report: StageReport) -> None:
             rows.append((axis, each.size, each.in_tiles, Bytes(each.bytes), f"{each.bytes / memory.peak_bytes:.1%}"))
             report.measure("hbm_padding", each.bytes, "bytes", of=f"{name}/{axis}/{each.size}/{each.in_tiles}")
     if rows:
-        report.fact(f"{name}: padding", columns(rows, ("axis", "size", "in tiles", "bytes", "of the peak")))
+        size = "bytes, about" if account.is_extrapolated else "bytes"
+        report.fact(f"{name}: padding", columns(rows, ("axis", "size", "in tiles", size, "of the peak")))
+
+
+def _matrix_units(account: Account, run: AotRun, slice_: Slice, report: StageReport) -> None:
+    """Adds what the matrix units compute on zeros, by the sizes that do not fill them."""
+    name, unit = account.program.name, slice_.generation.matrix_unit
+    sizes = [each for each in account.costs.product_sizes if each.flops]
+    if not sizes:
+        return
+    whole = sum(each.flops / each.filled(unit) for each in sizes)
+    report.measure("matrix_unit_padding", 1 - sum(each.flops for each in sizes) / whole, of=name)
+    lost: dict[int, float] = {}
+    for each in sizes:
+        lost[each.contracted] = lost.get(each.contracted, 0) + each.flops / each.filled(unit) - each.flops
+    names = names_by_size(run.axes, account.program)
+    rows = [
+        (names.get(size, "-"), size, f"{part / whole:.1%}")
+        for size, part in sorted(lost.items(), key=lambda item: -item[1])
+        if part >= _PADDING * whole
+    ]
+    if rows:
+        head = ("axis", "contracted", "of their work on padding, at least")
+        report.fact(f"{name}: matrix units of {unit} x {unit}", columns(rows, head))
 
 
 def _padding(buffer: Buffer) -> str:

@@ -104,6 +104,11 @@ class ProgramNumbers:
         return found
 
     @property
+    def matrix_unit_padding(self) -> float:
+        """The least part of the matrix units' work that is on padding, 0 to 1."""
+        return self._number("matrix_unit_padding")
+
+    @property
     def collectives(self) -> list[CollectiveNumbers]:
         """What devices exchange in one run, by kind and axis."""
         self._number("flops_of_a_device")

@@ -16,7 +16,7 @@ from t5x_harness.spec import Severity, Stage, StageResult
 
 RUN = planned()
 V3 = get_slice("v3-8")
-PRODUCTS = 1000
+PRODUCTS = 625
 """Of a program whose code may take 625 MiB."""
 
 

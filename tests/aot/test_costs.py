@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, axes_of, costs_of
 from t5x_harness.aot.groups import Groups
 from t5x_harness.aot.program_text import parse_program, read_program
@@ -204,7 +205,9 @@ ENTRY %main (l: f32[4,2,3], r: f32[4,3,5]) -> f32[4,2,5] {{
 }}
 """
     expected = 2 * (flops or 4) * 2 * 3 * 5
-    assert costs_of(parse_program(text.splitlines()), MESH).product_flops == expected
+    costs = costs_of(parse_program(text.splitlines()), MESH)
+    assert costs.product_flops == expected
+    assert costs.product_sizes == (ProductSize(3, (8, 5), 1, expected),)
 
 
 def test_a_dot_counts_what_it_contracts() -> None:
@@ -216,7 +219,29 @@ ENTRY %main (l: f32[4,2,3], r: f32[4,3,5]) -> f32[4,2,5] {
   ROOT %o = f32[4,2,5]{2,1,0} dot(%l, %r), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
 }
 """
-    assert costs_of(parse_program(text.splitlines()), MESH).product_flops == 2 * 4 * 2 * 3 * 5
+    costs = costs_of(parse_program(text.splitlines()), MESH)
+    assert costs.product_flops == 2 * 4 * 2 * 3 * 5
+    assert costs.product_sizes == (ProductSize(3, (8, 20), 1, costs.product_flops),)
+
+
+def test_positions_of_a_kernel_are_contracted_together() -> None:
+    text = """HloModule jit_step
+
+ENTRY %main (l: f32[8192,6,64], r: f32[6,64,512]) -> f32[8192,512,1] {
+  %l = f32[8192,6,64]{2,1,0} parameter(0)
+  %r = f32[6,64,512]{2,1,0} parameter(1)
+  ROOT %o = f32[8192,512,1]{2,1,0} convolution(%l, %r), window={size=6}, dim_labels=b0f_0io->bf0
+}
+"""
+    costs = costs_of(parse_program(text.splitlines()), MESH)
+    assert costs.product_sizes == (ProductSize(6 * 64, (8192, 512), 1, 2 * 8192 * 384 * 512),)
+
+
+def test_a_matrix_unit_is_filled_by_the_better_operand() -> None:
+    assert ProductSize(128, (4, 256), 1, 1).filled(128) == 1
+    assert ProductSize(64, (512, 512), 1, 1).filled(128) == 0.5
+    assert ProductSize(64, (512, 512), 1, 1).filled(256) == 0.25
+    assert ProductSize(256, (64, 96), 1, 1).filled(128) == 0.75
 
 
 @pytest.mark.parametrize(

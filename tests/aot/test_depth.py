@@ -7,6 +7,7 @@ import pytest
 from t5x_harness.aot.account import account_of
 from t5x_harness.aot.compiler import CompilerResult, Verdict
 from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, Costs
 from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
 from t5x_harness.aot.memory import Buffer, Kind, Memory, PaddedSize
@@ -76,6 +77,7 @@ def compiled(layers: int, *, kept: bool = False) -> Compiled:
         loops_of_most=(),
         loops_of_unknown_length=(),
         products=20 + 5 * layers,
+        product_sizes=(ProductSize(512, (64, 32128), 1, 1000), ProductSize(64, (512, 512), layers, 90 * layers)),
     )
     return Compiled(
         LoweredProgram("f", 10, {"data": 8}, (0,), 1024 * layers),
@@ -97,6 +99,10 @@ def test_an_account_is_that_of_the_full_depth() -> None:
     assert account.memory.buffers[1].bytes == 4096
     assert account.memory.padding == (PaddedSize(114, 120, 12, 10800), PaddedSize(500, 512, 3, 3000))
     assert (account.costs.flops, account.costs.products) == (1200, 80)
+    assert account.costs.product_sizes == (
+        ProductSize(64, (512, 512), 12, 1080),
+        ProductSize(512, (64, 32128), 1, 1000),
+    )
     assert account.costs.collectives == (Collective("all-reduce", "data", 36, 64 * 12, 32 * 12),)
     assert (account.cpu_seconds, account.host_bytes) == (6.0, 1000)
 

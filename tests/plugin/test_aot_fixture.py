@@ -27,6 +27,7 @@ def test_numbers(t5x_aot):
     lost = [each.bytes for each in score.padding]
     assert 0 < sum(lost) <= score.kinds["padding"]
     assert all(each.in_tiles > each.size for each in score.padding)
+    assert 0 < score.matrix_unit_padding < 1
     assert score.headroom > 10 * 2**30
     assert score.flops > 0 and score.step_seconds_at_least > 0
     assert {(each.axis, each.count > 0, each.bytes > 0) for each in score.collectives} <= {("data", True, True)}
