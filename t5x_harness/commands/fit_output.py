@@ -145,7 +145,8 @@ def _band(span: Span) -> str:
 
 def _sentences(found: Found) -> Iterator[str]:
     if not found.is_complete:
-        yield f"interrupted: {len(found.rows)} combinations are known"
+        known = len(found.rows)
+        yield f"interrupted: {known} combination{' is' if known == 1 else 's are'} known"
     best = smallest(found.rows)
     if best is None:
         yield "no combination that was compiled fits" if found.rows else "nothing was compiled"

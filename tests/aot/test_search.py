@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_is_known() -> None:
     complete = search_rows(search(planned(), PretendCompiler(needs)), grid, rows)
     assert (complete, results(rows)) == (False, [("v3-8", 64, 1, "does not fit")])
     found = Found(SPEC, 48, {}, rows, TRAIN, planned(), is_complete=False)
-    assert "interrupted: 1 combinations are known" in as_table(found)
+    assert "interrupted: 1 combination is known" in as_table(found)
 
 
 class PretendRun:
