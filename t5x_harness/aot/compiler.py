@@ -17,11 +17,12 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.aot import libtpu
+from t5x_harness.slices.slice import Slice
 from t5x_harness.system.decode import JsonValue
 
 _SCHEDULED = "*after_optimizations_after_buffer_assignment.txt"
@@ -68,15 +69,20 @@ class CompilerResult(JsonValue):
     peak_bytes: int | None = None
 
 
-def fingerprint(text: str, environment: Mapping[str, str] = os.environ) -> str:
+def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: Mapping[str, str] = os.environ) -> str:
     """Returns a name for what the compiler would make of a program: equal names, equal results.
 
     Args:
-      text: the program as StableHLO.
+      text: the program as StableHLO, which does not say for which TPUs it is.
+      slice_: where it runs.
+      devices: ids of the mesh's devices, in its order.
       environment: LIBTPU_INIT_ARGS among it change what is compiled.
     """
     parts = (
         text,
+        slice_.generation.name,
+        repr(slice_.topology),
+        repr(tuple(devices)),
         environment.get("LIBTPU_INIT_ARGS", ""),
         *(f"{name} {libtpu.version(name)}" for name in ("libtpu", "jax", "jaxlib")),
     )

@@ -27,7 +27,7 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, Run
 
-_FORMAT = 6
+_FORMAT = 7
 """Of what is kept; a higher one reads nothing of a lower one."""
 
 

@@ -30,10 +30,11 @@ class Lowering:
         state, self.lowered = lower(program, config, partitioner)
         text = self.lowered.as_text()
         mesh = partitioner.mesh
+        devices = tuple(int(device.id) for device in mesh.devices.flat)
         self.described = LoweredProgram(
-            fingerprint(text),
+            fingerprint(text, slice_, devices),
             text.count("\n"),
             dict(mesh.shape),
-            tuple(int(device.id) for device in mesh.devices.flat),
+            devices,
             state.device_bytes(mesh.shape),
         )

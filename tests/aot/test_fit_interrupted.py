@@ -30,7 +30,7 @@ def test_what_was_compiled_is_kept_and_nothing_runs_on(tmp_path: Path) -> None:
     fit = subprocess.Popen(
         [
             *(sys.executable, "-m", "t5x_harness", "fit", "run.gin", "--slices=v2-8,v3-8", "--every"),
-            *("--programs=train_eval", "--runtime=embedded", "--microbatches=1", f"--python-path={tmp_path}"),
+            *("--programs=train", "--microbatches=1", f"--python-path={tmp_path}"),
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -45,7 +45,7 @@ def test_what_was_compiled_is_kept_and_nothing_runs_on(tmp_path: Path) -> None:
         said = []
         for line in fit.stderr:
             said.append(line)
-            if "step 2 of 2" in line and "compiling train_eval" in line:
+            if "step 2 of 2" in line and "compiling train" in line:
                 break
         os.killpg(fit.pid, signal.SIGINT)
         printed, rest = fit.communicate(timeout=60)
@@ -55,7 +55,7 @@ def test_what_was_compiled_is_kept_and_nothing_runs_on(tmp_path: Path) -> None:
     assert fit.returncode == 130, (printed, said, rest)
     assert "Traceback" not in rest
     assert "interrupted: 1 combination is known" in printed
-    assert "the smallest slice that holds it: v2-8 (train_eval needs " in printed
+    assert "the smallest slice that holds it: v2-8 (train needs " in printed
     deadline = time.monotonic() + 10
     while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.05)
