@@ -23,8 +23,8 @@ def stacks(encoder: int, decoder: int) -> list[Stack]:
 
 def test_equal_stacks_need_two_depths() -> None:
     depths = depths_of(stacks(12, 12))
-    assert depths == [{ENCODER: 4, DECODER: 4}, {ENCODER: 8, DECODER: 8}]
-    assert weights_of(stacks(12, 12), depths) == [-1.0, 2.0]
+    assert depths == [{ENCODER: 2, DECODER: 2}, {ENCODER: 6, DECODER: 6}]
+    assert weights_of(stacks(12, 12), depths) == [-1.5, 2.5]
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), [(24, 6), (24, 12), (12, 12), (8, 36)])
@@ -37,17 +37,17 @@ def test_what_grows_with_each_stack_is_found_at_the_full_depth(encoder: int, dec
 
 def test_stacks_of_different_depths_need_one_more_each() -> None:
     assert depths_of(stacks(24, 12)) == [
-        {ENCODER: 4, DECODER: 4},
-        {ENCODER: 8, DECODER: 4},
-        {ENCODER: 4, DECODER: 8},
+        {ENCODER: 2, DECODER: 2},
+        {ENCODER: 6, DECODER: 2},
+        {ENCODER: 2, DECODER: 6},
     ]
 
 
 def test_a_stack_of_few_layers_keeps_them() -> None:
-    assert depths_of(stacks(24, 6)) == [{ENCODER: 4, DECODER: 6}, {ENCODER: 8, DECODER: 6}]
+    assert depths_of(stacks(24, 6)) == [{ENCODER: 2, DECODER: 6}, {ENCODER: 6, DECODER: 6}]
 
 
-@pytest.mark.parametrize("shallow", [stacks(4, 8), stacks(1, 1), []])
+@pytest.mark.parametrize("shallow", [stacks(4, 6), stacks(1, 1), []])
 def test_shallow_models_are_compiled_with_all_layers(shallow: list[Stack]) -> None:
     assert depths_of(shallow) == []
     assert weights_of(shallow, []) == [1.0]
@@ -90,7 +90,7 @@ def compiled(layers: int, *, kept: bool = False) -> Compiled:
 
 def test_an_account_is_that_of_the_full_depth() -> None:
     depths = depths_of(stacks(12, 12))
-    account = account_of(STEP, [compiled(4), compiled(8)], depths, weights_of(stacks(12, 12), depths))
+    account = account_of(STEP, [compiled(2), compiled(6)], depths, weights_of(stacks(12, 12), depths))
     assert account.is_extrapolated
     assert (account.memory.peak_bytes, account.memory.argument_bytes) == (5000 + 12 * 1024, 12 * 1024)
     assert account.needed_bytes == 6000 + 12 * 1024 + 600
