@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from t5x_harness.aot.request import Stack
 
 LOW, HIGH = 2, 6
-"""Layers of each stack: even, as models may alternate between two kinds. Further apart takes longer and is more exact."""
+"""Layers of each stack: even, as models may alternate between two kinds. Further apart is slower and more exact."""
 
 
 def depths_of(stacks: Sequence[Stack]) -> list[dict[str, int]]:
