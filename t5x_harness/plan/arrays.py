@@ -12,6 +12,9 @@ from t5x_harness.findings.tables import Bytes, Count, Table, columns
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
+TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
+"""What a plan leaves open; the stage aot judges it."""
+
 _NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
 """A part of a path that numbers a layer, as ``layers_11`` does; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from t5x_harness.findings.rule import all_mistakes
+from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
 from t5x_harness.plan.data_layout import data_layout
@@ -66,9 +67,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
             report.add(rule(run.config).check(planned))
-    report.not_checked.append(
-        "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
-    )
+    report.not_checked.append(TEMPORARIES_UNKNOWN)
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
         raise rate.problem  # T5X meets it while it traces the train step

@@ -15,6 +15,7 @@ from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import leave_modules_open, program_of
 from t5x_harness.lint.stage import lint_program
+from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
 from t5x_harness.spec import AotMode, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
@@ -174,11 +175,16 @@ class Pipeline(Closing):
 
     @property
     def _shown(self) -> list[StageResult]:
-        """The stages as the whole run knows them: what lint could not judge without importing, resolve has judged."""
-        known = self._stages.known
-        if not any(s.stage is Stage.RESOLVE and s.outcome is Outcome.PASSED for s in known):
-            return [*known]
-        return [dataclasses.replace(s, not_checked=()) if s.stage is Stage.LINT else s for s in known]
+        """The stages as the whole run knows them: without what one could not judge and a later one has judged."""
+        stages = {s.stage: s for s in self._stages.known}
+        resolve, compiled = stages.get(Stage.RESOLVE), stages.get(Stage.AOT)
+        if resolve is not None and resolve.outcome is Outcome.PASSED:
+            stages[Stage.LINT] = dataclasses.replace(stages[Stage.LINT], not_checked=())
+        if compiled is not None and compiled.outcome is not Outcome.NOT_RUN:
+            plan = stages[Stage.PLAN]
+            left_open = tuple(each for each in plan.not_checked if each != TEMPORARIES_UNKNOWN)
+            stages[Stage.PLAN] = dataclasses.replace(plan, not_checked=left_open)
+        return [*stages.values()]
 
     def close(self) -> None:
         """Ends the run's process."""
