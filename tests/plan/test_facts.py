@@ -11,6 +11,7 @@ import pytest
 import t5x_in_use
 
 from t5x_harness.findings import examples
+from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers import Zygote
@@ -97,6 +98,7 @@ def test_what_is_not_known_is_not_said(plan_on: PlanOn) -> None:
     result = plan_on(examples.trained())
     assert not any(name.startswith("epochs over") for name in facts(result))
     assert "the epochs over counting train: its sources do not say how many examples they hold" in (result.not_checked)
+    assert TEMPORARIES_UNKNOWN in result.not_checked
 
 
 def test_evaluation_of_predictions(plan_on: PlanOn) -> None:

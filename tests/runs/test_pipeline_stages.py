@@ -11,11 +11,23 @@ from typing import Any
 import pytest
 
 import t5x_harness
+from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.runs import pool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runs.several import RunOptions, run_specs
 from t5x_harness.runs.stages import stages_of
-from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    AotMode,
+    Finding,
+    Location,
+    Mode,
+    Outcome,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 from t5x_harness.workers.errors import RunDied
 
 EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
@@ -36,6 +48,9 @@ class Backend:
     made: Sequence[Backend] = ()
     findings: Mapping[Stage, tuple[Finding, ...]] = {}
 
+    not_checked: Mapping[Stage, tuple[str, ...]] = {}
+    not_run: Stage | None = None
+
     def __init__(self, spec: RunSpec, *, failing: Stage | None, dying: Stage | None, **options: Any) -> None:
         self.spec, self.options = spec, options
         self.failing, self.dying = failing, dying
@@ -47,7 +62,10 @@ class Backend:
         if stage is self.dying:
             raise RunDied("the run was killed by signal 9", log_tail="last words")
         outcome = Outcome.FAILED if stage is self.failing else Outcome.PASSED
-        return StageResult(stage, outcome, self.findings.get(stage, ()), exercised=1)
+        if stage is self.not_run:
+            outcome = Outcome.NOT_RUN
+        left_open = self.not_checked.get(stage, ())
+        return StageResult(stage, outcome, self.findings.get(stage, ()), exercised=1, not_checked=left_open)
 
     def result(self) -> RunResult:
         return RunResult(self.spec, (), steps=4, runtime="embedded")
@@ -85,9 +103,11 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return settings
 
 
-def _pipeline(folder: Path, gin: str = RUN, mode: Mode | None = None, *, strict: bool = False) -> Pipeline:
+def _pipeline(
+    folder: Path, gin: str = RUN, mode: Mode | None = None, *, strict: bool = False, aot: AotMode | None = None
+) -> Pipeline:
     (folder / "run.gin").write_text(gin)
-    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), strict=strict)
+    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), strict=strict, aot=aot)
     worker: Any = Worker()
     return Pipeline(spec, zygote=worker, workspace=folder / "work", timeout=5.0, t5x_parent=EMBEDDED)
 
@@ -190,6 +210,23 @@ def test_what_resolve_settles_is_no_longer_unchecked(tmp_path: Path, backends: d
     assert pipeline.result().stages[0].not_checked
     pipeline.stage(Stage.RESOLVE)
     assert not pipeline.result().stages[0].not_checked
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_what_the_compiler_settles_is_no_longer_unchecked(
+    tmp_path: Path, backends: dict[str, Any], monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    monkeypatch.setattr(Backend, "not_checked", {Stage.PLAN: (TEMPORARIES_UNKNOWN, "the epochs")})
+    monkeypatch.setattr(Backend, "not_run", None if is_compiled else Stage.AOT)
+    pipeline = _pipeline(tmp_path, aot=AotMode.DEPTHS)
+
+    def left_open() -> tuple[str, ...]:
+        return next(stage.not_checked for stage in pipeline.result().stages if stage.stage is Stage.PLAN)
+
+    pipeline.stage(Stage.PLAN)
+    assert left_open() == (TEMPORARIES_UNKNOWN, "the epochs")
+    pipeline.stage(Stage.AOT)
+    assert left_open() == (("the epochs",) if is_compiled else (TEMPORARIES_UNKNOWN, "the epochs"))
 
 
 def test_a_stage_of_another_mode_is_refused(tmp_path: Path) -> None:
