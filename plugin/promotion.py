@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.fixtures.vertex_target import Targets
 from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.session import PromotionSession
-from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.settings.options import JOBS, option
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.target import VertexTarget

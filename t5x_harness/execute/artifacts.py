@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -54,9 +55,14 @@ def _link(source: str, target: str) -> None:
 
 
 def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:
-    """Returns the objects in every JSON lines file of a folder and those below it, metrics and markers left out."""
+    """Returns the objects in every JSON lines file of a folder and those below it, metrics and markers left out.
+
+    What is not JSON, such as the lines of an own ``write_fn``, is left out, too.
+    """
     found = []
     for file in sorted(folder.rglob(pattern)):
         if file.is_file() and "-metrics." not in file.name and not file.name.endswith(".COMPLETED"):
-            found += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return found
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                with contextlib.suppress(ValueError):
+                    found.append(json.loads(line))
+    return [each for each in found if isinstance(each, dict)]

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gin
 import jax
+import numpy as np
 import seqio
 from t5x import eval as eval_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.execute.prepare import Prepared
+from t5x_harness.findings.losses import undefined_metrics, why_no_number
 from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.spec import Measure
+from t5x_harness.upstream.t5x import Observed, count_taken, observe
 
 LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
@@ -36,8 +42,9 @@ def evaluate_config(run: Prepared, report: StageReport) -> None:
     watch = _Watch()
     evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
     dataset = run.role("dataset_cfg").dataset
-    gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=dataset)
-    watch.tell(report)
+    with watch.observing():
+        gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=dataset)
+    watch.report_to(report)
 
 
 def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -57,17 +64,17 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
     """
     watch = _Watch()
     evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
-    eval_module.evaluate(
-        model=model,
-        dataset_cfg=run.evaluated.dataset,
-        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-        partitioner=run.partitioner,
-        output_dir=str(output),
-        inference_evaluator_cls=watch(evaluator),
-        use_orbax=layout_of(checkpoint) is not Layout.T5X,
-    )
-    report.fact("checkpoint", os.path.basename(checkpoint))
-    watch.tell(report)
+    with watch.observing():
+        eval_module.evaluate(
+            model=model,
+            dataset_cfg=run.evaluated.dataset,
+            restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
+            partitioner=run.partitioner,
+            output_dir=str(output),
+            inference_evaluator_cls=watch(evaluator),
+            use_orbax=layout_of(checkpoint) is not Layout.T5X,
+        )
+    watch.report_to(report)
 
 
 def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -98,8 +105,10 @@ def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, rep
         summary_dir=str(output),
         rng=jax.random.PRNGKey(0),
     )
-    trainer.eval({name: dataset.as_numpy_iterator() for name, dataset in datasets.items()})
+    batches: list[None] = []
+    trainer.eval({n: count_taken(d.as_numpy_iterator(), lambda: batches.append(None)) for n, d in datasets.items()})
     trainer.close()
+    report.idle = f"{len(batches)} batches of {role.source} were evaluated, and no loss was written"
     report.fact("checkpoint", os.path.basename(checkpoint))
     report.fact("evaluated by", f"the teacher-forced loss: {role.source} has no metric_fns")
     for tag, steps in scalars_in(output).items():
@@ -107,51 +116,91 @@ def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, rep
             value = list(steps.values())[-1]
             report.fact(tag.removeprefix("training_eval/"), f"{value:.4g}")
             report.measure("loss", value, of=tag.removesuffix("/loss"), step=list(steps)[-1])
-            report.exercised += role.dataset.batch_size
+            report.exercised = len(batches) * role.dataset.batch_size
             if not math.isfinite(value):
                 report.find("RUN04", f"{tag} is {value}", fix="look for NaN in the restored parameters")
 
 
 class _Watch:
-    """Sees the evaluators that T5X makes: how many examples they hold and what they measure."""
+    """Sees what evaluation does: what is restored, which examples go through the model, and what metrics result."""
 
     def __init__(self) -> None:
-        self._evaluators: list[seqio.Evaluator] = []
-        self._metrics: list[Any] = []
+        self._observed = Observed()
+        self._outcomes: list[tuple[Any, Mapping[str, Any]]] = []
+
+    @contextlib.contextmanager
+    def observing(self) -> Iterator[None]:
+        """Looks on while the block lasts."""
+        with observe(utils) as self._observed:
+            yield
 
     def __call__(self, evaluator_cls: Callable[..., seqio.Evaluator]) -> Callable[..., seqio.Evaluator]:
+        """Returns the same evaluator, of which the results of each evaluation are kept."""
+
         def make(*args: Any, **kwargs: Any) -> seqio.Evaluator:
             evaluator = evaluator_cls(*args, **kwargs)
             inner = evaluator.evaluate
 
             def watched(*inputs: Any, **options: Any) -> Any:
                 metrics, outputs = inner(*inputs, **options)
-                self._metrics.append(metrics)
+                self._outcomes.append((metrics, outputs))
                 return metrics, outputs
 
             evaluator.evaluate = watched
-            self._evaluators.append(evaluator)
             return evaluator
 
         return make
 
-    def tell(self, report: StageReport) -> None:
-        """Puts the metrics and the number of examples into a report."""
-        for evaluator in self._evaluators:
-            for task in evaluator.eval_tasks:
-                number = int(evaluator.cached_task_datasets[task.name].cardinality())
-                report.exercised += number
-                report.fact("evaluated", f"{number} examples of {task.name}")
-        for future in self._metrics:
+    def report_to(self, report: StageReport) -> None:
+        """Puts what was seen into a report: checkpoints, examples and metrics, and what of it shows nothing."""
+        if not self._observed.restored:
+            report.idle = "no checkpoint was restored and evaluated: the config names none that is left to do"
+            return
+        report.idle = "no example was predicted or scored"
+        report.exercised = self._observed.examples
+        report.fact("checkpoint", ", ".join(map(os.path.basename, self._observed.restored)))
+        for task, number in self._examples_of_tasks().items():
+            report.fact("evaluated", f"{number} examples of {task}")
+            if not number:
+                report.not_checked.append(f"the metrics of {task}: none of its examples was evaluated")
+        measures = []
+        for future, _ in self._outcomes:
             for task, metrics in (future.result() or {}).items():
-                numbers = _numbers(metrics)
-                shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-                report.fact(f"{task} metrics", shown or "none is a number")
-                for name, value in numbers.items():
-                    report.measure(name, value, of=task)
+                measures += _measure_task(task, metrics or {}, report)
+        report.measures += measures
+        report.add(undefined_metrics(report.stage, measures))
+        report.unproved = why_no_number(measures)
+
+    def _examples_of_tasks(self) -> Mapping[str, int]:
+        """Counts the outputs of each task over all evaluations."""
+        numbers: Counter[str] = Counter()
+        for _, outputs in self._outcomes:
+            for task, of_kinds in (outputs or {}).items():
+                rows = [kind[0] if isinstance(kind, tuple) else kind for kind in of_kinds.values()]
+                numbers[task] += max(map(len, rows), default=0)
+        return numbers
 
 
-def _numbers(metrics: Any) -> dict[str, float]:
-    """Returns the metrics that are numbers, by name."""
-    values = {name: getattr(value, "value", value) for name, value in (metrics or {}).items()}
-    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+def _measure_task(task: str, metrics: Mapping[str, Any], report: StageReport) -> list[Measure]:
+    """Returns the metrics of a task that are numbers; says which are not."""
+    values = {name: _number(value) for name, value in metrics.items()}
+    numbers = {name: value for name, value in values.items() if value is not None}
+    others = [f"{name} is of type {type(metrics[name]).__name__}" for name in values if name not in numbers]
+    shown = [f"{name} {value:.4g}" for name, value in numbers.items()] + others
+    report.fact(f"{task} metrics", ", ".join(shown) or "none")
+    if not metrics:
+        report.not_checked.append(f"the metrics of {task}: its metric_fns return none")
+    elif others:
+        report.not_checked.append(f"what {task} measures, which is not a number: {', '.join(others)}")
+    return [Measure(name, value, of=task) for name, value in numbers.items()]
+
+
+def _number(value: Any) -> float | None:
+    """Returns a metric as a number, whether it is Python's, NumPy's, JAX's or a ``seqio.metrics.Scalar``."""
+    value = getattr(value, "value", value)
+    if isinstance(value, str | bytes) or np.size(value) != 1:
+        return None
+    try:
+        return float(np.asarray(value).item())
+    except (TypeError, ValueError):
+        return None

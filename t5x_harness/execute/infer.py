@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,13 @@ import seqio
 from t5x import infer as infer_module
 from t5x import utils
 
-from t5x_harness.execute.artifacts import json_lines
 from t5x_harness.execute.prepare import Prepared
+from t5x_harness.findings.work import NO_WORK
 from t5x_harness.plan.stored_tree import Layout, layout_of
 from t5x_harness.resolve.datasets import task_features
 from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.spec import Finding, Severity
+from t5x_harness.upstream.t5x import Observed, observe
 
 
 def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
@@ -31,11 +34,12 @@ def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
       Exception: what T5X raises.
     """
     config, role = run.config, run.role("dataset_cfg")
-    gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
+    with observe(utils) as observed:
+        gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
     mode = config.value(config.owner_of("mode")) or "predict"
     shards = (config.value(config.owner_of("shard_id")) or 0, config.value(config.owner_of("num_shards")) or 1)
     extension = config.value(config.owner_of("file_extension")) or "jsonl"
-    _look(output, run.tasks(role), str(mode), shards, str(extension), report)
+    _look(output, run.tasks(role), str(mode), shards, str(extension), observed, report)
 
 
 def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -50,20 +54,20 @@ def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, r
     role = run.inferred
     features = task_features(model.FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
     mode = "score" if features and "inputs" not in features else "predict"
-    infer_module.infer(
-        mode=mode,
-        model=model,
-        dataset_cfg=role.dataset,
-        restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-        partitioner=run.partitioner,
-        output_dir=str(output),
-        checkpoint_period=1,
-        use_orbax=layout_of(checkpoint) is not Layout.T5X,
-        checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
-    )
-    report.fact("checkpoint", os.path.basename(checkpoint))
+    with observe(utils) as observed:
+        infer_module.infer(
+            mode=mode,
+            model=model,
+            dataset_cfg=role.dataset,
+            restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
+            partitioner=run.partitioner,
+            output_dir=str(output),
+            checkpoint_period=1,
+            use_orbax=layout_of(checkpoint) is not Layout.T5X,
+            checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
+        )
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
-    _look(output, run.tasks(role), mode, (0, 1), "jsonl", report)
+    _look(output, run.tasks(role), mode, (0, 1), "jsonl", observed, report)
 
 
 def _look(
@@ -72,17 +76,41 @@ def _look(
     mode: str,
     shard: tuple[int, int],
     extension: str,
+    observed: Observed,
     report: StageReport,
 ) -> None:
-    """Counts the predictions of each task and checks that T5X marked them complete."""
+    """Counts the predictions of each task, and compares them with the examples that went through the model.
+
+    They count as work only where a checkpoint was restored for them.
+    """
+    if not observed.restored:
+        report.idle = "no checkpoint was restored to infer with"
+        return
+    report.fact("checkpoint", ", ".join(map(os.path.basename, observed.restored)))
+    report.idle = (
+        f"no line was written for {observed.examples} examples of {', '.join(t.name for t in tasks) or 'no task'}"
+    )
     for task in tasks:
         name = f"{task.name}-{mode}.{extension}-{shard[0]:05}-of-{shard[1]:05}"
         file = output / name
         if not (output / f"{name}.COMPLETED").exists() or not file.exists():
             report.find("INF03", f"inference left no {name} with its .COMPLETED marker", fix="see the run's log")
             continue
-        lines = json_lines(output, name)
+        lines = [line for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         report.exercised += len(lines)
-        keys = ", ".join(sorted(lines[0])) if lines else "nothing"
-        report.fact(f"{task.name} {mode}", f"{len(lines)} lines with {keys}")
+        report.fact(f"{task.name} {mode}", f"{len(lines)} lines with {_keys(lines)}")
         report.measure("predictions", len(lines), "lines", of=task.name)
+        if not lines:
+            report.not_checked.append(f"the predictions of {task.name}: its file is empty")
+    if 0 < report.exercised < observed.examples:
+        message = f"{report.exercised} lines were written for {observed.examples} examples"
+        fix = "let write_fn write a line for each example that it is given"
+        report.add([Finding(NO_WORK, Severity.WARNING, report.stage, message, fix=fix)])
+
+
+def _keys(lines: Sequence[str]) -> str:
+    """Returns the keys of the first line in words, if it is an object in JSON as T5X writes it."""
+    try:
+        return ", ".join(sorted(json.loads(lines[0]))) if lines else "nothing"
+    except (TypeError, ValueError):
+        return "text of an own write_fn"

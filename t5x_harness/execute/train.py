@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import tempfile
 from collections.abc import Callable
@@ -60,14 +59,15 @@ def train(
     Raises:
       Exception: what T5X raises.
     """
-    counter = _Counter(on_step)
+    counter = _Counter(first_step, on_step)
     entry = gin.get_configurable(train_module.train)
     trainer_cls = config.build("trainer_cls")
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
     step, state = entry(**watched)
     jax.block_until_ready(jax.tree.leaves(state))
     step = int(step)
-    report.exercised = max(0, step - first_step)
+    report.exercised = counter.steps_made(step, state)
+    report.idle = f"training ended at step {step}, began at step {counter.began} and made no step between them"
     scalars = scalars_in(output.local)
     _losses(scalars, first_step, step, report)
     written = checkpoints_in(output.local)
@@ -88,12 +88,30 @@ def train(
 
 
 class _Counter:
-    """Counts the batches that a trainer takes: one for each train step. And sees which model it trains."""
+    """Counts the batches that a trainer takes: one for each train step. And sees which model it trains.
 
-    def __init__(self, on_step: Callable[[int], None]) -> None:
+    Attributes:
+      model: the one that is trained; None if the trainer is not given it by name.
+      began: the step of the train state that the trainer was given.
+    """
+
+    def __init__(self, first_step: int, on_step: Callable[[int], None]) -> None:
         self.model: Any = None
+        self.began = first_step
         self._on_step = on_step
-        self._steps = itertools.count(1)
+        self._taken_batches: int | None = None  # None while no trainer is watched
+
+    def steps_made(self, ended: int, state: Any) -> int:
+        """Returns how many steps were made, as far as it can be seen: none that only one of the signs shows.
+
+        Args:
+          ended: the step that T5X returned.
+          state: the train state that it returned.
+        """
+        signs = [ended - self.began, int(state.step) - self.began]
+        if self._taken_batches is not None:
+            signs.append(self._taken_batches)
+        return max(0, min(signs))
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
         """Returns the same trainer, whose train loop is seen through the batches it draws."""
@@ -101,13 +119,17 @@ class _Counter:
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
             self.model = kwargs.get("model")
-            count_batches(trainer, self._taken)
+            if (given := kwargs.get("train_state")) is not None:
+                self.began = int(given.step)
+            if count_batches(trainer, self._taken):
+                self._taken_batches = 0
             return trainer
 
         return make
 
     def _taken(self) -> None:
-        self._on_step(next(self._steps))
+        self._taken_batches = (self._taken_batches or 0) + 1
+        self._on_step(self._taken_batches)
 
 
 def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report: StageReport) -> None:

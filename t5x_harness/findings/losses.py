@@ -1,9 +1,9 @@
-"""What the losses that a training wrote come to, here or in a job."""
+"""What the losses and metrics that a run wrote come to, here or in a job."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from t5x_harness.spec import Finding, Measure, Severity, Stage
 
@@ -39,6 +39,23 @@ def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
     if bad:
         fix = "lower the learning rate, or look for a division by zero in the model"
         yield Finding("RUN04", Severity.ERROR, stage, ", ".join(bad), fix=fix)
+
+
+def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Finding]:
+    """Yields a warning for all metrics that are NaN or infinite.
+
+    It is no error: a metric such as a correlation is not defined for the few predictions of a small run, which may be
+    all alike.
+    """
+    bad = [f"{each.name} of {each.of} is {each.value}" for each in metrics if not math.isfinite(each.value)]
+    if bad:
+        fix = "let the metric return a number for predictions that are all alike, or look for a division by zero in it"
+        yield Finding("RUN04", Severity.WARNING, stage, ", ".join(bad), fix=fix)
+
+
+def why_no_number(metrics: Iterable[Measure]) -> str:
+    """Returns why metrics show nothing: none is a finite number; empty if one is."""
+    return "" if any(math.isfinite(each.value) for each in metrics) else "it gave no finite number"
 
 
 def _losses(scalars: Scalars) -> Iterator[tuple[str, Mapping[int, float]]]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Severity
 from t5x_harness.system.misspelling import did_you_mean
 
 KEPT_PREFIXES = ("RUN", "USR")
@@ -29,6 +29,7 @@ def split_silenced(
     ignore: Collection[str],
     folder: str | Path,
     texts: Mapping[str, str] = MappingProxyType({}),
+    kept: Collection[str] = (),
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Parts findings into those to show and those to silence.
 
@@ -37,6 +38,7 @@ def split_silenced(
       ignore: codes that the project or the command line ignores.
       folder: where relative paths of the findings' places start.
       texts: what files hold that were read already, by their names in the findings' places.
+      kept: codes whose errors are shown in any case, because nothing can be said without what is wrong there.
 
     Returns:
       The findings to show and the silenced ones, each in their order.
@@ -44,8 +46,11 @@ def split_silenced(
     shown: list[Finding] = []
     silenced: list[Finding] = []
     for finding in findings:
-        hidden = not finding.code.startswith(KEPT_PREFIXES) and (
-            finding.code in ignore or _is_commented_out(finding, Path(folder), texts)
+        must_show = finding.code in kept and finding.severity is Severity.ERROR
+        hidden = (
+            not must_show
+            and not finding.code.startswith(KEPT_PREFIXES)
+            and (finding.code in ignore or _is_commented_out(finding, Path(folder), texts))
         )
         (silenced if hidden else shown).append(finding)
     return tuple(shown), tuple(silenced)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.findings.work import judged, not_run
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.problems import ProblemKind
@@ -65,10 +66,11 @@ def lint_program(
     not_checked.extend(_outside(program, context.snapshot))
     spec = program.spec
     own = _in_reading_order(program, on_own_lines(findings, program))
-    ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts)
-    return StageResult(
+    broke = _codes_that_broke_reading(program, findings)
+    ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts, kept=broke)
+    result = StageResult(
         stage=Stage.LINT,
-        outcome=_outcome(program, ordered, is_fragment=bool(fragment)),
+        outcome=Outcome.NOT_RUN,
         findings=ordered,
         facts=(*([("judged as", "a fragment")] if fragment else []), *_facts(program)),
         not_checked=tuple(not_checked),
@@ -76,6 +78,18 @@ def lint_program(
         seconds=time.perf_counter() - start,
         silenced=silenced,
     )
+    if not result.errors and not program.statements:
+        if any(problem.kind is ProblemKind.UNREACHABLE_FILE for problem in program.problems):
+            return result
+        if fragment:
+            return not_run(result, f"{', '.join(spec.gin_files)} has no statement")
+    return judged(result)
+
+
+def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) -> frozenset[str]:
+    """Finds the codes of the errors because of which statements are unknown; nobody can be told that all is well."""
+    places = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
+    return frozenset(f.code for f in findings if f.severity is Severity.ERROR and f.location in places)
 
 
 def _families(codes: Sequence[str]) -> tuple[str, ...]:
@@ -87,17 +101,6 @@ def _families(codes: Sequence[str]) -> tuple[str, ...]:
 def _judges_statements(rule: type[Rule]) -> bool:
     """Tells whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
     return rule.code.startswith("GIN") and not rule.whole_program
-
-
-def _outcome(program: GinProgram, findings: Iterable[Finding], *, is_fragment: bool) -> Outcome:
-    """Returns an empty run proves nothing and fails; one that is out of reach was not linted at all."""
-    if any(finding.severity is Severity.ERROR for finding in findings):
-        return Outcome.FAILED
-    if program.statements:
-        return Outcome.PASSED
-    if any(problem.kind is ProblemKind.UNREACHABLE_FILE for problem in program.problems):
-        return Outcome.NOT_RUN
-    return Outcome.PASSED if is_fragment else Outcome.FAILED
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:

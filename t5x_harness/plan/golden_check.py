@@ -12,8 +12,9 @@ from pathlib import Path
 
 from t5x_harness import __version__
 from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.findings.work import judged
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
-from t5x_harness.spec import BoundValue, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, Severity, Stage, StageResult
 
 CODE = "PLN01"
 FACT = "golden plan"
@@ -100,11 +101,8 @@ def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
 def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
     """Returns a stage that failed for what differs, unless the user ignores that."""
     shown, silenced = split_silenced([finding], spec.ignore, spec.cwd)
-    return dataclasses.replace(
-        result,
-        outcome=Outcome.FAILED if shown else result.outcome,
-        findings=(*result.findings, *shown),
-        silenced=(*result.silenced, *silenced),
+    return judged(
+        dataclasses.replace(result, findings=(*result.findings, *shown), silenced=(*result.silenced, *silenced))
     )
 
 

@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
+from t5x_harness.findings.losses import (
+    infinite_losses,
+    loss_in_words,
+    loss_measures,
+    undefined_metrics,
+    why_no_number,
+)
+from t5x_harness.findings.work import judged
 from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.results import JobResults
 from t5x_harness.spec import Finding, Measure, Outcome, Severity, Stage, StageResult
@@ -91,17 +98,18 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
         tail = read_tail(log) if log.exists() else ""
         return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
     exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
-    findings = tuple(_findings(stage, found, exercised))
-    failed = any(finding.severity is Severity.ERROR for finding in findings)
-    return StageResult(
+    measures = tuple(_measures(stage, found))
+    result = StageResult(
         stage,
-        Outcome.FAILED if failed else Outcome.PASSED,
-        findings,
+        Outcome.NOT_RUN,
+        tuple(_findings(stage, found)),
         tuple(_facts(found)),
         ended.notes,
         exercised=exercised,
-        measures=tuple(_measures(stage, found)),
+        measures=measures,
     )
+    unproved = why_no_number(measures) if stage is Stage.EVAL else ""
+    return judged(result, idle=f"the job ended well and left nothing in {found.folder}", unproved=unproved)
 
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
@@ -115,19 +123,13 @@ def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -
         return done
     message, fix = ran_on.no_tpu(job.display_name, str(tpu))
     finding = Finding("RUN11", Severity.ERROR, done.stage, message, fix=fix)
-    return dataclasses.replace(done, outcome=Outcome.FAILED, findings=(finding, *done.findings))
+    return judged(dataclasses.replace(done, findings=(finding, *done.findings)))
 
 
-def _findings(stage: Stage, found: JobResults, exercised: int) -> Iterator[Finding]:
+def _findings(stage: Stage, found: JobResults) -> Iterator[Finding]:
     yield from infinite_losses(stage, found.metrics)
-    if not exercised:
-        yield Finding(
-            "RUN02",
-            Severity.ERROR,
-            stage,
-            f"the job ended well and left nothing in {found.folder}, so nothing is proved",
-            fix="give it steps or examples to work on",
-        )
+    if stage is Stage.EVAL:
+        yield from undefined_metrics(stage, found.metrics_of_tasks)
     last = found.checkpoints[-1].step if found.checkpoints else None
     if stage is Stage.TRAIN and last is not None and last != found.steps:
         yield Finding(
@@ -148,13 +150,21 @@ def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
 
 def _evaluated(found: JobResults) -> StageResult:
     """Returns evaluation on the way, at the last step where it took place there."""
-    judged = found.evaluated or _last(found.metrics, "training_eval/")
-    if not judged:
+    evaluated = found.evaluated or _last(found.metrics, "training_eval/")
+    if not evaluated:
         return _left_out(Stage.EVAL, _NO_EVALUATION)
+    last = {name: values[max(values)] for name, values in sorted(evaluated.items())}
     facts = [("evaluated by", "the training job itself")]
-    facts += [(name, f"{values[max(values)]:.4g} at step {max(values)}") for name, values in sorted(judged.items())]
-    measures = tuple(_measures(Stage.EVAL, found))
-    return StageResult(Stage.EVAL, Outcome.PASSED, facts=tuple(facts), exercised=len(judged), measures=measures)
+    facts += [(name, f"{value:.4g} at step {max(evaluated[name])}") for name, value in last.items()]
+    result = StageResult(
+        Stage.EVAL,
+        Outcome.NOT_RUN,
+        tuple(undefined_metrics(Stage.EVAL, found.metrics_of_tasks)),
+        tuple(facts),
+        exercised=len(last),
+        measures=tuple(_measures(Stage.EVAL, found)),
+    )
+    return judged(result, unproved=why_no_number(Measure(name, value) for name, value in last.items()))
 
 
 def _predicted(found: JobResults) -> StageResult:
@@ -163,7 +173,7 @@ def _predicted(found: JobResults) -> StageResult:
     keys = ", ".join(sorted(found.predictions[0]))
     facts = (("predicted by", "the training job itself"), ("predictions", f"{_examples(found)} lines with {keys}"))
     measures = tuple(_measures(Stage.INFER, found))
-    return StageResult(Stage.INFER, Outcome.PASSED, facts=facts, exercised=_examples(found), measures=measures)
+    return judged(StageResult(Stage.INFER, Outcome.NOT_RUN, (), facts, exercised=_examples(found), measures=measures))
 
 
 def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:

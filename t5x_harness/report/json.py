@@ -9,22 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.findings.work import UNITS
 from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
 
 SCHEMA = 2
 """Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
-
-EXERCISED = {
-    Stage.LINT: "statements read",
-    Stage.RESOLVE: "examples read",
-    Stage.PLAN: "arrays planned",
-    Stage.AOT: "programs compiled",
-    Stage.TRAIN: "steps trained",
-    Stage.EVAL: "examples evaluated",
-    Stage.INFER: "lines inferred",
-}
-"""What each stage counts as its work."""
 
 _STEPS = {"first": "first_step", "last": "last_step", "to_train": "steps_to_train"}
 
@@ -132,7 +122,7 @@ def _stage(stage: StageResult) -> dict[str, Any]:
         "facts": list(_facts(stage)),
         "not_checked": list(stage.not_checked),
         "changes": [dataclasses.asdict(change) for change in stage.changes],
-        "exercised": {"count": stage.exercised, "of": EXERCISED[stage.stage]},
+        "exercised": {"count": stage.exercised, "of": UNITS[stage.stage]},
         "seconds": stage.seconds,
         "log_tail": stage.log_tail,
     }

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from t5x_harness.findings.shared import merge_tasks
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.tables import Table
+from t5x_harness.findings.work import judged
 from t5x_harness.spec import Change, FactTable, Finding, Location, Measure, Outcome, Severity, Stage, StageResult
 
 
@@ -19,6 +20,9 @@ class StageReport:
     Attributes:
       ignore: codes of findings to silence.
       folder: where relative paths of findings start.
+      exercised: the work that was counted while it was done; see :data:`~t5x_harness.findings.work.UNITS`.
+      idle: why it did no work, if it did none.
+      unproved: why the work that it did shows nothing, if it does not.
       silenced: findings that the user ignores.
     """
 
@@ -30,6 +34,8 @@ class StageReport:
     not_checked: list[str] = dataclasses.field(default_factory=list)
     changes: list[Change] = dataclasses.field(default_factory=list)
     exercised: int = 0
+    idle: str = ""
+    unproved: str = ""
     silenced: list[Finding] = dataclasses.field(default_factory=list)
     measures: list[Measure] = dataclasses.field(default_factory=list)
     tables: list[FactTable] = dataclasses.field(default_factory=list)
@@ -73,16 +79,10 @@ class StageReport:
         return any(f.severity is Severity.ERROR for f in self.findings)
 
     def result(self) -> StageResult:
-        """Returns the stage's result; a stage without an error that did no work fails, as it proved nothing."""
-        if not self.failed and self.exercised == 0:
-            self.find(
-                "RUN02",
-                f"{self.stage} did no work, so nothing is proved",
-                fix="give the stage steps or examples to work on",
-            )
-        return StageResult(
+        """Returns the stage's result; see :func:`~t5x_harness.findings.work.judged` for its outcome."""
+        result = StageResult(
             stage=self.stage,
-            outcome=Outcome.FAILED if self.failed else Outcome.PASSED,
+            outcome=Outcome.NOT_RUN,
             findings=tuple(merge_tasks(self.findings)),
             facts=tuple(self.facts),
             not_checked=tuple(self.not_checked),
@@ -93,3 +93,4 @@ class StageReport:
             measures=tuple(self.measures),
             tables=tuple(self.tables),
         )
+        return judged(result, idle=self.idle, unproved=self.unproved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from t5x_harness.runs.stages import BEFORE_EXECUTION
+from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.spec import RunSpec, Stage
 
 

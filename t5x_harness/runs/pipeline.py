@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
+from t5x_harness.findings.work import BEFORE_EXECUTION, judged
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
 from t5x_harness.lint.reading import leave_modules_open, program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
-from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, stages_of, with_mode
+from t5x_harness.runs.stages import Stages, stages_of, with_mode
 from t5x_harness.spec import AotMode, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
 
@@ -302,13 +303,17 @@ def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
 
 
 def _as_far_as_run(stages: Sequence[StageResult]) -> tuple[StageResult, ...]:
-    """Returns the stages that were run; why nothing was compiled for the slice is what the plan leaves open."""
-    open_ = tuple(why for s in stages if s.stage is Stage.AOT and s.outcome is Outcome.NOT_RUN for why in s.not_checked)
-    return tuple(
-        dataclasses.replace(s, not_checked=(*s.not_checked, *open_)) if s.stage is Stage.PLAN else s
-        for s in stages
-        if s.outcome is not Outcome.NOT_RUN
-    )
+    """Returns the stages that were run; why others were not, and what was found in them, is left to the one before."""
+    run: list[StageResult] = []
+    for stage in stages:
+        if stage.outcome is not Outcome.NOT_RUN or not run:
+            run.append(stage)
+            continue
+        *before, last = run
+        open_ = tuple(why for why in stage.not_checked if why not in last.not_checked)
+        findings = (*last.findings, *stage.findings)
+        run = [*before, dataclasses.replace(last, not_checked=(*last.not_checked, *open_), findings=findings)]
+    return tuple(stage for stage in run if stage.outcome is not Outcome.NOT_RUN)
 
 
 def _strict(result: StageResult) -> StageResult:
@@ -318,4 +323,4 @@ def _strict(result: StageResult) -> StageResult:
         for finding in result.findings
     )
     strict = dataclasses.replace(result, findings=findings)
-    return dataclasses.replace(strict, outcome=Outcome.FAILED) if strict.errors else strict
+    return judged(strict) if strict.errors else strict

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.runs.pipeline import OnProgress, Pipeline
 from t5x_harness.runs.pool import RunContext, RunPool
 from t5x_harness.runs.prefetch import PendingRun, Prefetcher
 from t5x_harness.runs.results import RunResults
-from t5x_harness.runs.stages import BEFORE_EXECUTION
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:

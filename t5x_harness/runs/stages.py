@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings.work import BEFORE_EXECUTION, not_run
 from t5x_harness.spec import AotMode, Mode, Outcome, Reason, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
-
-BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.AOT)
-"""The stages that execute nothing: those of a promoted run that are done here."""
 
 _EXECUTING: Mapping[Mode, tuple[Stage, ...]] = {
     Mode.TRAIN: (Stage.TRAIN, Stage.EVAL, Stage.INFER),
@@ -54,11 +52,6 @@ def with_mode(spec: RunSpec, read: Callable[[], GinProgram]) -> RunSpec:
     return spec if spec.mode is not None else dataclasses.replace(spec, mode=read().mode)
 
 
-def not_run_because(stage: Stage, failed: Stage) -> StageResult:
-    """Returns the result of a stage that another one's failure leaves out."""
-    return StageResult(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: not run, because {failed} failed",))
-
-
 def standins_of(results: Iterable[StageResult]) -> tuple[str, ...]:
     """Returns what stand-ins took the place of in these stages, in words."""
     return tuple(f"{c.binding}: {c.before}" for r in results for c in r.changes if c.why is Reason.STANDIN)
@@ -91,7 +84,7 @@ class Stages:
             )
         if stage not in self._results:
             failed = next((s for s in self.before(stage) if self.result(s).outcome is Outcome.FAILED), None)
-            self._results[stage] = self._run(stage) if failed is None else not_run_because(stage, failed)
+            self._results[stage] = self._run(stage) if failed is None else _left_out(stage, failed)
         return self._results[stage]
 
     def before(self, stage: Stage) -> tuple[Stage, ...]:
@@ -102,3 +95,8 @@ class Stages:
     def known(self) -> tuple[StageResult, ...]:
         """The results that there are, in the order of the stages."""
         return tuple(self._results[stage] for stage in self.all if stage in self._results)
+
+
+def _left_out(stage: Stage, failed: Stage) -> StageResult:
+    """Makes the result of a stage that another one's failure leaves out."""
+    return not_run(StageResult(stage, Outcome.NOT_RUN), f"{failed} failed")

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
-from t5x_harness.runs.stages import BEFORE_EXECUTION, Stages, standins_of
+from t5x_harness.runs.stages import Stages, standins_of
 from t5x_harness.runs.verdicts import aot_mode, verdicts
 from t5x_harness.spec import (
     AotMode,
@@ -164,7 +165,7 @@ class VertexBackend:
                 *results[first].not_checked,
                 *self._sent.not_checked,
                 *self._unseen(),
-                *_open(results, first, problem),
+                *filter(None, [problem]),
             ),
             seconds=round(time.monotonic() - started, 3),
         )
@@ -312,14 +313,6 @@ class _Unprepared(Exception):
     def __init__(self, result: StageResult) -> None:
         super().__init__(result)
         self.result = result
-
-
-def _open(results: Mapping[Stage, StageResult], first: Stage, problem: str) -> Iterator[str]:
-    """Yields what a job that went well left open: stages that it has not, and what could not be read."""
-    if results[first].outcome is Outcome.PASSED:
-        yield from (doubt for s, r in results.items() if s is not first for doubt in r.not_checked)
-    if problem:
-        yield problem
 
 
 def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:

@@ -5,6 +5,7 @@ What T5X does without a part that is changed here is said where that part is not
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,10 @@ MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
 RESTORING = "create_checkpoint_manager_and_restore"
 """Of ``t5x.utils``: what train, eval and infer restore through."""
 
-CHANGED = {"t5x.partitioning": MESH_FUNCTIONS, "t5x.utils": (RESTORING,)}
+INFERRING = "get_infer_fn"
+"""Of ``t5x.utils``: what makes the functions by which eval and infer send examples through the model."""
+
+CHANGED = {"t5x.partitioning": MESH_FUNCTIONS, "t5x.utils": (RESTORING, INFERRING)}
 """Every name that is changed, by module."""
 
 _ORIGINAL = "__t5x_harness_original__"
@@ -105,19 +109,96 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
     setattr(utils, RESTORING, restore)
 
 
-def count_batches(trainer: Any, taken: Callable[[], None]) -> None:
-    """Has a trainer's train loop call a function for each batch that it draws.
+class Observed:
+    """What eval and infer were seen doing.
+
+    Attributes:
+      restored: the paths of the checkpoints that were restored, in order.
+    """
+
+    def __init__(self) -> None:
+        self.restored: list[str] = []
+        self._examples: dict[int, int] = {}  # by function: one that predicts and one that scores see the same ones
+
+    @property
+    def examples(self) -> int:
+        """How many examples went through the model; those that are predicted and scored, too, count once."""
+        return max(self._examples.values(), default=0)
+
+    def restoring(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns the function that restores, with what it restored noted."""
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def restore(*args: Any, **options: Any) -> Any:
+            found = original(*args, **options)
+            if found[0] is not None:
+                self.restored.append(str(signature.bind(*args, **options).arguments.get("restore_path")))
+            return found
+
+        return restore
+
+    def inferring(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns the function that makes functions of a dataset, with the examples that these were given noted."""
+
+        @functools.wraps(original)
+        def make(*args: Any, **options: Any) -> Any:
+            infer = original(*args, **options)
+            key = len(self._examples)
+            self._examples[key] = 0
+
+            @functools.wraps(infer)
+            def counted(dataset: Any, *rest: Any, **more: Any) -> Any:
+                result = infer(dataset, *rest, **more)
+                self._examples[key] += len(dataset)  # T5X itself needs its length, to pad it
+                return result
+
+            return counted
+
+        return make
+
+
+@contextlib.contextmanager
+def observe(utils: ModuleType) -> Iterator[Observed]:
+    """Counts what T5X restores and sends through the model while the block lasts.
+
+    Args:
+      utils: the imported ``t5x.utils``.
+
+    Raises:
+      T5XLacks: it has no such function.
+    """
+    observed = Observed()
+    purpose = "counts what is evaluated and inferred"
+    originals = {name: _find(utils, name, purpose) for name in (RESTORING, INFERRING)}
+    try:
+        setattr(utils, RESTORING, observed.restoring(originals[RESTORING]))
+        setattr(utils, INFERRING, observed.inferring(originals[INFERRING]))
+        yield observed
+    finally:
+        for name, original in originals.items():
+            setattr(utils, name, original)
+
+
+def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
+    """Has a trainer's train loop call a function for each batch that it draws, and returns whether it does.
 
     A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays as it is.
     """
     train = getattr(trainer, "train", None)
     if train is None:
-        return
+        return False
 
     def counted(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
-        return train(_Counted(batch_iter, taken), *rest, **options)
+        return train(count_taken(batch_iter, taken), *rest, **options)
 
     trainer.train = counted
+    return True
+
+
+def count_taken(batches: Iterator[Any], taken: Callable[[], None]) -> Iterator[Any]:
+    """Returns the same iterator, which calls a function when a batch is taken."""
+    return _Counted(batches, taken)
 
 
 class _Counted:

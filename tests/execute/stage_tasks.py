@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ref_tasks
 import seqio
+from t5x import trainer
 
 _GOOD = seqio.TaskRegistry.get("ref_reverse")
 _STEPS = [seqio.preprocessors.tokenize, seqio.preprocessors.append_eos_after_trim]
@@ -56,3 +60,57 @@ add("bad_postprocess", postprocess_fn=int_postprocessor)
 add("bad_preprocess", preprocessors=[broken_preprocessor, *_STEPS])
 add("no_eos", preprocessors=[seqio.preprocessors.tokenize])
 add("no_metrics", metric_fns=[])
+
+
+def undefined(targets: Any, predictions: Any) -> dict[str, float]:
+    """Is what a correlation is of predictions that are all alike."""
+    return {"pearson": float("nan")}
+
+
+def without_result(targets: Any, predictions: Any) -> dict[str, float]:
+    """Forgets to return what it has computed."""
+    return {}
+
+
+def of_all_kinds(targets: Any, predictions: Any) -> dict[str, Any]:
+    """Returns a number of NumPy's, and examples as a text, as SeqIO's loggers take them."""
+    return {"ratio": np.float32(0.5), "shown": seqio.metrics.Text(textdata="as it is")}
+
+
+class EvaluatorOfOnesOwn(seqio.Evaluator):
+    """Gives numbers, and asks no model for them."""
+
+    def evaluate(self, **_: Any) -> Any:
+        """Returns what it would like to have measured."""
+        metrics: Any = concurrent.futures.Future()
+        metrics.set_result({task.name: {"exact_match": 100.0} for task in self.eval_tasks})
+        return metrics, {}
+
+
+class IdleTrainer(trainer.Trainer):
+    """Says that it trains."""
+
+    def train(self, batch_iter: Any, num_steps: int, start_step: int | None = None) -> Any:
+        """Takes no batch, and makes no step."""
+        return {}
+
+
+def write_some(path: str, inferences: Any, *_: Any) -> None:
+    """Writes two lines, whatever there is to write."""
+    Path(path).write_text("one\ntwo\n")
+
+
+def write_none(path: str, *_: Any) -> None:
+    """Writes an empty file."""
+    Path(path).write_text("")
+
+
+def write_blank(path: str, *_: Any) -> None:
+    """Writes lines with nothing on them."""
+    Path(path).write_text("\n\n")
+
+
+add("undefined_metric", metric_fns=[undefined])
+add("undefined_and_defined", metric_fns=[undefined, ref_tasks.exact_match])
+add("no_result", metric_fns=[without_result])
+add("metrics_of_all_kinds", metric_fns=[of_all_kinds])

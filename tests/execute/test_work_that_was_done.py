@@ -1,0 +1,102 @@
+"""A stage is green only if what it claims was seen being done: checkpoints, examples, numbers, lines, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from t5x_harness.runs.local import LocalBackend
+from t5x_harness.spec import Outcome, Severity, Stage, StageResult
+
+Backend = Callable[..., LocalBackend]
+
+EVALUATED_BY = "eval_script.evaluate.inference_evaluator_cls = @stage_tasks.EvaluatorOfOnesOwn\n"
+OWN_EVALUATOR = "stage_tasks.EvaluatorOfOnesOwn.logger_cls = []\n"
+
+
+def last(backend: LocalBackend) -> StageResult:
+    return backend.stage(backend.stages[-1])
+
+
+def the_error(result: StageResult) -> tuple[str, str]:
+    assert result.outcome is Outcome.FAILED
+    (error,) = result.errors
+    return error.code, error.message
+
+
+def test_an_evaluation_of_no_checkpoint_fails(backend: Backend, eval_text: str) -> None:
+    result = last(backend(eval_text, extra="CHECKPOINT_PATH = 'unread'\nutils.RestoreCheckpointConfig.path = []\n"))
+    assert the_error(result) == (
+        "RUN02",
+        "no checkpoint was restored and evaluated: the config names none that is left to do, so nothing is proved",
+    )
+    assert result.exercised == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "reason", "also", "warned"),
+    [
+        ("undefined_metric", "it gave no finite number", (), ["pearson of undefined_metric is nan"]),
+        (
+            "no_result",
+            "it gave no finite number",
+            ("the metrics of no_result: its metric_fns return none",),
+            [],
+        ),
+    ],
+)
+def test_metrics_without_a_number_are_no_evaluation(
+    backend: Backend, eval_text: str, task: str, reason: str, also: tuple[str, ...], warned: list[str]
+) -> None:
+    result = last(backend(eval_text, extra=f"MIXTURE_OR_TASK_NAME = '{task}'\n"))
+    assert result.outcome is Outcome.NOT_RUN
+    assert result.not_checked[0] == f"eval: not run, because {reason}"
+    assert set(also) < set(result.not_checked)
+    assert [(f.code, f.severity, f.message) for f in result.findings] == [
+        ("RUN04", Severity.WARNING, message) for message in warned
+    ]
+
+
+def test_a_number_beside_what_is_none_is_enough_and_the_rest_is_said(backend: Backend, eval_text: str) -> None:
+    result = last(backend(eval_text, extra="MIXTURE_OR_TASK_NAME = 'metrics_of_all_kinds'\n"))
+    assert (result.outcome, result.exercised) == (Outcome.PASSED, 8)
+    assert [(m.name, m.value) for m in result.measures] == [("ratio", 0.5)]
+    assert "what metrics_of_all_kinds measures, which is not a number: shown is of type Text" in result.not_checked
+    assert ("metrics_of_all_kinds metrics", "ratio 0.5, shown is of type Text") in result.facts
+    assert ("evaluated", "8 examples of metrics_of_all_kinds") in result.facts
+
+
+def test_a_metric_that_is_not_finite_is_a_warning_beside_one_that_is(backend: Backend, eval_text: str) -> None:
+    result = last(backend(eval_text, extra="MIXTURE_OR_TASK_NAME = 'undefined_and_defined'\n"))
+    assert result.outcome is Outcome.PASSED
+    assert [(f.code, f.message) for f in result.findings] == [("RUN04", "pearson of undefined_and_defined is nan")]
+
+
+def test_numbers_for_which_no_example_went_through_the_model_prove_nothing(backend: Backend, eval_text: str) -> None:
+    result = last(backend(eval_text, extra=EVALUATED_BY + OWN_EVALUATOR))
+    assert the_error(result) == ("RUN02", "no example was predicted or scored, so nothing is proved")
+
+
+@pytest.mark.parametrize(
+    ("write_fn", "outcome", "code", "message"),
+    [
+        ("write_none", Outcome.FAILED, "INF03", "inference left no ref_reverse-predict.jsonl-00000-of-00001 with its"),
+        ("write_blank", Outcome.FAILED, "RUN02", "no line was written for 8 examples of ref_reverse, so nothing is"),
+        ("write_some", Outcome.PASSED, "RUN02", "2 lines were written for 8 examples"),
+    ],
+)
+def test_lines_that_were_not_written_are_missed(
+    backend: Backend, infer_text: str, write_fn: str, outcome: Outcome, code: str, message: str
+) -> None:
+    result = last(backend(infer_text, extra=f"infer_script.infer.write_fn = @stage_tasks.{write_fn}\n"))
+    assert result.outcome is outcome
+    (finding,) = result.findings
+    assert finding.code == code
+    assert finding.message.startswith(message)
+
+
+def test_a_trainer_that_makes_no_step_trains_nothing(backend: Backend, train_text: str) -> None:
+    run = backend(train_text, extra="train_script.train.trainer_cls = @stage_tasks.IdleTrainer\n")
+    assert run.stage(Stage.TRAIN).exercised == 0
+    assert run.stage(Stage.TRAIN).outcome is Outcome.FAILED
