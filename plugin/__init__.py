@@ -124,7 +124,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with promotion.network_guarded(item):
         result = yield
     marks.check_exercised(item)
-    marks.check_trained(item)
+    marks.check_auxiliary(item)
     promotion.check_sent(item)
     return result
 

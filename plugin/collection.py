@@ -9,6 +9,7 @@ import pytest
 from t5x_harness.promotion.expression import AOT, SMOKE, selects, selects_only
 
 from .gin_items import DeclaredRuns, GinFile
+from .options import usage_errors
 from .promotion import PROMOTION
 from .session import SESSION, HarnessSession
 
@@ -18,6 +19,8 @@ _PYPROJECT = "pyproject.toml"
 def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
     """Adds declared runs and globbed gin files to a call of pytest that asks for configs and names no files itself."""
     if not _names_files(config) and _asks_for_configs(config):
+        with usage_errors():
+            session.check_configured()
         config.args.extend(path for path in map(str, session.configured_files()) if path not in config.args)
 
 
@@ -29,6 +32,8 @@ def header(config: pytest.Config, session: HarnessSession) -> list[str]:
         paths = [path for path in paths if any(path.is_relative_to(folder) for folder in folders)]
         paths = [path for path in paths if not _named_on_command_line(path, config)]
     lines = [*([session.header()] if session.expects_runs else []), *session.left_out(paths)]
+    if not _names_files(config) and _asks_for_configs(config):
+        lines += session.left_open(session.configured_files())
     if session.options.aot and not selects(session.expression, AOT):
         lines.append(f"t5x-harness: -m {session.expression!r} leaves the stage {AOT} out; 'or {AOT}' runs it, too")
     return lines
@@ -48,7 +53,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
         return DeclaredRuns.from_parent(parent, path=path)
     # Met in a folder that pytest was called on: what else could be meant?
     wanted = named or _names_files(config) or session.is_configured(path)
-    run = session.run_of(path, named=named) if wanted else None
+    run = session.run_of(path, named=named or session.is_named(path)) if wanted else None
     if run is None:
         return None
     node: GinFile = GinFile.from_parent(parent, path=path)

@@ -108,7 +108,7 @@ class StageItem(JobItem):
             result = runs.stage(self.spec, self.stage, context, origin=origin, pending=self.pending_runs)
         if promotion and self in promotion.early and promotion.jobs.has_room:
             runs.submit_early(self.spec)
-        marks.count_exercise(self, result.exercised)
+        marks.count(self, marks.EXERCISED, result.exercised)
         # pytest's own duration is how long was waited for it, which is less where the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
         record(self, result, stage_properties(result))

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 # How many units of real work (train steps, examples, predictions) a test did through the harness.
 EXERCISED = pytest.StashKey[int]()
-HAS_TRAINED = pytest.StashKey[bool]()
+JOBS = pytest.StashKey[int]()
+AUXILIARY_RUNS = pytest.StashKey[int]()  # None was asked for where there is no number
 
 
-def count_exercise(item: pytest.Item, units: int) -> None:
-    """Adds to the work that a test has done."""
-    item.stash[EXERCISED] = item.stash.get(EXERCISED, 0) + units
+def count(item: pytest.Item, what: pytest.StashKey[int], number: int) -> None:
+    """Adds to the work that a test was seen doing, to its jobs, or to its auxiliary runs."""
+    item.stash[what] = item.stash.get(what, 0) + number
 
 
 def check_exercised(item: pytest.Item) -> None:
     """Fails a smoke test that did no work: a green that proves nothing is worse than a red."""
     if item.get_closest_marker(SMOKE) and not item.stash.get(EXERCISED, 0):
         pytest.fail(
-            f"{item.name} is marked smoke but exercised nothing: no step was trained, no example read, evaluated or "
-            "predicted through the harness. Call t5x_run in it, or remove the marker.",
+            f"{item.name} is marked smoke but exercised nothing: no step was trained, no example evaluated and none "
+            "predicted through the harness. Call t5x_run in it, with until= if it means an earlier stage, or remove "
+            "the marker.",
             pytrace=False,
         )
 
@@ -48,16 +50,19 @@ def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
     return tuple(reversed(jobs))
 
 
-def check_trained(item: pytest.Item) -> None:
-    """Fails a test that is marked ``auxiliary`` and has trained nothing whose checkpoints a job could be for."""
-    if (
-        isinstance(item, pytest.Function)
-        and item.get_closest_marker("auxiliary")
-        and not item.stash.get(HAS_TRAINED, 0)
-    ):
+def check_auxiliary(item: pytest.Item) -> None:
+    """Fails a test that is marked ``auxiliary`` and has run no job for a checkpoint."""
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("auxiliary") is None:
+        return
+    if AUXILIARY_RUNS not in item.stash:
         pytest.fail(
             f"{item.name} is marked auxiliary, and no train job ran in it: give a config of training to t5x_run, or "
             "remove the marker",
+            pytrace=False,
+        )
+    if not item.stash[AUXILIARY_RUNS]:
+        pytest.fail(
+            f"{item.name} is marked auxiliary, and no job ran for a checkpoint: its train job did not pass",
             pytrace=False,
         )
 

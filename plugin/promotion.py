@@ -121,6 +121,18 @@ class Promotion(PromotionSession):
             order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
         return backend_factory(order, spec, lambda: self.jobs, self.settings.aot)
 
+    def check_order(self, item: pytest.Item, resources: TpuResources, slice_name: str, target: VertexTarget) -> None:
+        """Checks what can be said of a test's jobs before anything is run for them.
+
+        A dry run shows a job also if it would be refused, and one that was sent before is not sent again.
+
+        Raises:
+          ResourcesError: such a job would not be sent; the message says why.
+        """
+        order = self.order(item.name, resources, slice_name, target)
+        if not self.settings.dry_run and not self.settings.reuse:
+            self.jobs.check(order)
+
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
         """Yields the machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""
         from t5x_harness.promotion.order import machine_of
@@ -137,19 +149,36 @@ class Promotion(PromotionSession):
 
 
 def check_promotable(item: pytest.Item) -> None:
-    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU."""
-    if _calls_t5x_run(item) and "t5x_run" not in getattr(item, "fixturenames", ()):
+    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU.
+
+    Or whose marker asks for a job that Vertex AI would refuse, before anything is run for it.
+    """
+    promotion = promotion_of(item)
+    if promotion is None or not _calls_t5x_run(item):
+        return
+    if "t5x_run" not in getattr(item, "fixturenames", ()):
         pytest.fail(
             f"{item.name} is promoted to a TPU and has nothing to send there: give a config to t5x_run in it, or have "
             "the test itself run there: @pytest.mark.tpu(ship=True)",
             pytrace=False,
         )
+    if promotion.targets.is_known(item):
+        try:
+            resources = promotion.resources(item)
+            if resources.names_machine:  # else that of the slice, which the test may name
+                promotion.check_order(item, resources, "", promotion.targets.of(item))
+        except ResourcesError as error:
+            pytest.fail(f"@pytest.mark.tpu: {error}", pytrace=False)
 
 
 def check_sent(item: pytest.Item) -> None:
     """Fails a promoted test that ended without a job."""
-    if _calls_t5x_run(item) and not item.stash.get(marks.EXERCISED, 0):
-        pytest.fail(f"{item.name} is promoted to a TPU, and no job did anything for it: call t5x_run", pytrace=False)
+    if _calls_t5x_run(item) and not item.stash.get(marks.JOBS, 0):
+        pytest.fail(
+            f"{item.name} is promoted to a TPU, and no job was sent for it: call t5x_run in it with a config that can "
+            "be sent, and without until= of a stage that runs here",
+            pytrace=False,
+        )
 
 
 @contextlib.contextmanager

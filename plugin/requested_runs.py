@@ -32,13 +32,13 @@ def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
     marks.check_slice(spec.slice, "t5x_run: slice")
     jobs = asked.auxiliary or _marked(item, spec)
     if not jobs:
-        return _run(request, spec, check=asked.check)
+        return _run(request, spec, check=asked.check, until=asked.until)
     from t5x_harness.auxiliary.session_runs import check_auxiliary
 
-    item.stash[marks.HAS_TRAINED] = True
+    marks.count(item, marks.AUXILIARY_RUNS, 0)
     with _auxiliary_errors():
         check_auxiliary(spec, jobs)  # which costs little, and training does not
-    result = _run(request, spec, check=asked.check)
+    result = _run(request, spec, check=asked.check, until=asked.until)
     for each in jobs if result.passed else ():
         result = run_auxiliary_for(request, result, each, asked.check)
     return result
@@ -53,7 +53,9 @@ def run_auxiliary_for(
     item: pytest.Item = request.node
     project = checked(request.getfixturevalue("vertex_target")).project if promotion_of(item) else None
     with _auxiliary_errors():
-        return run_auxiliary(trained, jobs, lambda spec: _run(request, spec, check=check, trained=trained), project)
+        result = run_auxiliary(trained, jobs, lambda spec: _run(request, spec, check=check, trained=trained), project)
+    marks.count(item, marks.AUXILIARY_RUNS, len(result.auxiliary) - len(trained.auxiliary))
+    return result
 
 
 def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbers:
@@ -79,7 +81,7 @@ def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbe
     if not is_compiled or any(finding.code != TOO_LARGE for finding in compiled.errors):
         pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
     if promotion_of(item) is None:  # whose work is that of its job
-        marks.count_exercise(item, compiled.exercised)
+        marks.count(item, marks.EXERCISED, compiled.exercised)
     record(item, compiled, stage_properties(compiled))
     return AotNumbers(compiled)
 
@@ -95,11 +97,19 @@ def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
     return jobs if with_mode(spec, lambda: program_of(spec)).mode is Mode.TRAIN else ()
 
 
-def _run(request: pytest.FixtureRequest, spec: RunSpec, *, check: bool, trained: RunResult | None = None) -> RunResult:
-    """Runs a config, or a job for a checkpoint of a run that trained."""
+def _run(
+    request: pytest.FixtureRequest,
+    spec: RunSpec,
+    *,
+    check: bool,
+    until: Stage | None = None,
+    trained: RunResult | None = None,
+) -> RunResult:
+    """Runs a config, to the end or to a stage, or a job for a checkpoint of a run that trained."""
+    from t5x_harness.findings.work import work_of
     from t5x_harness.promotion.order import planned
     from t5x_harness.promotion.resources import ResourcesError
-    from t5x_harness.report.properties import job_properties
+    from t5x_harness.report.properties import job_lines, job_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext
 
@@ -113,15 +123,17 @@ def _run(request: pytest.FixtureRequest, spec: RunSpec, *, check: bool, trained:
             if trained is not None:
                 resources = own = resources.for_auxiliary(own_slice=spec.slice != trained.spec.slice)
             spec = planned(spec, resources)
+            promotion.check_order(item, resources, spec.slice, target)
             promote = promotion.for_run(item, spec, target, own)
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
     context = RunContext(marks.network_allowed(item), session.fake_buckets, promote)
     with session.working() as runs:
         result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
-    marks.count_exercise(item, sum(stage.exercised for stage in result.stages))
+    marks.count(item, marks.EXERCISED, work_of(result, until))
     for stage in result.stages if promotion else ():
         record(item, stage, job_properties(stage))
+        marks.count(item, marks.JOBS, bool(job_lines(stage)))
     if check and not result.passed:
         pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
     if promotion and promotion.settings.dry_run:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.settings.configured import files_of, require_matches
 from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import RUNS, add_to_command, from_environment, option
 from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
@@ -264,8 +265,6 @@ def _of_project(given: Given, arguments: argparse.Namespace, project: ProjectCon
     for declared in project.runs:
         spec = given.as_declared(given.spec(declared.gin_files, project, root), declared, project)
         yield dataclasses.replace(spec, **_golden(given, arguments, project, declared.name))
-    files = project.files()
-    if not files and not project.runs:
-        raise UsageError(f"nothing to run: gin_files = {list(project.gin_files)} match no file below {root}")
-    for file in files:
+    require_matches(root, project.gin_files)
+    for file in files_of(root, project.gin_files):
         yield _spec(given, arguments, project, root, [str(file.relative_to(root))])

@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness import __version__
@@ -55,9 +55,11 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
             fix=f"restore it, or rewrite it with {UPDATE}",
         )
         return with_finding(result, finding, run.spec)
-    finding_ = _compare(kept, _with_numbers(ours, kept), run.bindings, shown)
+    finding_, accepted = _compare(kept, _with_numbers(ours, kept), run, shown)
+    result = dataclasses.replace(result, silenced=(*result.silenced, *accepted))
     if finding_ is None:
-        return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
+        same = f"{shown}: no difference{', but for bindings whose lines silence it' if accepted else ''}"
+        return dataclasses.replace(result, facts=(*result.facts, (FACT, same)))
     return with_finding(result, finding_, run.spec)
 
 
@@ -106,26 +108,46 @@ def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageR
     )
 
 
-def _compare(kept: GoldenPlan, ours: GoldenPlan, bindings: Sequence[BoundValue], shown: str) -> Finding | None:
-    """Returns the finding for what differs; None if nothing does."""
-    by_name = {name: bound for bound, name in binding_names(bindings).items()}
-    changed = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
-    lines = [_binding_line(n, kept.bindings.get(n), ours.bindings.get(n), by_name.get(n)) for n in changed]
+def _compare(
+    kept: GoldenPlan, ours: GoldenPlan, run: RunResult, shown: str
+) -> tuple[Finding | None, tuple[Finding, ...]]:
+    """Compares two plans.
+
+    Returns:
+      The finding for what differs, None if nothing does; and the changes of bindings that a comment at their own lines
+      silences. Such a comment is about its binding alone, and not about what else differs.
+    """
+    by_name = {name: bound for bound, name in binding_names(run.bindings).items()}
+    differ = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
+    each = [
+        Finding(
+            CODE,
+            Severity.ERROR,
+            Stage.PLAN,
+            _binding_line(name, kept.bindings.get(name), ours.bindings.get(name), by_name.get(name)),
+            location=_location(by_name[name]) if name in by_name else None,
+            binding=name,
+        )
+        for name in differ
+    ]
+    changed, accepted = split_silenced(each, (), run.spec.cwd)
+    lines = [finding.message for finding in changed]
     facts = [line for stage in dict.fromkeys((*kept.facts, *ours.facts)) for line in _fact_lines(stage, kept, ours)]
     if not lines and not facts:
-        return None
-    first = next((n for n in changed if n in by_name), None)
+        return None, accepted
+    first = next((finding for finding in changed if finding.binding in by_name), changed[0] if changed else None)
     counts = [_count(len(lines), "binding")] if lines else []
     counts += [_count(sum(not line.startswith(" ") for line in facts), "planned value")] if facts else []
-    return Finding(
+    difference = Finding(
         CODE,
         Severity.ERROR,
         Stage.PLAN,
         "\n".join([f"the plan differs from {shown} in {' and '.join(counts)}:", *lines, *facts]),
-        location=_location(by_name[first]) if first else None,
+        location=first.location if first else None,
         fix=f"undo it, or if it is meant, rewrite {shown} with {UPDATE} and commit it",
-        binding=first or (changed[0] if changed else None),
+        binding=first.binding if first else None,
     )
+    return difference, accepted
 
 
 def _count(number: int, what: str) -> str:

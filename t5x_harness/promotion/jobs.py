@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.promotion.order import JobOrder
+from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
@@ -128,6 +130,28 @@ class PromotedJobs:
         launched = self._batch.submit(job, staged, run)
         launched.notes = (*filter(None, [misplaced]), *launched.notes)
         return launched
+
+    def check(self, order: JobOrder) -> None:
+        """Checks what can be said of a job by its order alone.
+
+        Raises:
+          ResourcesError: it would not be sent; the message says why.
+        """
+        job = ContainerJob(
+            order.name,
+            order.target,
+            order.machine,
+            ("--run_mode=train",),
+            env=order.env,
+            timeout=order.timeout,
+            output=f"{GS}{order.target.bucket}/run",
+            labels=order.labels,
+            options=order.options,
+        )
+        try:
+            self._check(job, job.to_pb())
+        except (ChipHoursError, JobRefused, MachineError) as error:
+            raise ResourcesError(str(error)) from None
 
     def follow(
         self,

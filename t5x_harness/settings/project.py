@@ -136,10 +136,6 @@ class ProjectConfig:
     prices: Mapping[str, float] = dataclasses.field(default_factory=dict)
     runs: tuple[DeclaredRun, ...] = ()
 
-    def files(self) -> tuple[Path, ...]:
-        """Returns the files that the globs match, sorted."""
-        return tuple(sorted({path for glob in self.gin_files for path in self.root.glob(glob) if path.is_file()}))
-
 
 def find_project(folder: Path) -> ProjectConfig:
     """Loads the nearest pyproject.toml, in ``folder`` or above it.

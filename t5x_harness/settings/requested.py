@@ -30,6 +30,7 @@ class RequestedRun:
       check: whether a stage that fails fails the test.
       auxiliary: jobs for each checkpoint that it writes.
       aot: compile its programs so for the slice, and execute nothing.
+      until: the last stage that the test asks for; None for all.
     """
 
     gin_files: tuple[str, ...]
@@ -46,6 +47,7 @@ class RequestedRun:
     check: bool = True
     auxiliary: tuple[Auxiliary, ...] = ()
     aot: AotMode | None = None
+    until: Stage | None = None
 
     def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
         """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""
@@ -62,7 +64,7 @@ class RequestedRun:
             tpu_numerics=self.tpu_numerics or base.tpu_numerics,
             samples=samples_with(self.samples, base.samples),
             aot=self.aot,
-            until=Stage.AOT if self.aot else base.until,
+            until=Stage.AOT if self.aot else self.until,
         )
 
 

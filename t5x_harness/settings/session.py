@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness import __version__
 from t5x_harness.promotion.expression import SMOKE
+from t5x_harness.settings.configured import files_of, is_pattern, matches, require_matches
 from t5x_harness.settings.project import ProjectConfig, SettingsError, load_project
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import DEFAULT_SLICE, AotMode, Location, RunSpec, RuntimeChoice
 from t5x_harness.system.buckets import store
 
 if TYPE_CHECKING:
+    from t5x_harness.lint.classify import Classification
     from t5x_harness.runtime.choice import Runtime
 
 
@@ -52,6 +54,7 @@ class SessionSettings:
         self.options = options
         self._root = root
         self._store = store()
+        self._read: dict[Path, tuple[RunSpec, Classification, Sequence[str]]] = {}
 
     def check(self) -> None:
         """Checks what the options and pyproject.toml say before anything is collected.
@@ -132,8 +135,32 @@ class SessionSettings:
 
     def configured_files(self) -> list[Path]:
         """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
-        found = sorted({path for glob in self._globs for path in self._root.glob(glob)})
+        found = files_of(self._root, self._globs)
         return [*found, self._root / "pyproject.toml"] if self.project.runs else found
+
+    def check_configured(self) -> None:
+        """Checks that every configured name and pattern matches a file, as the configured runs are to be collected.
+
+        Raises:
+          SettingsError: one does not.
+        """
+        require_matches(self._root, self.project.gin_files, self.options.gin_files)
+
+    def left_open(self, files: Iterable[Path]) -> list[str]:
+        """Says which configured files bind a run and leave a value open, so that they are not collected as runs.
+
+        Not those that another of the files includes, and completes.
+        """
+        seen = {file: self._classified(file) for file in files if file.suffix == ".gin"}
+        included = {(self._root / name).resolve() for _, _, names in seen.values() for name in names}
+        return [
+            f"t5x-harness: left out: {verdict.reason.replace(str(file), os.path.relpath(file, self.options.here))}"
+            for file, (_, verdict, _) in seen.items()
+            if verdict.kind == "fragment"
+            and verdict.mode
+            and not self.is_named(file)
+            and file.resolve() not in included
+        ]
 
     def left_out(self, files: Iterable[Path]) -> list[str]:
         """Says how many runs of some configured files are left out, and what runs them.
@@ -146,7 +173,11 @@ class SessionSettings:
 
     def is_configured(self, file: Path) -> bool:
         """Returns whether a glob matches a gin file."""
-        return any(file in self._root.glob(glob) for glob in self._globs)
+        return any(file in matches(self._root, glob) for glob in self._globs)
+
+    def is_named(self, file: Path) -> bool:
+        """Returns whether a gin file is configured by its very name, which says that it is a run."""
+        return any(self._root / name == file for name in self._globs if not is_pattern(name))
 
     def run_of(self, file: Path, *, named: bool) -> CollectedRun | None:
         """Returns the run that a gin file is; None for one that is only there to be included.
@@ -155,15 +186,25 @@ class SessionSettings:
           file: the gin file.
           named: whether somebody asks for this very file, and so has to know why it is not a run.
         """
-        from t5x_harness.lint.classify import Kind, classify
+        from t5x_harness.lint.classify import Kind
 
-        spec = self.spec([str(file)])
-        verdict = classify(spec, t5x_parent=self.runtime.location)
+        spec, verdict, _ = self._classified(file)
         if verdict.kind is Kind.FRAGMENT and not (named and verdict.mode):  # lint has the line of what it leaves open
             return CollectedRun(file.stem, spec, problem=self._no_run(file, verdict.reason)) if named else None
-        if verdict.kind is Kind.BROKEN and not named:
+        if verdict.kind is Kind.BROKEN and not named and not self.is_configured(file):
             return None  # a fragment, for all that can be seen
         return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
+
+    def _classified(self, file: Path) -> tuple[RunSpec, Classification, Sequence[str]]:
+        """Returns a gin file as a run, what it is, and the files that it includes; it is read once."""
+        if file not in self._read:
+            from t5x_harness.lint.classify import classify_program
+            from t5x_harness.lint.reading import program_of
+
+            spec = self.spec([str(file)])
+            program = program_of(spec, t5x_parent=self.runtime.location)
+            self._read[file] = spec, classify_program(program), program.files[1:]
+        return self._read[file]
 
     def declared_runs(self) -> list[CollectedRun]:
         """Returns the runs that the project declares."""

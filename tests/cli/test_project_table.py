@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.settings.project import ProjectConfig, ProjectError, find_project, load_project
+from t5x_harness.settings.configured import files_of, require_matches
+from t5x_harness.settings.project import ProjectConfig, ProjectError, SettingsError, find_project, load_project
 from t5x_harness.spec import Mode
 
 TABLE = """\
@@ -75,7 +76,31 @@ def test_the_nearest_project_above_counts(tmp_path: Path) -> None:
     _load(tmp_path, TABLE)
     project = find_project(tmp_path / "configs" / "deep")
     assert project.root == tmp_path
-    assert project.files() == (tmp_path / "configs" / "a.gin",)
+    assert files_of(project.root, project.gin_files) == [tmp_path / "configs" / "a.gin"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "line", "message"),
+    [
+        ('["configs/a.gin", "configs/b.gin"]', 2, "there is no file configs/b.gin; did you mean configs/a.gin?"),
+        ('[\n  "configs/a.gin",\n  "cnofigs/*.gin",\n]', 4,
+         "'cnofigs/*.gin' matches no file below {root}; did you mean configs/*.gin?"),
+        ('["*.gin"]', 2, "'*.gin' matches no file below {root}; did you mean configs/*.gin?"),
+        ('["nothing/of/this.gin"]', 2, "there is no file nothing/of/this.gin"),
+        ('["configs"]', 2, "there is no file configs"),
+        ('["configs/*.json"]', 2, "'configs/*.json' matches no file below {root}; did you mean configs/*.gin?"),
+    ],
+)  # fmt: skip
+def test_a_configured_name_that_matches_nothing_is_an_error_at_its_line(
+    tmp_path: Path, listed: str, line: int, message: str
+) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "a.gin").touch()
+    project = _load(tmp_path, f"[tool.t5x_harness]\ngin_files = {listed}\n")
+    with pytest.raises(SettingsError) as caught:
+        require_matches(tmp_path, project.gin_files)
+    shown = message.replace("{root}", str(tmp_path))
+    assert str(caught.value) == f"{tmp_path}/pyproject.toml:{line}: gin_files: {shown}"
 
 
 def test_no_table_is_an_empty_one(tmp_path: Path) -> None:

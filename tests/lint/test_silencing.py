@@ -105,3 +105,20 @@ def test_every_finding_is_either_shown_or_silenced_in_order(codes: list[str], ig
     assert sorted([*shown, *silenced], key=lambda f: int(f.message)) == findings
     assert {f.code for f in silenced} <= ignore - {"RUN01"}
     assert not {f.code for f in shown} & (ignore - {"RUN01"})
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("MODEL_DIR = gs://bucket/run\n", "GIN07"),
+        ("include 'not/there.gin'\n", "GIN16"),
+        ("include 'run.gin'\n", "GIN32"),
+    ],
+)
+@pytest.mark.parametrize("comment", [False, True])
+def test_what_broke_the_reading_is_never_silenced(folder: Folder, text: str, code: str, comment: bool) -> None:
+    """Nothing is known of the statements that were not read, so nothing may be called fine."""
+    silenced = f"# t5x-harness: ignore-file[{code}]\n{RUN}{text}" if comment else f"{RUN}{text}"
+    result = folder.lint(silenced, ignore=() if comment else tuple(all_codes()))
+    assert result.outcome is Outcome.FAILED
+    assert [finding.code for finding in result.errors] == [code]

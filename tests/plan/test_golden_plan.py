@@ -113,6 +113,24 @@ def test_new_and_lost_bindings_and_changed_lines_of_a_table_are_named(tmp_path: 
     ]
 
 
+def test_a_comment_silences_the_change_of_its_own_line_and_nothing_else(tmp_path: Path) -> None:
+    planned(tmp_path)
+    comment = "  # t5x-harness: ignore[PLN01]\n"
+    (tmp_path / "run.gin").write_text("\n" * 6 + f"TRAIN_STEPS = 200{comment}")
+    both = tuple(changed("TRAIN_STEPS", "200")[:2]) + changed("train/utils.DatasetConfig.batch_size", "16")[2:]
+    result = planned(tmp_path, both, steps="200, from scratch")
+    (finding,) = result.findings
+    assert finding.location == Location("run.gin", 3)
+    assert finding.message.splitlines()[1:] == [
+        "train/utils.DatasetConfig.batch_size: 8 -> 16 (run.gin:3)",
+        "steps: 100, from scratch -> 200, from scratch",
+    ]
+    assert [found.message for found in result.silenced] == ["TRAIN_STEPS: 100 -> 200 (run.gin:7)"]
+    alone = planned(tmp_path, changed("TRAIN_STEPS", "200"))
+    assert alone.outcome is Outcome.PASSED
+    assert alone.facts[-1][1] == "golden/run.plan: no difference, but for bindings whose lines silence it"
+
+
 def test_a_change_of_the_planned_values_alone_is_one_too(tmp_path: Path) -> None:
     planned(tmp_path)
     (finding,) = planned(tmp_path, mesh="data 4 x model 2").findings

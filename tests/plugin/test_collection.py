@@ -64,6 +64,27 @@ def test_globs_of_the_configuration_are_collected(run: Run, folder: Path) -> Non
     assert collected(run("--co", "-q", "infer.gin")) == items("infer.gin", INFER)
 
 
+def test_a_configured_file_that_is_not_there_is_refused(run: Run, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.t5x_harness]\ngin_files = ["infer.gin", "trian.gin"]\n')
+    result = run("--co", "-q", "-m", "smoke")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: *pyproject.toml:2: gin_files: there is no file trian.gin; did you mean train.gin?"]
+    )
+    assert run("--co", "-q").ret == pytest.ExitCode.NO_TESTS_COLLECTED, "it collects no config"
+    (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\nt5x_gin_files = ["deep/*.gin"]\n')
+    run("-m", "smoke").stderr.fnmatch_lines(["ERROR: ini value t5x_gin_files: 'deep/?.gin' matches no file below *"])
+
+
+def test_a_configured_file_that_cannot_be_read_or_is_open_is_not_passed_over(run: Run, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.t5x_harness]\ngin_files = ["*.gin"]\n')
+    (folder / "torn.gin").write_text((folder / "infer.gin").read_text() + "BATCH_SIZE =\n")
+    (folder / "open.gin").write_text("include 't5x/configs/runs/infer.gin'\n")
+    result = run("--co", "-m", "smoke")
+    result.stdout.fnmatch_lines(["t5x-harness: left out: open.gin *"])
+    result.stdout.fnmatch_lines(["*torn.gin*"])
+
+
 LEFT_OUT = "t5x-harness: {} left out; -m smoke, or naming a gin file, runs {}"
 
 

@@ -274,7 +274,7 @@ from t5x_harness.plugin import marks
 
 @pytest.fixture(autouse=True)
 def exercised(request):
-    marks.count_exercise(request.node, 1)
+    marks.count(request.node, marks.EXERCISED, 1)
 
 
 def reach():

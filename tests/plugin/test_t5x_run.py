@@ -126,6 +126,37 @@ def test_a_smoke_test_whose_run_did_nothing_fails(run: Run, folder: Path) -> Non
     result.stdout.fnmatch_lines(["test_it is marked smoke but exercised nothing: *"])
 
 
+SMOKE = """
+import pytest
+
+pytestmark = pytest.mark.smoke
+
+def test_whole_run(t5x_run):
+    t5x_run("infer.gin", bindings=["infer.mode = 'generate'"], check=False)
+
+def test_expected(t5x_run):
+    with pytest.raises(pytest.fail.Exception):
+        t5x_run("infer.gin", bindings=["infer.mode = 'generate'"])
+
+def test_stage_that_is_named(t5x_run):
+    result = t5x_run("infer.gin", bindings=["infer.mode = 'generate'"], until="lint", check=False)
+    assert [stage.stage for stage in result.stages] == ["lint"]
+    assert result.stage("lint").errors
+
+def test_stage_that_was_not_reached(t5x_run):
+    t5x_run("infer.gin", bindings=["infer.mode = 'generate'"], until="plan", check=False)
+"""
+
+
+def test_reading_is_no_exercise_for_a_test_that_claims_a_run(run: Run, folder: Path) -> None:
+    """Unless the test asks for that stage by name, and the run came so far."""
+    (folder / "test_read.py").write_text(SMOKE)
+    result = run("test_read.py", "-v")
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(["test_read.py::test_stage_that_is_named PASSED*"])
+    result.stdout.fnmatch_lines(["test_expected is marked smoke but exercised nothing: *with until= if it means an *"])
+
+
 @pytest.mark.journey
 def test_a_run_of_some_gin_files_and_a_tiny_task(run: Run, folder: Path) -> None:
     """Several files are one run, and the task's module is found wherever pytest was started."""

@@ -145,7 +145,7 @@ def test_it_is_inert_where_it_does_not_promote(pytester: pytest.Pytester, expres
         @pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
         def test_it(request):
             from t5x_harness.plugin import marks
-            marks.count_exercise(request.node, 1)
+            marks.count(request.node, marks.EXERCISED, 1)
         """
     )
     pytester.makeini("[pytest]\nmarkers = slow")

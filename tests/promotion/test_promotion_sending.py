@@ -11,6 +11,8 @@ import pytest
 
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
+from t5x_harness.promotion.order import JobOrder
+from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.container import ContainerJob
@@ -127,3 +129,21 @@ def test_a_dry_run_prints_and_refuses_what_would_not_be_sent(machine: Machine, m
         jobs.send(dataclasses.replace(SLEEP, machine=machine), {})
     assert str(caught.value).startswith(message)
     assert [text.partition(":")[0] for text in shown] == ["sleep-1"]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"labels": {"Team": "x"}}, "Vertex AI would refuse this job:\n"),
+        ({"timeout": 3600 * 24}, "4 chips x at most 24 h = 96 chip-hours"),
+        ({"machine": Machine("cloud-tpu", "TPU_V3", 7)}, "Vertex AI would refuse this job:\n"),
+        ({"machine": Machine("cloud-tpu", "TPU_V33", 8)}, "TPU_V33"),
+    ],
+)
+def test_an_order_is_judged_before_anything_is_run_for_it(order: dict[str, Any], message: str) -> None:
+    jobs = PromotedJobs(SETTINGS, lambda text: None)
+    good = JobOrder("test_it", TARGET, Machine.of_slice("v3-8"), timeout=600)
+    jobs.check(good)
+    with pytest.raises(ResourcesError) as caught:
+        jobs.check(dataclasses.replace(good, **order))
+    assert message in str(caught.value)
