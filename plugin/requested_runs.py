@@ -128,8 +128,11 @@ def _run(
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
     context = RunContext(marks.network_allowed(item), session.fake_buckets, promote)
-    with session.working() as runs:
-        result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
+    try:
+        with session.working() as runs:
+            result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
+    except pytest.fail.Exception as cut:  # as by a limit of pytest-timeout: no frame of ours is to blame
+        raise pytest.fail.Exception(f"{spec.name} was ended from outside: {cut}", pytrace=False) from None
     marks.count(item, marks.EXERCISED, work_of(result, until))
     for stage in result.stages if promotion else ():
         record(item, stage, job_properties(stage))

@@ -117,9 +117,9 @@ class BackgroundRun:
         on_progress: Callable[[RunSpec], OnProgress],
     ) -> None:
         self.spec = spec
-        self.stages = tuple(stages)
+        self.stages = tuple(sorted(stages, key=list(Stage).index))  # which may be asked for in any order
         self._make = make
-        self._results: dict[Stage, Future[StageResult]] = {stage: Future() for stage in stages}
+        self._results: dict[Stage, Future[StageResult]] = {stage: Future() for stage in self.stages}
         self._end: Future[RunResult] = Future()
         self._asked: list[Stage] = []
         self._over = threading.Event()  # no further stage is wanted

@@ -7,17 +7,18 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from t5x_harness.findings.work import BEFORE_EXECUTION
+from t5x_harness.runs.background import BackgroundRun
+from t5x_harness.runs.cut_off import CutOffRun
 from t5x_harness.runs.pipeline import OnProgress, Pipeline
 from t5x_harness.runs.pool import RunContext, RunPool
 from t5x_harness.runs.prefetch import PendingRun, Prefetcher
 from t5x_harness.runs.results import RunResults
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
-if TYPE_CHECKING:
-    from t5x_harness.runs.background import BackgroundRun
+_OTHERS = (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What may be raised that is no outcome of pytest's, by which plugins end what is at work; these stay as they are."""
 
 
 class SharedRuns:
@@ -39,7 +40,7 @@ class SharedRuns:
         self._make_folder = make_folder
         self._on_progress = on_progress
         self._prefetcher = Prefetcher(pool.at_once)
-        self._pipelines: dict[RunSpec, Pipeline | BackgroundRun] = {}
+        self._pipelines: dict[RunSpec, Pipeline | BackgroundRun | CutOffRun] = {}
         self._workspaces: dict[RunSpec, Path] = {}
         self._submitted_early: set[RunSpec] = set()
         self._is_interrupted = False
@@ -73,7 +74,20 @@ class SharedRuns:
             self._prefetch(spec, pending, context.buckets)
         elif stage not in BEFORE_EXECUTION:
             self._submitted_early.discard(spec)  # it ends with its last stage, as every other one
-        return self._begun(spec, context, origin).stage(stage)
+        run = self._begun(spec, context, origin)
+        try:
+            return run.stage(stage)
+        except _OTHERS:
+            raise
+        except BaseException as error:
+            return self._cut_off(spec, stage, error).stage(stage)
+
+    def _cut_off(self, spec: RunSpec, stage: Stage, error: BaseException) -> CutOffRun:
+        """Ends a run because of what interrupted the wait for a stage."""
+        run = self._pipelines[spec]
+        assert not isinstance(run, CutOffRun)
+        cut = self._pipelines[spec] = CutOffRun(run, stage, str(error))
+        return cut
 
     def run(self, spec: RunSpec, context: RunContext, *, origin: str, may_fail: bool = False) -> RunResult:
         """Runs all stages of a run and ends its process.
@@ -83,10 +97,20 @@ class SharedRuns:
           context: see :meth:`stage`.
           origin: what asks for it.
           may_fail: whether the caller judges a failure; then it is not a failure of the session.
+
+        Raises:
+          BaseException: what interrupted it, such as a time limit of pytest's own; the run is ended, and has failed.
         """
         pipeline = self._begun(spec, context, origin)
         for stage in pipeline.stages:
-            pipeline.stage(stage)
+            try:
+                pipeline.stage(stage)
+            except _OTHERS:
+                raise
+            except BaseException as error:
+                self._cut_off(spec, stage, error)
+                self.end(spec)
+                raise
         return self.end(spec, may_fail=may_fail)
 
     def submit_early(self, spec: RunSpec) -> None:
@@ -114,6 +138,9 @@ class SharedRuns:
         workspace = self._workspaces.pop(spec)
         try:
             result = pipeline.result()
+        except BaseException:
+            self.results.add(pipeline.known(), spec)  # the table shows it all the same
+            raise
         finally:
             pipeline.close()
         if result.passed or not may_fail:
@@ -128,7 +155,7 @@ class SharedRuns:
         Of those that worked in the background, and of which no stage came at all, nothing is reported.
         """
         for spec, run in list(self._pipelines.items()):
-            if not isinstance(run, Pipeline) and not run.is_asked:
+            if isinstance(run, BackgroundRun) and not run.is_asked:
                 self._pipelines.pop(spec).close()
             else:
                 self.end(spec)
@@ -139,7 +166,7 @@ class SharedRuns:
             return
         self._is_interrupted = True
         for spec, run in self._pipelines.items():
-            known = run.known() if isinstance(run, Pipeline) else run.known(asked=True)
+            known = run.known(asked=True) if isinstance(run, BackgroundRun) else run.known()
             if known.stages:
                 self.results.add(known, spec)
             if any(stage.outcome is Outcome.FAILED for stage in known.stages):
@@ -165,7 +192,7 @@ class SharedRuns:
                 make = self._factory(run.spec, RunContext(network=run.network, buckets=buckets))
                 self._pipelines[run.spec] = self.pool.begin(run.spec, run.stages, make, lambda _: self._on_progress)
 
-    def _begun(self, spec: RunSpec, context: RunContext, origin: str) -> Pipeline | BackgroundRun:
+    def _begun(self, spec: RunSpec, context: RunContext, origin: str) -> Pipeline | BackgroundRun | CutOffRun:
         self.results.asked_for(spec, origin)
         if spec not in self._pipelines:
             self._pipelines[spec] = self._factory(spec, context)(self._on_progress)

@@ -84,7 +84,7 @@ class Stages:
             )
         if stage not in self._results:
             failed = next((s for s in self.before(stage) if self.result(s).outcome is Outcome.FAILED), None)
-            self._results[stage] = self._run(stage) if failed is None else _left_out(stage, failed)
+            self._results[stage] = self._run(stage) if failed is None else left_out(stage, failed)
         return self._results[stage]
 
     def before(self, stage: Stage) -> tuple[Stage, ...]:
@@ -97,6 +97,6 @@ class Stages:
         return tuple(self._results[stage] for stage in self.all if stage in self._results)
 
 
-def _left_out(stage: Stage, failed: Stage) -> StageResult:
+def left_out(stage: Stage, failed: Stage) -> StageResult:
     """Makes the result of a stage that another one's failure leaves out."""
     return not_run(StageResult(stage, Outcome.NOT_RUN), f"{failed} failed")
