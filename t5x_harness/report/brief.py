@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from t5x_harness.findings.text import Style, wrap
+from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report
 from t5x_harness.report.table import table
 from t5x_harness.report.terminal import (
+    COMPILED,
     GIVEN,
     STANDINS,
     achieved,
@@ -60,6 +62,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
     ):
         lines += finding_lines(finding, width=width, style=style)
     reached = _by_text((row.name, achieved(row.result)) for row in report.rows)
+    programs = _by_text((row.name, compiled(row.result)) for row in report.rows)
     given = _by_text((row.name, given_values(row.result, values=False)) for row in report.rows)
     standins = _by_text((row.name, row.result.standins) for row in report.rows)
     # The table shows which stages were not run.
@@ -69,6 +72,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
     not_checked = _by_text((name, stage.not_checked) for name, stage in run)
     sections = [
         *_listed("losses and metrics", reached, len(report.rows), width),
+        *_listed(COMPILED, programs, len(report.rows), width),
         *_changes(report, width),
         *_listed(GIVEN, given, len(report.rows), width),
         *_listed(STANDINS, standins, len(report.rows), width),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.text import Style, wrap, wrap_table
+from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import counted, duration, table
 from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
@@ -14,6 +15,7 @@ _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cya
 _SHOWN = (Severity.ERROR, Severity.WARNING)
 """What stands in the report unasked: a green run stays quiet."""
 GIVEN = "given by the harness, as by the command line of a job"
+COMPILED = "compiled at full size"
 STANDINS = "stand-ins, for what cannot be reached here"
 _LOG_LINES = 20
 _LEAST_WIDTH = 40
@@ -170,6 +172,8 @@ def _details(
             yield from _log(stage)
     if numbers := achieved(row.result):
         yield from _listed("losses and metrics", numbers, width)
+    if programs := compiled(row.result):
+        yield from _listed(COMPILED, programs, width)
     if facts:
         yield from _facts(row.result, width, notes)
     changes = [

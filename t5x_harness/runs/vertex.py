@@ -14,8 +14,9 @@ from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
+from t5x_harness.report.programs import verdicts
 from t5x_harness.runs.stages import Stages, standins_of
-from t5x_harness.runs.verdicts import aot_mode, verdicts
+from t5x_harness.runs.verdicts import aot_mode
 from t5x_harness.spec import (
     AotMode,
     Change,

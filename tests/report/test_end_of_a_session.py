@@ -129,3 +129,16 @@ def test_a_result_survives_json() -> None:
         standins=("x",),
     )
     assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_what_was_compiled_is_shown_with_memory_and_price() -> None:
+    measures = {"fits": 1.0, "hbm_peak": 5e9, "hbm_needed": 5e9, "hbm_usable": 16e9, "hbm_headroom": 11e9}
+    measures |= {"chip_hours_at_least": 12.0, "usd_at_least": 13.2}
+    stage = StageResult(
+        Stage.AOT, Outcome.PASSED, exercised=1, measures=tuple(Measure(n, v, of="train") for n, v in measures.items())
+    )
+    text = render_brief(Report((RunResult(RunSpec(("run.gin",)), (stage,)),)), width=120)
+    assert (
+        "compiled at full size:\n  v3-8: train fits, peak 4.7 GiB, headroom 10.2 GiB of 14.9 GiB, at least 12" in text
+    )
+    assert "12 chip-hours, 13.20 USD by the list" in text

@@ -44,8 +44,8 @@ class SubmitOutput:
     def checks(self, results: Sequence[RunResult]) -> bool:
         """Shows what lint and plan found; returns whether they passed."""
         from t5x_harness.report.json import document
+        from t5x_harness.report.programs import verdicts
         from t5x_harness.report.terminal import render
-        from t5x_harness.runs.verdicts import verdicts
 
         report = Report(tuple(results))
         self._document["report"] = document(report)
