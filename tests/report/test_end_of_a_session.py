@@ -15,6 +15,7 @@ from t5x_harness.spec import (
     Checkpoint,
     Finding,
     Location,
+    Measure,
     Mode,
     Outcome,
     Reason,
@@ -139,6 +140,6 @@ def test_what_was_compiled_is_shown_with_memory_and_price() -> None:
     )
     text = render_brief(Report((RunResult(RunSpec(("run.gin",)), (stage,)),)), width=120)
     assert (
-        "compiled at full size:\n  v3-8: train fits, peak 4.7 GiB, headroom 10.2 GiB of 14.9 GiB, at least 12" in text
+        "compiled at full size:\n  v3-8: train fits, peak 4.66 GiB, headroom 10.2 GiB of 14.9 GiB, at least 12" in text
     )
     assert "12 chip-hours, 13.20 USD by the list" in text
