@@ -63,10 +63,11 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     )
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
-    describe(planned, report)
+    report.attempt(describe, planned, report)
     for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
-            report.add(rule(run.config).check(planned))
+            report.attempt(lambda rule=rule: report.add(rule(run.config).check(planned)))
+    report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
