@@ -8,6 +8,7 @@ that Gin was calling, and the bindings that it is about.  The traceback itself b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
@@ -50,8 +51,9 @@ REPORT_IT = (
 
 def log_traceback(error: BaseException) -> None:
     """Writes the whole traceback into the run's log, which is this process' standard error."""
-    traceback.print_exception(error, file=sys.stderr)
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # on a full disk the finding still counts
+        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.flush()
 
 
 def explain(error: BaseException, stage: Stage, config: GinConfig | None, program: GinProgram | None = None) -> Finding:
