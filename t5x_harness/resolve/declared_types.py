@@ -28,9 +28,9 @@ def misfit(config: GinConfig, key: BindingKey) -> str | None:
     """
     hint, default = _declared(config, key)
     value = config.value(config.owner(key))
-    if hint is None or value is None and default is None:
+    if hint is None or (value is None and default is None):
         return None
-    return None if _fits(config, value, hint) else _shown(hint)
+    return None if _fits(value, hint) else _shown(hint)
 
 
 def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
@@ -40,7 +40,9 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
         default = inspect.signature(called).parameters[key.parameter].default
     except (KeyError, TypeError, ValueError):  # not the configurable, or one of native code
         return None, None
-    owners = [*called.__mro__, inspect.unwrap(called.__init__)] if isinstance(called, type) else [called]
+    owners: list[Any] = [called]
+    if isinstance(called, type):
+        owners = [*called.__mro__, inspect.unwrap(vars(called).get("__init__", called))]
     for owner in owners:
         hint = getattr(owner, "__annotations__", {}).get(key.parameter)
         if isinstance(hint, str):
@@ -59,17 +61,18 @@ def _object(config: GinConfig, selector: str) -> Any:
     if selector == config.entry:
         selector = ".".join(ENTRY_POINTS[config.mode])
     module, _, name = selector.rpartition(".")
-    return inspect.unwrap(getattr(sys.modules.get(module), name, None))
+    found: Any = getattr(sys.modules.get(module), name, None)
+    return inspect.unwrap(found)
 
 
-def _fits(config: GinConfig, value: Any, hint: Any) -> bool:
+def _fits(value: Any, hint: Any) -> bool:
     if isinstance(value, gin.config.ConfigurableReference):
-        return _reference_fits(config, value, hint)
+        return _reference_fits(value, hint)
     if hint is Any or isinstance(hint, (typing.TypeVar, str)):
         return True
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(config, value, part) for part in parts)
+        return any(_fits(value, part) for part in parts)
     if origin is typing.Literal:
         return value in parts
     kind = origin or hint
@@ -96,22 +99,22 @@ def _fits(config: GinConfig, value: Any, hint: Any) -> bool:
     return isinstance(value, kind) if not _is_protocol(kind) else callable(value)
 
 
-def _reference_fits(config: GinConfig, value: Any, hint: Any) -> bool:
+def _reference_fits(value: Any, hint: Any) -> bool:
     """Returns whether a reference may give what is declared: only a class that is certainly another one does not."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_reference_fits(config, value, part) for part in parts)
+        return any(_reference_fits(value, part) for part in parts)
     kind = origin or hint
     if value.selector in ("gin.macro", "gin.constant") or not isinstance(kind, type) or _is_protocol(kind):
         return True
     if not value.evaluate:
         return kind not in _SCALARS and not issubclass(kind, collections.abc.Mapping)
-    made = _object(config, value.selector)
+    made = inspect.unwrap(value.configurable.wrapped)
     return not isinstance(made, type) or issubclass(made, kind)
 
 
 def _is_protocol(kind: type) -> bool:
-    return bool(getattr(kind, "_is_protocol", False)) or kind is collections.abc.Callable
+    return bool(getattr(kind, "_is_protocol", False)) or kind.__name__ == "Callable"
 
 
 def _shown(hint: Any) -> str:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value
-from t5x_harness.resolve.declared_types import misfit
 from t5x_harness.resolve.error_texts import error_text
 from t5x_harness.resolve.frames import (
     CodePlace,
@@ -37,7 +36,7 @@ from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
 from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.registrations import RegisteredTwice
-from t5x_harness.resolve.suspects import Suspect, calls, suspects
+from t5x_harness.resolve.suspects import Suspect, calls, misfits, suspects
 from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
@@ -139,7 +138,7 @@ def _unknown(error: BaseException, stage: Stage, config: GinConfig | None, found
         "RUN01",
         Severity.ERROR,
         stage,
-        f"{who} stopped with {error_text(root_cause(error))}{raised}{by}{found.in_words}{advice}",
+        f"{who} stopped with {error_text(root_cause(error)).rstrip('.')}{raised}{by}{found.in_words}{advice}",
         location,
         f"{fix}see the traceback in the run's log" if not fix else f"{fix}the traceback is in the run's log",
         culprit.key.short if culprit else None,
@@ -151,12 +150,11 @@ def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Fin
 
     None if every value that may be meant is what its parameter declares: the mistake is the harness's.
     """
-    wrong = [(key, hint) for key, _ in config.items() if not key.is_macro and (hint := misfit(config, key)) is not None]
-    meant = [suspect.key for suspect in suspects(error, config)]
-    ranked = sorted(wrong, key=lambda found: (config.owner(found[0]) not in meant, not config.is_of_user(found[0])))
+    wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
+    ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
     if not ranked:
         return None
-    key, hint = ranked[0]
+    key, hint = ranked[0], wrong[ranked[0]]
     owner = config.owner(key)
     declares = f"where {key.short} is declared as {hint}"
     return Finding(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ import seqio
 
 from t5x_harness.resolve.error_texts import error_text, one_line
 from t5x_harness.resolve.frames import is_deliberate, root_cause, user_frame
-from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
+from t5x_harness.resolve.parties import shown_path
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 from t5x_harness.upstream.seqio import metric_functions
 

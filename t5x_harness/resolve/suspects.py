@@ -26,6 +26,12 @@ MOST = 3
 _CONVINCING = 6
 """From this weight on a binding is reported as the place of the mistake, and not only as taking part."""
 
+_LEAST = 4
+"""From this weight on a binding is named at all."""
+
+_NEAR = 3
+"""How much lighter than the first one others may be that are named beside a convincing one."""
+
 _DEPTH = 12
 """Frames, from the innermost on, whose lines are read for names of parameters."""
 
@@ -64,8 +70,8 @@ def calls(error: BaseException) -> list[Call]:
 def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     """Returns the bindings that an exception is about, the likeliest first, :data:`MOST` at most."""
     evidence = _Evidence(error)
-    found: dict[BindingKey, Suspect] = {}
-    used = config.program.used_scopes
+    weights: dict[BindingKey, float] = {}
+    used_by: dict[BindingKey, BindingKey] = {}
     for key, _ in config.items():
         if key.is_macro:
             continue
@@ -73,17 +79,31 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         weight = evidence.weight(key, config.value(owner), config)
         if weight and config.is_of_user(owner):
             weight += 1
-        if weight >= 4 and (owner not in found or found[owner].weight < weight):
-            value = format_value(config.written(owner), 80)
-            unused = key.scope and key.scope not in used and not owner.is_macro
-            aside = f", in a scope that nothing opens" if unused else ""
-            found[owner] = Suspect(
-                owner, f"{owner.short} = {value} ({config.origin(owner)}{aside})", config.location(owner), weight
-            )
-    ranked = sorted(found.values(), key=lambda suspect: -suspect.weight)
-    if ranked and ranked[0].is_convincing:
-        ranked = [suspect for suspect in ranked if suspect.weight >= ranked[0].weight - 3]
-    return ranked[:MOST]
+        if weight > weights.get(owner, 0.0):
+            weights[owner], used_by[owner] = weight, key
+    ranked = sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
+    if ranked and weights[ranked[0]] >= _CONVINCING:
+        ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
+    if not ranked:  # nothing tells but that a value of the user's is of another type than declared
+        ranked = list(
+            dict.fromkeys(config.owner(key) for key in misfits(config) if config.is_of_user(config.owner(key)))
+        )
+        weights |= dict.fromkeys(ranked, _CONVINCING if len(ranked) == 1 else _LEAST)
+    return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
+
+
+def misfits(config: GinConfig) -> dict[BindingKey, str]:
+    """Returns the parameters whose bound value is not what they declare, with what that is."""
+    found = {key: misfit(config, key) for key, _ in config.items() if not key.is_macro}
+    return {key: hint for key, hint in found.items() if hint is not None}
+
+
+def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfig) -> Suspect:
+    value = format_value(config.written(owner), 80)
+    is_unread = key.scope and key.scope not in config.program.used_scopes and not owner.is_macro
+    aside = ", in a scope that nothing opens" if is_unread else ""
+    shown = f"{owner.short} = {value} ({config.origin(owner)}{aside})"
+    return Suspect(owner, shown, config.location(owner), weight)
 
 
 class _Evidence:
@@ -108,14 +128,14 @@ class _Evidence:
         elif name in self._words and len(name) > 3:
             weight += 4
         typed = _type_name(value) in self._text
-        on_line = self._names.get(name, 0.0)
+        on_line = self._names.get(name.lower(), 0.0)
         if not weight and not typed and (name in _COMMON or not on_line):
             return 0.0
         unfit = misfit(config, key) is not None
         if name not in _COMMON or weight or (typed and unfit):
             weight += on_line + (3 if typed and on_line else 0)
         if unfit:
-            weight += 4 if typed else 3
+            weight += 6 if typed else 3
         return weight + self._called(key) if weight else 0.0
 
     def _called(self, key: BindingKey) -> float:
@@ -136,7 +156,7 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
             if party_of(frame.filename) == HARNESS:
                 weight /= 2
             for name in re.findall(r"[A-Za-z_]\w*", _expression(frame)):
-                found[name] = max(found.get(name, 0.0), weight)
+                found[name.lower()] = max(found.get(name.lower(), 0.0), weight)
     return found
 
 
@@ -145,7 +165,9 @@ def _expression(frame: traceback.FrameSummary) -> str:
     if frame.lineno is None:
         return ""
     end = frame.end_lineno or frame.lineno
-    lines = [linecache.getline(frame.filename, number) for number in range(frame.lineno, min(end, frame.lineno + 8) + 1)]
+    lines = [
+        linecache.getline(frame.filename, number) for number in range(frame.lineno, min(end, frame.lineno + 8) + 1)
+    ]
     if len(lines) == 1 and frame.colno is not None and frame.end_colno is not None:
         return lines[0].encode()[frame.colno : frame.end_colno].decode(errors="replace")
     return "".join(lines)

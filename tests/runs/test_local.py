@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
