@@ -185,20 +185,21 @@ class Session:
 
     def _stage(self, stage: Stage, work: Callable[[StageReport], None]) -> dict[str, Any]:
         """Runs one stage; everything that the user's config and code may raise becomes a finding."""
-        from t5x_harness.resolve.errors import explain, log_traceback
+        from t5x_harness.resolve.errors import log_traceback
 
         report = self._report(stage)
         self._progress({"stage": stage.value})
+        stopped: Exception | None = None
         try:
             self._use_numerics()
             work(report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
-            program = None if self._config else self._read_program()
-            if isinstance(error, CannotGoOn):
-                finding = error.finding(stage)
-            else:
-                finding = explain(error, stage, self._config, program)
+            stopped = error
+        if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not (report.failed or report.exercised):
+            stopped = self._error_of_t5x()  # there was nothing to judge: T5X says why, if it is not content with that
+        # Not while the exception is handled: it would be the context of what T5X raises when it is asked.
+        if stopped is not None and (finding := self._explained(stopped, report)) is not None:
             report.end(self._with_log(finding))
         if stage in (Stage.TRAIN, Stage.EVAL, Stage.INFER):
             self._numerics.note(report)
@@ -206,6 +207,41 @@ class Session:
             report.changes += self._standins.take_changes()
             report.not_checked += self._standins.take_doubts()
         return report.result().to_json()
+
+    def _explained(self, error: Exception, report: StageReport) -> Finding | None:
+        """Returns what to say of what ended a stage; None if its findings say why already.
+
+        What no rule knows, and what stopped the harness before T5X was at work, is T5X's to judge: it is asked.
+        """
+        from t5x_harness.resolve.errors import explain, explain_misfit
+        from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
+
+        if isinstance(error, CannotGoOn):
+            return error.finding(report.stage)
+        program = None if self._config else self._read_program()
+        finding = explain(error, report.stage, self._config, program)
+        if self._config is None or finding.code not in ("RUN01", "RUN12"):
+            return finding
+        is_own = raised_by_harness(error)
+        if is_own and report.failed:
+            return None
+        if passed_through_t5x(error) and not is_own:
+            return finding
+        if (said := self._error_of_t5x()) is not None:
+            return explain(said, report.stage, self._config)
+        return (explain_misfit(error, report.stage, self._config) if is_own else None) or finding
+
+    def _error_of_t5x(self) -> Exception | None:
+        """Asks T5X what it says of the config, and logs that; None if it is content, or cannot be asked yet."""
+        from t5x_harness.execute.asking import error_of_t5x
+        from t5x_harness.resolve.errors import log_traceback
+
+        if self._config is None or self._output is None:
+            return None
+        said = error_of_t5x(self._config, self._workspace)
+        if said is not None:
+            log_traceback(said)
+        return said
 
     def _use_numerics(self) -> None:
         """Turns to the numerics of this run, which may share its process with others; see ``--in-process``."""

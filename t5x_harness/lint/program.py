@@ -253,7 +253,8 @@ class GinProgram:
         found: dict[str, Binding | MacroBinding] = {}
         for statement in self.final.values():
             for macro in macros_in(statement.value):
-                if macro.name not in self.macros and macro.name not in self.possible_constants:
+                is_possible = macro.name in self.possible_constants and not macro.name.startswith("gin.")
+                if macro.name not in self.macros and not is_possible:
                     found.setdefault(macro.name, statement)
         return tuple(found.items())
 

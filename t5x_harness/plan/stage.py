@@ -10,6 +10,7 @@ from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
 from t5x_harness.plan.data_layout import data_layout
+from t5x_harness.plan.depth_limit import too_deep
 from t5x_harness.plan.description import describe
 from t5x_harness.plan.learning_rate import learning_rate
 from t5x_harness.plan.planned import Planned
@@ -46,7 +47,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
         return None
     start = find_start(run.config)
     steps = planned_steps(run.config, start)
-    shapes = _shapes(run, partitioner, report)
+    shapes = _shapes(run, slice_, partitioner, report)
     cast = getattr(start.restore, "dtype", None)
     if shapes is not None and start.path and cast:
         shapes = shapes.with_parameters_as(cast)
@@ -63,10 +64,11 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     )
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
-    describe(planned, report)
+    report.attempt(describe, planned, report)
     for rule in all_mistakes(Stage.PLAN):
         if issubclass(rule, PlanRule):
-            report.add(rule(run.config).check(planned))
+            report.attempt(lambda rule=rule: report.add(rule(run.config).check(planned)))
+    report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
@@ -117,7 +119,12 @@ def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseExcept
     return error
 
 
-def _shapes(run: Resolved, partitioner: Any, report: StageReport) -> StateShapes | None:
+def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport) -> StateShapes | None:
+    if deep := too_deep(run.config, slice_):
+        layers, why = deep
+        place = run.config.location(layers)
+        report.find("MSH09", why, location=place, fix=f"correct {layers.short}", binding=layers.short)
+        return None
     role = next((r for r in run.roles if isinstance(r.dataset.batch_size, int)), None)
     if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
         report.not_checked.append("the train state: no dataset gives the model's input shapes")

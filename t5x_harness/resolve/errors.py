@@ -1,47 +1,58 @@
 """Turns what a run raises into a :class:`~t5x_harness.spec.Finding`: what failed, where, the values, the fix.
 
 A run stops with an exception of gin, SeqIO, T5X, JAX or the user's own module.  Its text often names no file, and its
-traceback leads through a library that the user does not own.  :func:`explain` finds the line that is the user's (gin's
-account of the binding, or the innermost frame in their own code) and rewords the texts that the failure catalogue
-knows.  The traceback itself belongs into the run's log.
+traceback leads through a library that the user does not own.  :func:`explain` rewords the texts that the failure
+catalogue knows.  Of any other it names the line that raised it (the user's own, or the library's), the configurable
+that Gin was calling, and the bindings that it is about.  The traceback itself belongs into the run's log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
+from t5x_harness.lint.values import format_value
+from t5x_harness.resolve.error_texts import error_text
 from t5x_harness.resolve.frames import (
-    UserFrame,
+    CodePlace,
     causes,
-    error_text,
     functions,
+    library_frame,
     passed_through_t5x,
     raised_by_harness,
     raised_by_user_code,
     root_cause,
-    shown_path,
     user_frame,
 )
-from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.imports import missing_module
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
+from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.registrations import RegisteredTwice
+from t5x_harness.resolve.suspects import Suspect, calls, misfits, suspects
 from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 from t5x_harness.system.addresses import HOW_TO_ALLOW
 
+REPORT_IT = (
+    "report it: send the last traceback in the run's log, the line that says what runs (T5X, versions) and the Gin file"
+)
+"""What to do about a defect of the harness."""
+
 
 def log_traceback(error: BaseException) -> None:
     """Writes the whole traceback into the run's log, which is this process' standard error."""
-    traceback.print_exception(error, file=sys.stderr)
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # on a full disk the finding still counts
+        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.flush()
 
 
 def explain(error: BaseException, stage: Stage, config: GinConfig | None, program: GinProgram | None = None) -> Finding:
@@ -54,38 +65,122 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
       program: the statements, to give gin's ``In file`` an include chain; taken from ``config`` if not given.
     """
     texts = [str(link) for link in causes(error)]
+    where = _gin_location(texts, program or (config.program if config else None))
     if twice := next((link for link in causes(error) if isinstance(link, RegisteredTwice)), None):
-        at = _gin_location(texts, program or (config.program if config else None)) if twice.has_two_names else None
+        at = where if twice.has_two_names else None
         return Finding("SEQ05", Severity.ERROR, stage, twice.message, at or twice.location, twice.fix)
     if task := _evaluated_task(texts):
         return _metric_failure(task, error, stage)
-    where = _gin_location(texts, program or (config.program if config else None))
-    frame = user_frame(error)
-    location = where or (frame.location if frame else None)
+    found = _Found(suspects(error, config) if config else [], where, user_frame(error))
     if asked := next(filter(None, map(request_in, texts)), None):
-        return Finding("RUN09", Severity.ERROR, stage, asked.message, location, asked.fix)
+        return Finding("RUN09", Severity.ERROR, stage, asked.message, found.location, asked.fix)
     if known := reword(texts):
         if known.code == "GIN15":
-            return missing_module(error, stage, frame, where)
+            return missing_module(error, stage, found.frame, where)
         if versions := next(filter(None, map(versions_asked, texts)), None):
             known = dataclasses.replace(known, fix=versions)
-        if frame is not None and known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
-            location = frame.location
+        location = found.location
+        if found.frame is not None and known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
+            location = found.frame.location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
     # The emulated Google Cloud's proxy does not know for whom it refuses a host.
-    advice = f"; {HOW_TO_ALLOW}" if any("t5x-harness refuses " in text for text in texts) else ""
-    if frame and raised_by_user_code(error):
-        message = f"{_raised(error, frame)}{advice}"
-        fix = f"correct {frame.function if frame.is_named else 'that line'}"
-        return Finding("USR01", Severity.ERROR, stage, message, frame.location, fix=fix)
+    refused = any("t5x-harness refuses " in text for text in texts)
+    advice = f"; {HOW_TO_ALLOW}" if refused else ""
+    if found.frame and raised_by_user_code(error):
+        message = f"{_raised(error, found.frame)}{found.in_words}{advice}"
+        what = found.frame.function if found.frame.is_named else "that line"
+        fix = "allow the host, or keep the file here" if refused else f"correct {what}"
+        return Finding("USR01", Severity.ERROR, stage, message, found.frame.location, fix=fix)
     cause = root_cause(error)
     if raised_by_harness(error):
         message = f"t5x-harness itself stopped with {error_text(cause)}: T5X was not at work, nor was your code"
-        fix = "report it with the traceback in the run's log"
-        return Finding("RUN12", Severity.ERROR, stage, message, None, fix)
-    who = "T5X" if passed_through_t5x(error) else stage.value
-    message = f"{who} stopped with {error_text(cause)}{advice}"
-    return Finding("RUN01", Severity.ERROR, stage, message, location, fix="see the traceback in the run's log")
+        return Finding("RUN12", Severity.ERROR, stage, message, None, REPORT_IT)
+    return _unknown(error, stage, config, found, advice)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """The places that an exception is about: bindings, the line that Gin names, and the user's code."""
+
+    bindings: Sequence[Suspect]
+    gin: Location | None
+    frame: CodePlace | None
+
+    @property
+    def culprit(self) -> Suspect | None:
+        return next((suspect for suspect in self.bindings if suspect.is_convincing), None)
+
+    @property
+    def location(self) -> Location | None:
+        """The line to change: that of the binding, if there is no doubt about it."""
+        first = self.culprit.location if self.culprit else None
+        second = next((suspect.location for suspect in self.bindings if suspect.location), None)
+        return self.gin or first or (self.frame.location if self.frame else None) or second
+
+    @property
+    def in_words(self) -> str:
+        return f"; it is about {', '.join(suspect.shown for suspect in self.bindings)}" if self.bindings else ""
+
+
+def _unknown(error: BaseException, stage: Stage, config: GinConfig | None, found: _Found, advice: str) -> Finding:
+    """Returns the finding for an exception that no rule knows, RUN01."""
+    place = library_frame(error)
+    who = "T5X" if passed_through_t5x(error) else place.party if place else stage.value
+    raised = f", raised in {found.frame or place}" if found.frame or place else ""
+    calling = calls(error)
+    scope = f" in the scope {calling[0].scope}" if calling and calling[0].scope else ""
+    by = f", called by Gin as {calling[0].name}{scope}" if calling else ""
+    location, culprit = found.location, found.culprit
+    if location is None and config is not None:
+        location = _line_of_call(calling[0].name if calling else "", config)
+    fix = f"correct {culprit.key.short}; " if culprit else ""
+    return Finding(
+        "RUN01",
+        Severity.ERROR,
+        stage,
+        f"{who} stopped with {error_text(root_cause(error)).rstrip('.')}{raised}{by}{found.in_words}{advice}",
+        location,
+        f"{fix}see the traceback in the run's log" if not fix else f"{fix}the traceback is in the run's log",
+        culprit.key.short if culprit else None,
+    )
+
+
+def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Finding | None:
+    """Returns the finding for a value that the harness's own code cannot take, and that is not what T5X declares.
+
+    None if every value that may be meant is what its parameter declares: the mistake is the harness's.
+    """
+    wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
+    ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
+    if not ranked:
+        return None
+    key, hint = ranked[0], wrong[ranked[0]]
+    owner = config.owner(key)
+    declares = f"where {key.short} is declared as {hint}"
+    return Finding(
+        "RUN01",
+        Severity.ERROR,
+        stage,
+        f"{owner.short} = {format_value(config.written(owner), 80)}, {declares}; {stage} cannot use it: "
+        f"{error_text(root_cause(error))}",
+        config.location(owner),
+        f"give it a value of that type, or leave {key.parameter} out",
+        owner.short,
+    )
+
+
+def _line_of_call(name: str, config: GinConfig) -> Location | None:
+    """Returns the line that has Gin call a configurable, or binds one of its parameters; else the entry point's."""
+    named = [key for key, value in config.items() if name and name in map(_last, config.references(value))]
+    bound = [key for key, _ in config.items() if not key.is_macro and _last(key.selector) == name]
+    entry = [BindingKey("", config.entry, parameter) for parameter in config.entry_bindings()]
+    lines = [(key, at) for key in (*named, *bound, *entry) if (at := config.location(key)) is not None]
+    own = [at for key, at in lines if config.is_of_user(key)]
+    return next(iter(own or [at for _, at in lines]), None)
+
+
+def _last(name: str) -> str:
+    return name.split(".")[-1]
 
 
 def _evaluated_task(texts: list[str]) -> str | None:
@@ -94,11 +189,8 @@ def _evaluated_task(texts: list[str]) -> str | None:
     return match.group(1) if match else None
 
 
-def _raised(error: BaseException, frame: UserFrame | None, other: str = "") -> str:
-    cause = root_cause(error)
-    function = f"{frame.function} in " if frame and frame.is_named else ""
-    who = f"{function}{frame.file}:{frame.line}" if frame else other
-    return f"{who} raised {error_text(cause)}"
+def _raised(error: BaseException, frame: CodePlace | None, other: str = "") -> str:
+    return f"{frame or other} raised {error_text(root_cause(error))}"
 
 
 def _metric_failure(task: str, error: BaseException, stage: Stage) -> Finding:

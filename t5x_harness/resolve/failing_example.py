@@ -11,7 +11,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.frames import is_users, shown_path
+from t5x_harness.resolve.parties import is_users, shown_path
 from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import preprocess

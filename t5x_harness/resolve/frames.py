@@ -1,40 +1,41 @@
-"""What an exception tells by itself: its causes, its text, and the line of the user's own code that it came from."""
+"""What an exception shows by itself: its causes, the one to report, and the places that it passed through."""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import dis
 import re
-import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
+from t5x_harness.resolve.parties import FRONT, HARNESS, PYTHON, USER, is_users, library_path, party_of
 from t5x_harness.spec import Location
+from t5x_harness.upstream.gin import hidden_exception
+from t5x_harness.upstream.jax import is_traceback_carrier
 
-_LONGEST = 600
-_OURS = Path(__file__).parents[1]
-_MISTAKES = (AssertionError, AttributeError, LookupError, NameError, TypeError)
+_RAISE = dis.opmap["RAISE_VARARGS"]
+_LOOKUPS = (LookupError, AttributeError, StopIteration)
+"""What a lookup raises; code that catches it often raises an error that explains more."""
 
-_IN_PYTHON = re.compile(r"(?:\{\{[^}]*\}\}\s*)*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):", re.DOTALL)
-"""How TensorFlow tells of an exception of a Python function that it called: a generator's, for one."""
-
-_OF_THE_GRAPH = re.compile(
-    r"\{\{[^}]*\}\}\s*|\s*\[\[\{\{.*|\s*\[Op:\w+\].*"
-    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: ",
-    re.DOTALL,
-)
-"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which nobody has written."""
+_OF_THE_MACHINE = (OSError, ImportError, MemoryError)
+"""Exceptions that a call may raise through no mistake of its caller."""
 
 
 @dataclasses.dataclass(frozen=True)
-class UserFrame:
-    """The innermost place in the user's own code."""
+class CodePlace:
+    """A line of code that an exception passed through.
+
+    Attributes:
+      file: as the user would write it.
+      line: counted from 1.
+      function: the function's name, or a name in angle brackets for a module or a lambda.
+      party: whose code it is; see :func:`t5x_harness.resolve.parties.party_of`.
+    """
 
     file: str
     line: int
     function: str
+    party: str = USER
 
     @property
     def location(self) -> Location:
@@ -44,130 +45,133 @@ class UserFrame:
     @property
     def is_named(self) -> bool:
         """Whether the code is a function with a name; a module's own statements, a lambda and the like are not."""
-        return not self.function.startswith("<")
+        return not self.function.startswith("<") and self.function != "None"
+
+    def __str__(self) -> str:
+        return f"{self.function} in {self.location}" if self.is_named else str(self.location)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields the exception and its causes, outermost first, those too that gin hides behind its own."""
+    """Yields the exception and its causes, outermost first.
+
+    Exceptions that gin hides behind its own are among them, and the first one of a group.
+    """
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = _behind_gin(link) or link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-
-
-def _behind_gin(error: BaseException) -> BaseException | None:
-    """Returns the exception that gin raised again with its own account of where; that one has lost its causes."""
-    text = vars(type(error)).get("__str__")
-    if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
-        return None
-    hidden = inspect.getclosurevars(text).nonlocals.get("exception")
-    return hidden if isinstance(hidden, BaseException) else None
+        inner = link.exceptions[0] if isinstance(link, BaseExceptionGroup) else hidden_exception(link)
+        link = inner or link.__cause__ or (None if link.__suppress_context__ else link.__context__)
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Returns the exception that started it: the end of the chain of causes."""
-    *_, last = causes(error)
-    return last
+    """Returns the exception to report: the first one that was raised, not one raised while it was handled.
+
+    A later one is better only if the same party raised it on purpose to explain the first: ``raise ... from``, or a
+    failed lookup that it caught.
+    """
+    chain = [link for link in causes(error) if not is_traceback_carrier(link)]
+    first = chain.pop() if chain else error
+    while chain and _explains(chain[-1], first):
+        first = chain.pop()
+    return first
+
+
+def _explains(later: BaseException, first: BaseException) -> bool:
+    if hidden_exception(later) is not None or isinstance(later, BaseExceptionGroup) or not str(later).strip():
+        return False
+    if not (later.__cause__ is first or isinstance(first, _LOOKUPS)) or not is_deliberate(later):
+        return False
+    parties = [_raising_party(link) for link in (later, first)]
+    return parties[0] == parties[1]
+
+
+def _raising_party(error: BaseException) -> str:
+    """Returns who raised an exception, Python's own library left out: it raises for its caller."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((p for frame in reversed(frames) if (p := party_of(frame.filename)) != PYTHON), PYTHON)
+
+
+def is_deliberate(error: BaseException) -> bool:
+    """Returns whether a ``raise`` statement raised an exception, and not an operation that failed."""
+    entry = error.__traceback__
+    if entry is None:
+        return True
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    return entry.tb_lasti >= 0 and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
+
+
+def places(error: BaseException) -> Iterator[CodePlace]:
+    """Yields the places that the exception and its causes passed through: outermost first, within each cause."""
+    for link in causes(error):
+        for frame in traceback.extract_tb(link.__traceback__):
+            yield CodePlace(library_path(frame.filename), frame.lineno or 0, frame.name, party_of(frame.filename))
 
 
 def functions(error: BaseException) -> list[str]:
     """Returns the names of the functions that the exception and its causes passed through."""
-    return [frame.name for link in causes(error) for frame in traceback.extract_tb(link.__traceback__)]
+    return [place.function for place in places(error)]
 
 
-def user_frame(error: BaseException) -> UserFrame | None:
+def user_frame(error: BaseException) -> CodePlace | None:
     """Returns the innermost frame of the user's own code in the chain of causes; None if there is none."""
-    found = None
-    for link in causes(error):
-        for frame in traceback.extract_tb(link.__traceback__):
-            if is_users(frame.filename):
-                found = UserFrame(shown_path(frame.filename), frame.lineno or 0, frame.name)
-    return _traced_frame(error, found) or found
+    found = [place for place in places(error) if place.party == USER]
+    innermost = found[-1] if found else None
+    traced = [place for place in traced_places(error) if place.party == USER]
+    if not traced:
+        return innermost
+    if traced[-1].function == "None" and innermost is not None:
+        return dataclasses.replace(traced[-1], function=innermost.function)
+    return traced[-1]
 
 
-def _traced_frame(error: BaseException, caller: UserFrame | None) -> UserFrame | None:
-    """Returns the user's line where TensorFlow traced their function.
-
-    It rewrites the code and tells the line in words.
-    """
-    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(root_cause(error)))
-    users = [(file, int(line), name) for file, line, name in places if is_users(file)]
-    if not users:
-        return None
-    file, line, name = users[-1]
-    function = name if name != "None" else caller.function if caller else "a function"
-    return UserFrame(shown_path(file), line, function)
+def library_frame(error: BaseException) -> CodePlace | None:
+    """Returns the innermost frame in a library that configs name functions of; None if there is none."""
+    ways = (traced_places(error), list(places(root_cause(error))), list(places(error)))
+    for way in ways:
+        found = [place for place in way if place.party in FRONT]
+        if found:
+            return ([place for place in found if place.party != "Gin"] or found)[-1]
+    return None
 
 
-def one_line(error: BaseException) -> str:
-    """Returns an exception's own text: without gin's trail, object addresses and line breaks."""
-    text = re.split(r"\n\s*In (?:call to|file|bindings)", str(error), maxsplit=1)[0]
-    text = _OF_THE_GRAPH.sub("", text)
-    if text.startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error itself
-        text = text.strip().splitlines()[-1]
-    return _shortened(text)
-
-
-def _shortened(text: str) -> str:
-    text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"a \1", text)
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-
-
-def error_text(error: BaseException) -> str:
-    """Returns an exception's type and text, ``KeyError: 'validation'``, also where TensorFlow hides it in its own."""
-    if inside := _IN_PYTHON.match(str(error)):
-        return _shortened(inside[1])
-    kind, text = type(error).__name__, one_line(error)
-    return text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
-
-
-def is_users(file: str) -> bool:
-    """Returns whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
-    if file.startswith("<") or "__autograph_generated_" in file:
-        return False
-    path = Path(file)
-    if path.is_relative_to(_OURS):
-        return False
-    libraries = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    for name in ("t5x", "seqio", "gin", "jax", "flax"):
-        module = sys.modules.get(name)
-        if module is not None and getattr(module, "__path__", None):
-            libraries.update(module.__path__)
-    return not any(path.is_relative_to(folder) for folder in libraries)
+def traced_places(error: BaseException) -> list[CodePlace]:
+    """Returns the places that TensorFlow names in words, where it traced a function: it runs a rewritten copy."""
+    for link in reversed(list(causes(error))):
+        found = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(link))
+        if found:
+            return [CodePlace(library_path(file), int(line), name, party_of(file)) for file, line, name in found]
+    return []
 
 
 def raised_by_user_code(error: BaseException) -> bool:
-    """Tells whether the user's code is on the stack of what started an exception, or was traced by TensorFlow there."""
+    """Returns whether the user's code is on the stack of what started an exception, or was traced by TensorFlow."""
     frames = traceback.extract_tb(root_cause(error).__traceback__)
-    return any(is_users(frame.filename) for frame in frames) or _traced_frame(error, None) is not None
+    return any(is_users(frame.filename) for frame in frames) or any(p.party == USER for p in traced_places(error))
 
 
 def raised_by_harness(error: BaseException) -> bool:
-    """Returns whether a mistake in the harness's own code started an exception: not in T5X, which it embeds.
+    """Returns whether an operation of the harness's own code failed: not of T5X, which it embeds, nor of the user.
 
-    What it raises by intention, of a value that it refuses, is another matter.
+    What it raises by a ``raise`` statement, of a value that it refuses, is another matter, and so is what the machine
+    refuses.
     """
     cause = root_cause(error)
     frames = traceback.extract_tb(cause.__traceback__)
-    if not frames or not isinstance(cause, _MISTAKES):
+    by = [party for frame in frames if (party := party_of(frame.filename)) in (USER, HARNESS, *FRONT)]
+    if not by or by[-1] != HARNESS or isinstance(cause, _OF_THE_MACHINE) or _is_of_tensorflow(cause):
         return False
-    return Path(frames[-1].filename).is_relative_to(_OURS) and not _is_t5x(frames[-1].filename)
+    by_mistake = isinstance(cause, AssertionError) or not is_deliberate(cause)
+    return by_mistake or party_of(frames[-1].filename) != HARNESS
+
+
+def _is_of_tensorflow(error: BaseException) -> bool:
+    """Returns whether an exception is one of TensorFlow's operations: of a file, most often."""
+    return any(kind.__name__ == "OpError" for kind in type(error).__mro__)
 
 
 def passed_through_t5x(error: BaseException) -> bool:
     """Returns whether T5X was at work when an exception was raised."""
-    return any(_is_t5x(frame.filename) for link in causes(error) for frame in traceback.extract_tb(link.__traceback__))
-
-
-def _is_t5x(file: str) -> bool:
-    module = sys.modules.get("t5x")
-    return any(Path(file).is_relative_to(folder) for folder in getattr(module, "__path__", ()))
-
-
-def shown_path(file: str) -> str:
-    """Returns a path as the user would write it: relative where it lies below the working directory."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+    return any(place.party == "T5X" for place in places(error))

@@ -215,6 +215,11 @@ class GinConfig:
             return "the default"
         return "a binding given with the run" if statement.location.file == BINDINGS else str(statement.location)
 
+    def written(self, key: BindingKey) -> Any:
+        """Returns a value as the statement that won has it, references as text shows them; else the bound value."""
+        statement = self._statement(key)
+        return self.value(key) if statement is None else statement.value
+
     def _statement(self, key: BindingKey) -> Binding | MacroBinding | None:
         winner = self.program.final.get((key.scope, key.selector, key.parameter))
         if winner is not None or key.is_macro:

@@ -8,12 +8,12 @@ import pkgutil
 from types import ModuleType
 
 from t5x_harness.lint import t5_package
-from t5x_harness.resolve.frames import UserFrame, causes
+from t5x_harness.resolve.frames import CodePlace, causes
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.system.misspelling import closest
 
 
-def missing_module(error: BaseException, stage: Stage, frame: UserFrame | None, where: Location | None) -> Finding:
+def missing_module(error: BaseException, stage: Stage, frame: CodePlace | None, where: Location | None) -> Finding:
     """Returns the finding for an import that failed.
 
     Args:

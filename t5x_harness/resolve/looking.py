@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole, needing_lengths
 from t5x_harness.resolve.endings import Ending, find_end
+from t5x_harness.resolve.error_texts import error_text
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
-from t5x_harness.resolve.frames import error_text, root_cause
+from t5x_harness.resolve.frames import root_cause
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
 from t5x_harness.resolve.stage_report import StageReport

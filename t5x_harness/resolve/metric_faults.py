@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.frames import error_text, one_line, root_cause, shown_path, user_frame
+from t5x_harness.resolve.error_texts import error_text, one_line
+from t5x_harness.resolve.frames import is_deliberate, root_cause, user_frame
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, computed, kind_of, postprocessed
+from t5x_harness.resolve.parties import shown_path
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 from t5x_harness.upstream.seqio import metric_functions
 
@@ -46,7 +47,7 @@ def finding_of(error: Exception, given: str, run: Resolved, role: DataRole, samp
         location = _definition(_function_with(name, task))
     else:
         message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}{_given(error, given)}"
-        if code == "SEQ20" and not sample.is_all and _is_deliberate(error):
+        if code == "SEQ20" and not sample.is_all and is_deliberate(root_cause(error)):
             severity = Severity.WARNING
             message += f"; it was given the first {len(sample.examples)} examples, which may be what it refuses"
     if code == "SEQ20" and run.config.mode is Mode.TRAIN and _is_concurrent(run):
@@ -69,8 +70,7 @@ def finding_of(error: Exception, given: str, run: Resolved, role: DataRole, samp
 def _raised(error: Exception, code: str) -> str:
     cause, frame = root_cause(error), user_frame(error)
     kind = "its postprocess_fn" if code == POSTPROCESS else "a metric function"
-    who = f"{frame.function} in {frame.file}:{frame.line}" if frame else kind
-    return f"{who} raised {error_text(cause)}"
+    return f"{frame or kind} raised {error_text(cause)}"
 
 
 def _given(error: Exception, given: str) -> str:
@@ -84,12 +84,6 @@ def _given(error: Exception, given: str) -> str:
 
 def _is_concurrent(run: Resolved) -> bool:
     return run.config.value(run.config.owner_of("concurrent_metrics")) is not False
-
-
-def _is_deliberate(error: Exception) -> bool:
-    """Returns whether the innermost line raises by intention, as for a number of examples that it does not expect."""
-    *_, innermost = traceback.extract_tb(root_cause(error).__traceback__)
-    return (innermost.line or "").startswith(("raise ", "assert "))
 
 
 def _signature(task: seqio.Task) -> tuple[str, Location | None]:

@@ -71,10 +71,10 @@ def resolve(
             report.find("RUN09", asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
-        look_at_data(run, report, read_seconds)
-        call_metrics(run, report)
+        report.attempt(look_at_data, run, report, read_seconds)
+        report.attempt(call_metrics, run, report)
         report.not_checked += unseen(config)
-        describe(run, slice_, report)
+        report.attempt(describe, run, slice_, report)
         _apply(run, report)
     else:
         _apply(run, report, _OF_NAMES)
@@ -125,7 +125,8 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
     for rule in all_mistakes(Stage.RESOLVE):
         if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
-            report.add(rule(run.config).check(run))
+            report.attempt(lambda rule=rule: report.add(rule(run.config).check(run)))
+    report.end_attempts()
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:

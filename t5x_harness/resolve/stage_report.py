@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
-from collections.abc import Collection, Iterable
+import traceback
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from t5x_harness.findings.shared import merge_tasks
 from t5x_harness.findings.silencing import split_silenced
@@ -24,6 +27,7 @@ class StageReport:
       idle: why it did no work, if it did none.
       unproved: why the work that it did shows nothing, if it does not.
       silenced: findings that the user ignores.
+      stopped: what parts of the stage raised; see :meth:`attempt`.
     """
 
     stage: Stage
@@ -39,6 +43,7 @@ class StageReport:
     silenced: list[Finding] = dataclasses.field(default_factory=list)
     measures: list[Measure] = dataclasses.field(default_factory=list)
     tables: list[FactTable] = dataclasses.field(default_factory=list)
+    stopped: list[Exception] = dataclasses.field(default_factory=list)
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def fact(self, name: str, value: object) -> None:
@@ -65,9 +70,29 @@ class StageReport:
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings, except those that the user ignores; the same one twice counts once."""
-        shown, silenced = split_silenced(dict.fromkeys(findings), self.ignore, self.folder)
-        self.findings += [finding for finding in shown if finding not in self.findings]
-        self.silenced += [finding for finding in silenced if finding not in self.silenced]
+        for finding in findings:  # one by one: what a rule found before it stopped counts
+            shown, silenced = split_silenced([finding], self.ignore, self.folder)
+            self.findings += [finding for finding in shown if finding not in self.findings]
+            self.silenced += [finding for finding in silenced if finding not in self.silenced]
+
+    def attempt(self, part: Callable[..., object], *args: Any) -> None:
+        """Does one part of the stage; if it raises, the other parts can still say why."""
+        try:
+            part(*args)
+        except Exception as error:  # the session reports it
+            self.stopped.append(error)
+
+    def end_attempts(self) -> None:
+        """Raises what the first part that stopped has raised.
+
+        Raises:
+          Exception: that one.
+        """
+        if self.stopped:
+            first, *others = self.stopped
+            for other in others:
+                traceback.print_exception(other, file=sys.stderr)
+            raise first
 
     def end(self, finding: Finding) -> None:
         """Adds the finding for what ended the stage, whether the user ignores its code or not."""

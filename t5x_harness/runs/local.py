@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,6 +32,9 @@ PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
 
 # Reading back what a run wrote takes moments; a run that hangs in it shall not hang pytest.
 ARTIFACT_SECONDS = 120.0
+
+_ROOM = 64 * 1024
+"""Bytes below which a disk counts as full: what is left cannot hold a log."""
 
 
 class LocalBackend(Closing):
@@ -190,7 +195,7 @@ class LocalBackend(Closing):
 
     def _broken(self, stage: Stage, error: WorkerError, seconds: float) -> StageResult:
         """Returns a stage whose process died, hung, or refused to start."""
-        location = None
+        location, see_log = None, f"see the end of its log, {self.log}"
         if isinstance(error, RunTimedOut):
             where = f"; it was at:\n{error.stack}" if error.stack else ""
             code, message = "RUN06", f"{stage} took longer than its limit of {self._timeout:g} s and was ended{where}"
@@ -199,15 +204,19 @@ class LocalBackend(Closing):
             code, message = "RUN07", f"{stage} cannot go on: {error}"
             fix = "look for the out-of-memory killer in the kernel's log (dmesg); the next run does not depend on it"
         elif isinstance(error, RunDied):
-            code, message, fix = "RUN07", f"the process of {stage} ended: {error}", "see the end of its log"
+            code, message, fix = "RUN07", f"the process of {stage} ended: {error}", see_log
         elif isinstance(error, RunRaised):
-            code, message = "RUN08", f"{stage} could not be started: {error.message}"
-            fix = T5XLacks.FIX if error.type_name.endswith(T5XLacks.__name__) else "see the end of its log"
+            began = error.method == stage.value
+            code, message = "RUN08", f"{stage} {'stopped' if began else 'could not be started'}: {error.message}"
+            fix = T5XLacks.FIX if error.type_name.endswith(T5XLacks.__name__) else see_log
             if error.at is not None:
                 location = Location(*error.at)
                 fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"
         else:
-            code, message, fix = "RUN08", f"{stage} could not be started: {error}", "see the end of its log"
+            code, message, fix = "RUN08", f"{stage} could not be started: {error}", error.fix or see_log
+        if full := next((str(f) for f in (self.workspace, Path(tempfile.gettempdir())) if _is_full(f)), None):
+            message = f"{message}; no space is left on the disk of {full}"
+            fix = "make room there, or choose another disk: TMPDIR for the run's own files, --model_dir for checkpoints"
         finding = Finding(code, Severity.ERROR, stage, message, location=location, fix=fix)
         return StageResult(
             stage, Outcome.FAILED, (finding,), seconds=round(seconds, 3), log_tail=error.log_tail or _tail(self.log)
@@ -224,6 +233,11 @@ class LocalBackend(Closing):
             except RunDied:
                 self._broken_stage = self.stages[-1]
         return {"model_dir": self._spec.model_dir or str(self.workspace / "model")}
+
+
+def _is_full(folder: Path) -> bool:
+    """Returns whether a disk has no room for a log."""
+    return folder.is_dir() and shutil.disk_usage(folder).free < _ROOM
 
 
 def _tail(log: Path) -> str:

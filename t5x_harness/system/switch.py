@@ -15,4 +15,4 @@ def is_on(text: str) -> bool:
         return True
     if not text or text.lower() in _OFF:
         return False
-    raise ValueError(f"must be on or off, not {text!r}")
+    raise ValueError(f"must be 1 or 0 (or on, off, true, false, yes, no), not {text!r}")

@@ -1,7 +1,10 @@
-"""What Gin has bound and how it reads files: it has no public way to walk the one, or to take back the other."""
+"""What Gin has bound, how it reads files, and what it was calling: it has no public way to ask for any of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 from collections.abc import Callable, MutableSequence
 from typing import Any
 
@@ -18,3 +21,33 @@ def file_readers() -> MutableSequence[tuple[Callable[[str], Any], Callable[[str]
     """Returns Gin's own list of readers, each with what says whether it reads a name."""
     readers: list[tuple[Callable[[str], Any], Callable[[str], bool]]] = config._FILE_READERS
     return readers
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A configurable that Gin was calling when an exception was raised.
+
+    Attributes:
+      name: without its module, such as ``DatasetConfig``.
+      scope: the scopes that it was called in; empty for none.
+    """
+
+    name: str
+    scope: str
+
+
+_CALL = re.compile(r"^  In call to configurable '([^']+)' \(.*\)(?: in scope '([^']+)')?$", re.MULTILINE)
+
+
+def calls_in(text: str) -> list[Call]:
+    """Returns the configurables that an exception's text names as being called, innermost first."""
+    return [Call(name, scope) for name, scope in _CALL.findall(text)]
+
+
+def hidden_exception(error: BaseException) -> BaseException | None:
+    """Returns the exception that Gin raised again with its own account of where; that one has lost its causes."""
+    text = vars(type(error)).get("__str__")
+    if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
+        return None
+    hidden = inspect.getclosurevars(text).nonlocals.get("exception")
+    return hidden if isinstance(hidden, BaseException) else None

@@ -31,6 +31,12 @@ def join_pod_when_needed(pod: Pod) -> None:
     after_import("jax._src.xla_bridge", _join_before_backends)
 
 
+def is_traceback_carrier(error: BaseException) -> bool:
+    """Returns whether an exception only carries a traceback that JAX has taken from another one, its effect."""
+    names = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
+    return type(error).__name__ in names
+
+
 def _write_atomically(lru_cache: ModuleType) -> None:
     cache_class: Any = getattr(lru_cache, "LRUCache", None)
     suffix = getattr(lru_cache, "_CACHE_SUFFIX", None)

@@ -8,11 +8,13 @@ class WorkerError(Exception):
 
     Attributes:
       log_tail: the last lines of the log, at most 40; empty where nothing was written.
+      fix: what to do about it; empty where only the log may tell.
     """
 
-    def __init__(self, message: str, *, log_tail: str = "") -> None:
+    def __init__(self, message: str, *, log_tail: str = "", fix: str = "") -> None:
         super().__init__(message)
         self.log_tail = log_tail
+        self.fix = fix
         if log_tail:
             # A note is shown wherever the traceback is, and leaves str(error) to one line for tables.
             self.add_note(f"Last lines of its log:\n{log_tail}")
@@ -26,6 +28,7 @@ class RunRaised(WorkerError):
       message: ``str`` of the exception.
       traceback: the child's traceback as text, without the frames of the harness.
       at: file and line, if it is an exception that ends programs; else None.
+      method: the method that raised; for the factory, its name with its module.
     """
 
     def __init__(
@@ -37,9 +40,11 @@ class RunRaised(WorkerError):
         traceback: str,
         log_tail: str = "",
         at: tuple[str, int] | None = None,
+        method: str = "",
     ) -> None:
         super().__init__(message, log_tail=log_tail)
         self.at = at
+        self.method = method
         self.type_name = type_name
         self.message = error
         self.traceback = traceback
@@ -74,6 +79,6 @@ class ZygoteFailed(WorkerError):
       module: the preloaded module at fault; None if none is.
     """
 
-    def __init__(self, message: str, *, module: str | None = None, log_tail: str = "") -> None:
-        super().__init__(message, log_tail=log_tail)
+    def __init__(self, message: str, *, module: str | None = None, log_tail: str = "", fix: str = "") -> None:
+        super().__init__(message, log_tail=log_tail, fix=fix)
         self.module = module

@@ -119,8 +119,8 @@ def _see_gcs() -> None:
     root = os.environ.get(ROOT_VARIABLE)
     if root and os.environ.get(MODE_VARIABLE) == Mode.FUSE:
         raise WorkerError(
-            "/gcs cannot be as Cloud Storage FUSE in a run without a process of its own: choose --gcs=folder, or leave "
-            "the run its process"
+            "/gcs cannot be as Cloud Storage FUSE in a run without a process of its own",
+            fix="choose --gcs=folder, or leave out --in-process (pytest: --t5x-in-process)",
         )
     if root:
         patch(root)

@@ -305,7 +305,15 @@ def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
     text = f"{name} raised {kind}" + (f": {message}" if message else "")
     if at is not None:
         text = f"{name} ended: {message} ({at[0]}:{at[1]})"
-    return RunRaised(text, type_name=kind, error=message, traceback=reply["traceback"], log_tail=log_tail, at=at)
+    return RunRaised(
+        text,
+        type_name=kind,
+        error=message or kind,
+        traceback=reply["traceback"],
+        log_tail=log_tail,
+        at=at,
+        method=where,
+    )
 
 
 def _in_words(event: Mapping[str, Any]) -> str:

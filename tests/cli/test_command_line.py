@@ -138,7 +138,10 @@ def test_a_variable_that_is_neither_on_nor_off_is_refused(
 ) -> None:
     monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "maybe")
     assert main(["run", "run.gin"]) == 2
-    assert capsys.readouterr().err == "t5x-harness: T5X_HARNESS_TPU_NUMERICS must be on or off, not 'maybe'\n"
+    assert (
+        capsys.readouterr().err
+        == "t5x-harness: T5X_HARNESS_TPU_NUMERICS must be 1 or 0 (or on, off, true, false, yes, no), not 'maybe'\n"
+    )
     assert main(["lint", "run.gin", EMBEDDED]) == 0  # it runs nothing
 
 

@@ -69,7 +69,7 @@ def test_numerics_are_set_by_an_option_a_variable_an_ini_value_or_the_project(
 def test_numerics_that_are_neither_on_nor_off_are_refused(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-o", "t5x_tpu_numerics=some")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*t5x_tpu_numerics must be on or off, not 'some'*"])
+    result.stderr.fnmatch_lines(["*t5x_tpu_numerics must be 1 or 0 (or on, off, true, false, yes, no), not 'some'*"])
 
 
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,29 @@ def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
     assert finding.message == "resolve could not be started: module my_tasks called sys.exit(4)"
     assert str(finding.location) == "/here/my_tasks.py:3"
     assert finding.fix.startswith("a module that T5X imports must not end the program")
+
+
+def test_what_a_stage_raises_after_it_began_names_the_log(make: Any) -> None:
+    backend, _ = make(train=RunRaised("x", type_name="OSError", error="out of cheese", traceback="", method="train"))
+    (finding,) = backend.stage(Stage.TRAIN).findings
+    assert (finding.code, finding.message) == ("RUN08", "train stopped: out of cheese")
+    assert finding.fix == f"see the end of its log, {backend.log}"
+
+
+def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=0)
+    monkeypatch.setattr("t5x_harness.runs.local.shutil.disk_usage", lambda folder: usage)
+    error = "[Errno 28] No space left on device"
+    backend, _ = make(train=RunRaised("x", type_name="OSError", error=error, traceback="", method="train"))
+    backend.workspace.mkdir()
+    (finding,) = backend.stage(Stage.TRAIN).findings
+    assert finding.message == f"train stopped: {error}; no space is left on the disk of {backend.workspace}"
+    assert finding.fix.startswith("make room there, or choose another disk: TMPDIR")
+
+
+def test_an_error_that_knows_its_fix_says_it(make: Any) -> None:
+    backend, _ = make(start=ZygoteFailed("no mount", fix="choose --gcs=folder"))
+    assert backend.stage(Stage.RESOLVE).errors[0].fix == "choose --gcs=folder"
 
 
 def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:

@@ -58,7 +58,10 @@ def test_programs_round_as_a_tpu_where_they_are_to() -> None:
 def test_a_variable_that_is_neither_on_nor_off_starts_no_command() -> None:
     done = run_exec("--", "echo", "started", env={**os.environ, "T5X_HARNESS_TPU_NUMERICS": "maybe"})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "t5x-harness exec: T5X_HARNESS_TPU_NUMERICS must be on or off, not 'maybe'\n"
+    assert (
+        done.stderr
+        == "t5x-harness exec: T5X_HARNESS_TPU_NUMERICS must be 1 or 0 (or on, off, true, false, yes, no), not 'maybe'\n"
+    )
 
 
 def test_an_installed_t5x_wins_there_too_also_in_processes_of_processes(machine) -> None:

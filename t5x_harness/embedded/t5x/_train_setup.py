@@ -175,8 +175,8 @@ def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -
         return [own, restore]
     if restore.path:
         raise ConfigError(
-            f"RestoreCheckpointConfig.path lists {len(restore.path)} checkpoints, but training starts from one: give "
-            "its path as a string"
+            f"RestoreCheckpointConfig.path is {restore.path!r}, but training starts from one checkpoint: give its path "
+            "as a string"
         )
     return [own]
 
@@ -217,6 +217,7 @@ def restore_or_initialize(
 ) -> Start:
     """Restores the best candidate, and the position in the data if it was saved, or initializes the parameters."""
     began = time.time()
+    candidates = restore_candidates(model_dir, checkpoint_cfg)
     initializer = initializer_cls(
         optimizer_def=model.optimizer_def,
         init_fn=model.get_initial_variables,
@@ -224,7 +225,7 @@ def restore_or_initialize(
         input_types=inputs.input_types,
         partitioner=partitioner,
     )
-    restore_cfg, paths = utils.get_first_valid_restore_config_and_paths(restore_candidates(model_dir, checkpoint_cfg))
+    restore_cfg, paths = utils.get_first_valid_restore_config_and_paths(candidates)
     if len(paths) > 1:
         raise ConfigError(f"training starts from one checkpoint, but there are {len(paths)}: {', '.join(paths)}")
     train_state = manager = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.lint.edits import write_value
+from t5x_harness.lint.lookalikes import unseen_character
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule
@@ -129,8 +130,11 @@ class SyntaxRule(Rule):
             if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
                 key, fix = _fix(problem)
                 meant = _value_meant(context, problem)
+                detail = problem.detail
+                if (unseen := unseen_character(problem.subject, problem.detail)) is not None:
+                    detail, fix = unseen
                 yield self.finding(
-                    f"cannot parse `{_cut(problem.subject)}`: {problem.detail}",
+                    f"cannot parse `{_cut(problem.subject)}`: {detail}",
                     problem.location,
                     fix,
                     binding=key,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_macro_use
+from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.values import REQUIRED, format_value, macros_in
 from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import did_you_mean, meant
 
@@ -22,9 +24,17 @@ class UndefinedMacro(Rule):
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such macro, at its first use."""
+        """Yields a finding for each such macro, at its first use, and for each that takes its value from itself."""
+        for circle in _circles(context.program.macros):
+            first = circle[0]
+            way = ", ".join(f"{macro.name} = {format_value(macro.value)}" for macro in circle)
+            yield self.finding(
+                f"the macro {first.name} takes its value from itself, so that it has none: {way}",
+                first,
+                f"give {first.name} a value of its own",
+            )
         for name, use in context.program.undefined_macros:
-            hint = did_you_mean(name, context.program.macros)
+            hint = did_you_mean(name, (*context.program.macros, REQUIRED))
             if name == "MODEL":
                 fix = "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"
             elif hint:
@@ -38,3 +48,17 @@ class UndefinedMacro(Rule):
                 fix,
                 edits=rename_macro_use(context.program, use.location, name, right) if right else (),
             )
+
+
+def _circles(macros: Mapping[str, MacroBinding]) -> Iterator[list[MacroBinding]]:
+    """Yields macros that lead back to themselves, each circle once: Gin follows them until Python's stack is full."""
+    known: set[str] = set()
+    for start in macros:
+        way: list[str] = []
+        name = start
+        while name in macros and name not in way and name not in known:
+            way.append(name)
+            name = next((macro.name for macro in macros_in(macros[name].value)), "")
+        if name in way:
+            yield [macros[step] for step in way[way.index(name) :]]
+        known.update(way)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_bound, rename_selector
-from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, MacroBinding
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
+from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.symbols import BUILTINS
 from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
@@ -74,6 +74,13 @@ class UnknownSymbol(Rule):
             complaint = self._complaint(context, selector, target)
             if complaint is not None:
                 message, fix, word, names = complaint
+                if (clash := _clash(context.program, selector, target, location)) is not None:
+                    (first, last), names = clash, []
+                    message = (
+                        f"{message}: {where(last.location)} imports {last.module} as {last.name}, which "
+                        f"{where(first.location)} has imported {first.module} as"
+                    )
+                    fix = f"import one of the two under another name: {_renamed_import(last)}"
                 edits = _renamed_symbol(context.program, location.file, selector, word, names)
                 yield self.finding(message, location, fix, binding=selector, edits=edits)
 
@@ -106,6 +113,21 @@ class UnknownSymbol(Rule):
         owner = "gin" if owner == BUILTINS else owner
         fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
         return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
+
+
+def _clash(program: GinProgram, selector: str, target: str, at: Location) -> tuple[Import, Import] | None:
+    """Returns two imports of a file that bind one name to two modules, where a selector uses it; None if none do."""
+    name = selector.lstrip("@").rpartition("/")[2].split(".")[0]
+    same = [i for i in program.imports if i.name == name and i.location.file == at.file and i.location.line < at.line]
+    other = [i for i in same if i.module != same[-1].module]
+    is_of_last = bool(other) and target.startswith(f"{same[-1].module}.")
+    return (other[-1], same[-1]) if is_of_last and (other[-1].alias or other[-1].is_from) else None
+
+
+def _renamed_import(statement: Import) -> str:
+    new = statement.module.replace(".", "_")
+    package, _, last = statement.module.rpartition(".")
+    return f"from {package} import {last} as {new}" if package else f"import {last} as {new}"
 
 
 def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, names: Sequence[str]) -> tuple[Edit, ...]:

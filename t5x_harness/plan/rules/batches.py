@@ -33,7 +33,7 @@ class BatchOnMesh(PlanRule):
         bad: dict[tuple[BindingKey | None, int], list[str]] = {}
         for role in plan.run.roles:
             batch = role.dataset.batch_size
-            if isinstance(batch, int) and batch % data:
+            if isinstance(batch, int) and batch > 0 and batch % data:
                 bad.setdefault((role.key(plan.config, "batch_size"), batch), []).append(role.name)
         for (key, batch), names in bad.items():
             near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
@@ -46,24 +46,27 @@ class BatchOnMesh(PlanRule):
 
 
 class BatchType(PlanRule):
-    """A batch size that is not a number."""
+    """A batch size that is not a number of examples."""
 
     code = "GIN08"
-    title = "batch size that is not a whole number"
+    title = "batch size that is not a whole number from 1 up"
     why = "T5X computes with it after it built the datasets, and dies with `not all arguments converted`."
     bad = training("BATCH_SIZE = '16'", at="BATCH_SIZE = '16'")
     good = training("BATCH_SIZE = 16")
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each dataset with one."""
+        bad: dict[tuple[BindingKey | None, str], list[str]] = {}
         for role in plan.run.roles:
             batch = role.dataset.batch_size
-            if not isinstance(batch, int):
-                yield self.finding(
-                    f"the batch size of {role.name} is {batch!r}, a {type(batch).__name__}",
-                    role.key(plan.config, "batch_size"),
-                    "give a whole number without quotes",
-                )
+            if not isinstance(batch, int) or batch < 1:
+                kind = f", a {type(batch).__name__}" if not isinstance(batch, int) else ""
+                bad.setdefault((role.key(plan.config, "batch_size"), f"{batch!r}{kind}"), []).append(role.name)
+        for (key, value), names in bad.items():
+            of = " and ".join(names)
+            yield self.finding(
+                f"the batch size of {of} is {value}", key, "give a whole number from 1 up, without quotes"
+            )
 
 
 class Microbatches(PlanRule):

@@ -52,6 +52,25 @@ class FeatureLengths(ResolveRule):
                     role.key(run.config, "task_feature_lengths"),
                     "give a whole number, without quotes, point or exponent",
                 )
+                continue
+            if short := _without_positions(converter, lengths):
+                yield self.finding(
+                    f"task_feature_lengths is {dict(lengths)}, so that the model's {', '.join(short)} have no position",
+                    role.key(run.config, "task_feature_lengths"),
+                    "give each feature a length from 1 up",
+                )
+                continue
+            if (own := _converter_of_class(run, lengths)) is not None:
+                key = run.config.find("feature_converter_cls")
+                bound = getattr(converter, "__name__", converter)
+                yield self.finding(
+                    f"feature_converter_cls is {bound}, which takes {', '.join(sorted(needed))}; the model "
+                    f"({type(run.model).__name__}) has {own} for the features of task_feature_lengths, "
+                    f"{', '.join(sorted(lengths))}",
+                    key,
+                    f"leave {key.short if key else 'feature_converter_cls'} out, or bind @seqio.{own}",
+                )
+                continue
             for names, what, fix in (
                 (needed - set(lengths), "has no length for", "add"),
                 (set(lengths) - needed if needed else set(), "also has", "remove"),
@@ -64,6 +83,30 @@ class FeatureLengths(ResolveRule):
                         role.key(run.config, "task_feature_lengths"),
                         f"{fix} {listed}",
                     )
+
+
+def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
+    """Returns the features of the model that are left without a position; empty where the converter does not say."""
+    try:
+        found: Mapping[str, int] = converter(pack=False).get_model_feature_lengths(lengths)
+    except Exception:  # lengths of other features than the converter's, or an own converter's own demands
+        found = {name: length for name, length in lengths.items() if isinstance(length, int) and length < 0}
+    return [name for name, length in found.items() if isinstance(length, int) and length < 1]
+
+
+def _converter_of_class(run: Resolved, lengths: Mapping[str, int]) -> str | None:
+    """Returns the feature converter that the model's class has, if it takes the features that lengths are given for.
+
+    None if it does not, or the config binds no other one.
+    """
+    from t5x_harness.resolve.datasets import task_features
+
+    usual = getattr(type(run.model), "FEATURE_CONVERTER_CLS", None)
+    if not isinstance(usual, type) or usual is run.model.FEATURE_CONVERTER_CLS:
+        return None
+    bound = set(task_features(run.model.FEATURE_CONVERTER_CLS, lengths))
+    fits = set(lengths) == set(task_features(usual, lengths))
+    return usual.__name__ if bound and fits and bound != set(lengths) else None
 
 
 def _is_length(length: Any) -> bool:

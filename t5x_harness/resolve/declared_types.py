@@ -1,0 +1,122 @@
+"""Whether a bound value can be what its parameter declares: T5X checks no types, and fails where it uses the value."""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import sys
+import types
+import typing
+from typing import Any
+
+import gin
+
+from t5x_harness.resolve.gin_config import ENTRY_POINTS, BindingKey, GinConfig
+
+_SCALARS = (str, int, float, bool)
+
+
+def misfit(config: GinConfig, key: BindingKey) -> str | None:
+    """Returns what a parameter declares, as text, if the value bound to it surely cannot be that.
+
+    Args:
+      config: the parsed config.
+      key: of a parameter; macros are followed.
+
+    Returns:
+      None if the value fits, or nothing is known of it.
+    """
+    hint, default = _declared(config, key)
+    value = config.value(config.owner(key))
+    if hint is None or (value is None and default is None):
+        return None
+    return None if _fits(value, hint) else _shown(hint)
+
+
+def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
+    """Returns the type hint and the default of a parameter; None for a hint that cannot be read."""
+    called = _object(config, key.selector)
+    try:
+        default = inspect.signature(called).parameters[key.parameter].default
+    except (KeyError, TypeError, ValueError):  # not the configurable, or one of native code
+        return None, None
+    owners: list[Any] = [called]
+    if isinstance(called, type):
+        owners = [*called.__mro__, inspect.unwrap(vars(called).get("__init__", called))]
+    for owner in owners:
+        hint = getattr(owner, "__annotations__", {}).get(key.parameter)
+        if isinstance(hint, str):
+            names = {**vars(typing), **vars(sys.modules[owner.__module__])}
+            try:
+                return eval(hint, names), default
+            except Exception:  # a name that only a type checker sees
+                return None, default
+        if hint is not None:
+            return hint, default
+    return None, default
+
+
+def _object(config: GinConfig, selector: str) -> Any:
+    """Returns what a selector names, out of the modules that are imported; None if it is none of theirs."""
+    if selector == config.entry:
+        selector = ".".join(ENTRY_POINTS[config.mode])
+    module, _, name = selector.rpartition(".")
+    found: Any = getattr(sys.modules.get(module), name, None)
+    return inspect.unwrap(found)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if isinstance(value, gin.config.ConfigurableReference):
+        return _reference_fits(value, hint)
+    if hint is Any or isinstance(hint, (typing.TypeVar, str)):
+        return True
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is typing.Literal:
+        return value in parts
+    kind = origin or hint
+    if kind in (None, type(None)):
+        return value is None
+    if not isinstance(kind, type):
+        return True
+    if value is None:
+        return kind is object
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    if kind is float:
+        return isinstance(value, (int, float))
+    if kind in _SCALARS:
+        return isinstance(value, kind)
+    if isinstance(value, str) and issubclass(kind, collections.abc.Iterable) and not _is_protocol(kind):
+        return False
+    if issubclass(kind, collections.abc.Mapping):
+        return isinstance(value, collections.abc.Mapping)
+    if issubclass(kind, collections.abc.Iterable) and kind.__module__ in ("builtins", "collections.abc"):
+        return isinstance(value, (list, tuple, set))
+    if kind.__module__.partition(".")[0] in ("jax", "numpy", "jaxtyping"):
+        return True  # a type or an array, which text can mean
+    return isinstance(value, kind) if not _is_protocol(kind) else callable(value)
+
+
+def _reference_fits(value: Any, hint: Any) -> bool:
+    """Returns whether a reference may give what is declared: only a class that is certainly another one does not."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_reference_fits(value, part) for part in parts)
+    kind = origin or hint
+    if value.selector in ("gin.macro", "gin.constant") or not isinstance(kind, type) or _is_protocol(kind):
+        return True
+    if not value.evaluate:
+        return kind not in _SCALARS and not issubclass(kind, collections.abc.Mapping)
+    made = inspect.unwrap(value.configurable.wrapped)
+    return not isinstance(made, type) or issubclass(made, kind)
+
+
+def _is_protocol(kind: type) -> bool:
+    return bool(getattr(kind, "_is_protocol", False)) or kind.__name__ == "Callable"
+
+
+def _shown(hint: Any) -> str:
+    text = hint.__name__ if isinstance(hint, type) and typing.get_origin(hint) is None else str(hint)
+    return text.replace("typing.", "").replace("collections.abc.", "").replace("NoneType", "None")

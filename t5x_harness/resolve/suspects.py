@@ -1,0 +1,216 @@
+"""Which of a config's bindings an exception is about: those whose value or name its text or the failing lines show."""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gin
+
+from t5x_harness.lint.values import format_value
+from t5x_harness.resolve.declared_types import misfit
+from t5x_harness.resolve.error_texts import one_line
+from t5x_harness.resolve.frames import causes, root_cause
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.parties import HARNESS, party_of
+from t5x_harness.spec import Location
+from t5x_harness.upstream.gin import Call, calls_in
+
+MOST = 3
+"""Bindings that a message names."""
+
+_CONVINCING = 6
+"""From this weight on a binding is reported as the place of the mistake, and not only as taking part."""
+
+_LEAST = 4
+"""From this weight on a binding is named at all."""
+
+_NEAR = 3
+"""How much lighter than the first one others may be that are named beside a convincing one."""
+
+_DEPTH = 12
+"""Frames, from the innermost on, whose lines are read for names of parameters."""
+
+_COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
+"""Parameters whose names stand on too many lines to mean anything there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspect:
+    """A binding that an exception may be about.
+
+    Attributes:
+      key: the binding that holds the value, macros followed.
+      shown: as the file has it, ``BATCH_SIZE = 12``, with its place.
+      location: its line; None for a binding given with the run.
+      weight: how much speaks for it.
+    """
+
+    key: BindingKey
+    shown: str
+    location: Location | None
+    weight: float
+
+    @property
+    def is_convincing(self) -> bool:
+        """Whether it is the likely place of the mistake."""
+        return self.weight >= _CONVINCING
+
+
+def calls(error: BaseException) -> list[Call]:
+    """Returns the configurables that Gin was calling, innermost first."""
+    found = [call for link in causes(error) for call in calls_in(str(link))]
+    return list(dict.fromkeys(found))
+
+
+def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
+    """Returns the bindings that an exception is about, the likeliest first, :data:`MOST` at most."""
+    evidence = _Evidence(error)
+    weights: dict[BindingKey, float] = {}
+    used_by: dict[BindingKey, BindingKey] = {}
+    for key, _ in config.items():
+        if key.is_macro:
+            continue
+        owner = config.owner(key)
+        weight = evidence.weight(key, config.value(owner), config)
+        if weight and config.is_of_user(owner):
+            weight += 1
+        if weight > weights.get(owner, 0.0):
+            weights[owner], used_by[owner] = weight, key
+    ranked = sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
+    if ranked and weights[ranked[0]] >= _CONVINCING:
+        ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
+    if not ranked:  # nothing tells but that a value of the user's is of another type than declared
+        ranked = list(
+            dict.fromkeys(config.owner(key) for key in misfits(config) if config.is_of_user(config.owner(key)))
+        )
+        weights |= dict.fromkeys(ranked, _CONVINCING if len(ranked) == 1 else _LEAST)
+    return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
+
+
+def misfits(config: GinConfig) -> dict[BindingKey, str]:
+    """Returns the parameters whose bound value is not what they declare, with what that is."""
+    found = {key: misfit(config, key) for key, _ in config.items() if not key.is_macro}
+    return {key: hint for key, hint in found.items() if hint is not None}
+
+
+def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfig) -> Suspect:
+    value = format_value(config.written(owner), 80)
+    is_unread = key.scope and key.scope not in config.program.used_scopes and not owner.is_macro
+    aside = ", in a scope that nothing opens" if is_unread else ""
+    shown = f"{owner.short} = {value} ({config.origin(owner)}{aside})"
+    return Suspect(owner, shown, config.location(owner), weight)
+
+
+class _Evidence:
+    """What an exception shows: its text, the configurables in work, and the expressions that failed."""
+
+    def __init__(self, error: BaseException) -> None:
+        cause = root_cause(error)
+        self._text = " ".join(dict.fromkeys((one_line(cause), str(cause)[:2000])))
+        lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # what an object of another type would have
+        self._words = set(re.findall(r"[A-Za-z_]\w*", self._text)) - lacked
+        self._calls = calls(error)
+        names = _names_on_failing_lines(error)
+        self._names = {name: weight for name, weight in names.items() if name not in lacked}
+
+    def weight(self, key: BindingKey, value: Any, config: GinConfig) -> float:
+        """Returns how much speaks for a binding; 0 for nothing."""
+        name = key.parameter
+        shown = _stands_in(value, self._text)
+        weight = shown
+        if f"{key.selector.split('.')[-1]}.{name}" in self._text:
+            weight += 8
+        elif name in self._words and len(name) > 3:
+            weight += 4
+        typed = _type_name(value) in self._text
+        on_line = self._names.get(name.lower(), 0.0)
+        if not weight and not typed and (name in _COMMON or not on_line):
+            return 0.0
+        unfit = misfit(config, key) is not None
+        if name not in _COMMON or weight or (typed and unfit):
+            weight += on_line + (3 if typed and on_line else 0)
+        if unfit:
+            weight += 6 if typed else 3
+        return weight + self._called(key) if weight else 0.0
+
+    def _called(self, key: BindingKey) -> float:
+        name = key.selector.split(".")[-1]
+        for depth, call in enumerate(self._calls):
+            if call.name.split(".")[-1] == name and f"{call.scope}/".startswith(f"{key.scope}/" if key.scope else ""):
+                return 1.5 if depth == 0 else 1.0
+        return 0.0
+
+
+def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
+    """Returns the names in the expressions that failed, each with a weight that falls from the innermost on."""
+    found: dict[str, float] = {}
+    for link in reversed(list(causes(error))):
+        frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith("<")]
+        for depth, frame in enumerate(reversed(frames[-_DEPTH:])):
+            weight = 5.0 if depth == 0 else max(0.5, 3.0 - depth / 2)
+            if party_of(frame.filename) == HARNESS:
+                weight /= 2
+            for name in re.findall(r"[A-Za-z_]\w*", _expression(frame)):
+                found[name.lower()] = max(found.get(name.lower(), 0.0), weight)
+    return found
+
+
+def _expression(frame: traceback.FrameSummary) -> str:
+    """Returns the part of the source that was being evaluated; the whole line where Python does not tell."""
+    if frame.lineno is None:
+        return ""
+    end = frame.end_lineno or frame.lineno
+    lines = [
+        linecache.getline(frame.filename, number) for number in range(frame.lineno, min(end, frame.lineno + 8) + 1)
+    ]
+    if len(lines) == 1 and frame.colno is not None and frame.end_colno is not None:
+        return lines[0].encode()[frame.colno : frame.end_colno].decode(errors="replace")
+    return "".join(lines)
+
+
+def _stands_in(value: Any, text: str) -> float:
+    """Returns how surely a bound value, or a part of it, stands in a text."""
+    return max((_weight_in(part, text) for part in _leaves(value)), default=0.0)
+
+
+def _weight_in(value: Any, text: str) -> float:
+    if isinstance(value, gin.config.ConfigurableReference):
+        name = value.selector.split(".")[-1]
+        return 4.0 if len(name) > 3 and re.search(rf"\b{re.escape(name)}\b", text) else 0.0
+    if value is None or isinstance(value, bool):
+        return 0.0
+    if isinstance(value, str):
+        if not value:
+            return 0.0
+        if f"'{value}'" in text or f'"{value}"' in text or f"`{value}`" in text:
+            return 6.0
+        return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
+    if isinstance(value, (int, float)):
+        if not re.search(rf"(?<![\w.]){re.escape(str(value))}(?![\w.]*\d)", text):
+            return 0.0
+        return 5.0 if len(str(value)) > 1 else 3.0
+    return 0.0
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for pair in value.items():
+            for part in pair:
+                yield from _leaves(part)
+    elif isinstance(value, (list, tuple, set)):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _type_name(value: Any) -> str:
+    """Returns the name of a bound value's type, quoted as Python's messages have it."""
+    if isinstance(value, gin.config.ConfigurableReference):
+        return f"'{value.selector.split('.')[-1]}'" if value.evaluate else "'function'"
+    return f"'{type(value).__name__}'"
