@@ -18,7 +18,7 @@ from etils import epath
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity
-from t5x_harness.system.buckets import is_not_asked, store
+from t5x_harness.system.buckets import is_not_asked, on_disk
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
@@ -138,9 +138,8 @@ def checkpoint_steps(folder: str) -> list[int]:
     """
     if is_not_asked(folder):
         return []
-    here = store()
     try:
-        names = [path.name for path in Path((here.local(folder) if here is not None else None) or folder).iterdir()]
+        names = [path.name for path in Path(on_disk(folder)).iterdir()]
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
@@ -171,14 +170,14 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoin
         text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
         problem = Problem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
-    is_tensorflow = epath.Path(f"{path}.index").exists()
+    is_tensorflow = epath.Path(on_disk(f"{path}.index")).exists()
     wrong = None if is_tensorflow else _no_checkpoint(path, orbax) or _missing(path, orbax)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
 
 
 def _missing(path: str, orbax: bool) -> Problem | None:
     """Finds CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
-    folder = epath.Path(path)
+    folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
             return Problem(
@@ -239,7 +238,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:
-        if not epath.Path(path).is_dir():
+        if not epath.Path(on_disk(path)).is_dir():
             return dataclasses.replace(start, path=path, problem=_no_folder(path, start.mode))
         try:
             found = _tensorflow_checkpoints(path) or _own_checkpoints(path)
@@ -264,7 +263,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
 
 
 def _no_folder(path: str, mode: str) -> Problem:
-    exists = epath.Path(path).exists()
+    exists = epath.Path(on_disk(path)).exists()
     return Problem(
         "CKP04",
         Severity.ERROR if exists else Severity.WARNING,
@@ -305,5 +304,6 @@ def _tensorflow_checkpoints(folder: str) -> list[str]:
     """Returns the checkpoints of a folder that TensorFlow wrote; empty for any other."""
     import tensorflow as tf
 
-    state = tf.train.get_checkpoint_state(folder)
-    return list(state.all_model_checkpoint_paths) if state else []
+    read = on_disk(folder)
+    state = tf.train.get_checkpoint_state(read)
+    return [path.replace(read, folder, 1) for path in state.all_model_checkpoint_paths] if state else []
