@@ -47,6 +47,12 @@ class CheckpointFit:
     unjudged: str | None = None
 
     @property
+    def dropped(self) -> tuple[str, ...]:
+        """The missing arrays that the checkpoint has, and the assignment_map takes out."""
+        stored = self.tree.arrays if self.tree is not None else {}
+        return tuple(name for name in self.missing if name in stored)
+
+    @property
     def fits(self) -> bool:
         """Whether T5X can restore the checkpoint."""
         return not (self.different or self.missing or self.bad_map or self.unjudged)
