@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from t5x_harness.system.decode import JsonValue
+from t5x_harness.system.shortening import shorten
 
 if TYPE_CHECKING:
     from t5x_harness import Conversion
@@ -148,6 +149,8 @@ class Edit(JsonValue):
 class Finding(JsonValue):
     """One thing to tell the user: what is wrong, where, and the smallest change that fixes it.
 
+    A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.shortening.shorten`.
+
     Attributes:
       code: stable id from the failure catalogue, such as ``GIN01``.
       severity: see :class:`Severity`.
@@ -167,6 +170,11 @@ class Finding(JsonValue):
     fix: str | None = None
     binding: str | None = None
     edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shorten(self.message))
+        if self.fix is not None:
+            object.__setattr__(self, "fix", shorten(self.fix))
 
 
 @dataclasses.dataclass(frozen=True)

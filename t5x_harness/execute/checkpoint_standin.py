@@ -7,6 +7,8 @@ The stand-in lies as the real one does, so that restoring it is the real restore
 from __future__ import annotations
 
 import os
+import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from flax import traverse_util
 from t5x import adafactor, checkpoints, train_state
 
 from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.plan.stored_tree import StoredArray
 from t5x_harness.standins.checkpoints import CheckpointKind, write_legacy_checkpoint
 from t5x_harness.system.buckets import store
 
@@ -24,6 +27,10 @@ _SPREAD = 0.05
 _TARGET = "target/"
 _PARAM_STATES = "state/param_states/"
 _COMMITTED = "commit_success.txt"
+_STEP = "state/step"
+
+Renaming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Given the train state's arrays by name, returns the checkpoint's."""
 
 
 def write_standin(
@@ -33,6 +40,7 @@ def write_standin(
     partitioner: Any,
     *,
     kind: CheckpointKind = CheckpointKind.ORBAX,
+    held: Renaming | None = None,
     written_in: Path | None = None,
 ) -> epath.Path:
     """Writes a checkpoint of small random parameters and an empty optimizer state.
@@ -43,6 +51,7 @@ def write_standin(
       shapes: the train state, with the optimizer's part, as pretrained checkpoints have it.
       partitioner: the runtime's partitioner.
       kind: decides on the layout, and on whose optimizer state is written.
+      held: for a checkpoint that does not hold the train state's own arrays.
       written_in: an empty folder to write it in, for who moves it to its place when it is complete.
 
     Returns:
@@ -55,11 +64,12 @@ def write_standin(
     state = _filled(shapes.initializer.global_train_state_shape, step)
     if kind is CheckpointKind.ORBAX:
         manager = checkpoints.OrbaxCheckpointManagerInterface(os.fspath(place), state, partitioner)
-        manager.save(state, force=True)
+        manager.save(state, [] if held is None else [_as_transformation(held)], force=True)
         manager.wait_until_finished()
         manager.close()
     else:
-        _write_legacy(place, step, state, partitioner, kind, in_bucket=os.fspath(folder).startswith("gs://"))
+        in_bucket = os.fspath(folder).startswith("gs://")
+        _write_legacy(place, step, state, partitioner, kind, held, in_bucket=in_bucket)
     return epath.Path(folder) / f"checkpoint_{step}"
 
 
@@ -68,24 +78,55 @@ def _filled(shapes: Any, step: int) -> Any:
     random = np.random.default_rng(0)
 
     def fill(path: Any, leaf: Any) -> Any:
-        name = jax.tree_util.keystr(path)
-        if not np.issubdtype(leaf.dtype, np.floating) or "param_states" in name:
-            return np.zeros(leaf.shape, leaf.dtype)
-        if "scale" in name:
-            return np.ones(leaf.shape, leaf.dtype)
-        return (random.standard_normal(leaf.shape, np.float32) * _SPREAD).astype(leaf.dtype)
+        return _values(jax.tree_util.keystr(path), leaf.shape, leaf.dtype, random)
 
     return jax.tree_util.tree_map_with_path(fill, shapes).replace_step(np.asarray(step, np.int32))
 
 
+def _values(name: str, shape: tuple[int, ...], dtype: Any, random: np.random.Generator) -> np.ndarray[Any, Any]:
+    if not jax.numpy.issubdtype(dtype, np.floating) or "param_states" in name:
+        return np.zeros(shape, dtype)
+    if "scale" in name:
+        return np.ones(shape, dtype)
+    return (random.standard_normal(shape, np.float32) * _SPREAD).astype(dtype)
+
+
+def filled_arrays(arrays: Mapping[str, StoredArray], step: int) -> dict[str, Any]:
+    """Returns values for the arrays of a checkpoint, by their names in it, as :func:`write_standin` writes them."""
+    random = np.random.default_rng(0)
+    made = {name: _values(name, a.shape, jax.numpy.dtype(a.dtype), random) for name, a in arrays.items()}
+    return made | {_STEP: np.asarray(step, np.int32)}
+
+
+def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Returns the renaming as T5X applies it while it saves: to the state and to what it knows of each array."""
+
+    def transform(state: Any, _: Any) -> tuple[Any, Any]:
+        arrays = held(_flat_tree(state))
+        known = {name: types.SimpleNamespace(name=name.replace("/", ".")) for name in arrays}
+        return traverse_util.unflatten_dict(arrays, sep="/"), traverse_util.unflatten_dict(known, sep="/")
+
+    return transform
+
+
 def _write_legacy(
-    place: epath.Path, step: int, state: Any, partitioner: Any, kind: CheckpointKind, *, in_bucket: bool
+    place: epath.Path,
+    step: int,
+    state: Any,
+    partitioner: Any,
+    kind: CheckpointKind,
+    held: Renaming | None,
+    *,
+    in_bucket: bool,
 ) -> None:
     leaves = _leaves(state, partitioner)
     if kind is CheckpointKind.PUBLISHED:
         leaves = _of_adafactor(leaves, _leaves(_with_adafactor(state, step), partitioner))
     values = {n: np.asarray(leaf, np.float32) if n.startswith(_TARGET) else leaf for n, (leaf, _) in leaves.items()}
     apart = {name for name, (leaf, axes) in leaves.items() if axes is not None and hasattr(leaf, "shape")}
+    if held is not None:
+        values = dict(held(values))
+        apart = {name for name, value in values.items() if np.ndim(value)}
     checkpoint = place / f"checkpoint_{step}"
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:
@@ -102,7 +143,11 @@ def _leaves(state: Any, partitioner: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(state: Any) -> dict[str, Any]:
-    flat: dict[str, Any] = traverse_util.flatten_dict(_unfrozen(state.state_dict()), keep_empty_nodes=True, sep="/")
+    return _flat_tree(state.state_dict())
+
+
+def _flat_tree(tree: Any) -> dict[str, Any]:
+    flat: dict[str, Any] = traverse_util.flatten_dict(_unfrozen(tree), keep_empty_nodes=True, sep="/")
     return flat
 
 

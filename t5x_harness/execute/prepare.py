@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,17 @@ from typing import Any
 import seqio
 
 from t5x_harness.execute import sizes
-from t5x_harness.execute.checkpoint_standin import write_standin
-from t5x_harness.execute.shrink import Shrinker, as_gin
-from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, find_initial, uses_orbax
+from t5x_harness.execute.shrink import Shrinker
+from t5x_harness.execute.starting_checkpoint import StartMaker
+from t5x_harness.plan.checkpoint_source import StartPoint, find_initial
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
-from t5x_harness.plan.stored_tree import Layout, layout_of, read_tree
 from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vocabulary_ids
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
-from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec, StandInPolicy
-from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
-from t5x_harness.system.buckets import is_remote, store
+from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec
 from t5x_harness.upstream.t5x import install_mesh
 
 _PRETRAINED_STEP = 1_000_000
@@ -148,8 +144,8 @@ def prepare(
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
-        policy = spec.standins
-        _start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
+        made = StartMaker(config, start, first, plan.shapes, shapes, partitioner, spec)
+        made.provide(workspace, report, in_bucket=in_bucket)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         read = "examples of each task that eval and infer read"
@@ -183,78 +179,3 @@ def _first_step(config: GinConfig, start: StartPoint) -> int:
     if isinstance(total, int) and total <= _PRETRAINED_STEP:
         return 0
     return _PRETRAINED_STEP
-
-
-def _start_from(
-    start: StartPoint,
-    step: int,
-    config: GinConfig,
-    shapes: StateShapes,
-    partitioner: Any,
-    workspace: Path,
-    policy: StandInPolicy,
-    report: StageReport,
-    *,
-    in_bucket: bool,
-) -> None:
-    """Binds a stand-in for a checkpoint that cannot be read here or that the shrunk model does not fit."""
-    assert start.path
-    if policy is StandInPolicy.OFF and not start.reachable:
-        return
-    read = start.reachable and not (policy is StandInPolicy.ALL and is_remote(start.path))
-    if read and (start.transforms or _is_of_this_size(start, shapes)):
-        report.fact("starts from", start.path)
-        return
-    kind = _kind_of(start, config)
-    place = _place_in_bucket(start, step) if in_bucket else None
-    written = write_standin(place or workspace / "standin", step, shapes, partitioner, kind=kind)
-    if start.key is None:
-        return
-    before = start.path
-    generated = f"a generated checkpoint at step {step}"
-    if place is None:
-        path = str(written if start.mode == "specific" else written.parent)
-        value = path if isinstance(config.value(start.key), str) else [path]
-        config.bind(start.key, value)
-        generated = as_gin(value)
-    if Path(before).name != UNSET_CHECKPOINT:
-        report.changes.append(Change(start.key.short, as_gin(before), generated, Reason.STANDIN))
-    if Path(before).name == UNSET_CHECKPOINT:
-        report.not_checked.append(
-            f"the checkpoint: the config leaves its path open, and a generated one at step {step} stands in for it"
-        )
-    elif start.reachable:  # of one that is not, the plan has said so
-        report.not_checked.append(
-            f"the values of {before}: generated ones in the shrunk model's shapes at step {step} stand in for them"
-        )
-    report.fact("starts from", f"a stand-in of the model's shapes at step {step}")
-
-
-def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
-    """Returns how the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
-    kind = kind_at(start.path or "", use_orbax=uses_orbax(config))
-    seen = layout_of(start.checkpoint) if start.reachable and start.checkpoint else None
-    return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind
-
-
-def _place_in_bucket(start: StartPoint, step: int) -> str | None:
-    """Returns the folder for a stand-in at the very path that the config names, cleared.
-
-    None if that is in no bucket here.
-    """
-    here = store()
-    path = start.path.rstrip("/") if start.path else ""
-    folder, name = (path, f"checkpoint_{step}") if start.mode != "specific" else path.rsplit("/", 1)
-    local = here.local(f"{folder}/{name}") if here is not None else None
-    if local is None or name != f"checkpoint_{step}" or start.others:
-        return None
-    shutil.rmtree(local, ignore_errors=True)
-    local.parent.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _is_of_this_size(start: StartPoint, shapes: StateShapes) -> bool:
-    """Returns whether the checkpoint is one of the shrunk model itself, so that it can be restored as it is."""
-    tree = read_tree(start.checkpoint) if start.checkpoint else None
-    stored = tree.shapes if tree else {}
-    return all(stored.get(leaf.path) == leaf.shape for leaf in shapes.parameters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
@@ -45,6 +45,12 @@ class CheckpointFit:
     same: int = 0
     bad_map: str | None = None
     unjudged: str | None = None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The missing arrays that the checkpoint has, and the assignment_map takes out."""
+        stored = self.tree.arrays if self.tree is not None else {}
+        return tuple(name for name in self.missing if name in stored)
 
     @property
     def fits(self) -> bool:
@@ -102,6 +108,16 @@ def _foreign(restore: Any) -> str | None:
         if not _is_assignment_map(transform):
             return f"its tree is changed by {_name(transform)}"
     return None
+
+
+def assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
+    """Returns the assignment maps of T5X's RestoreCheckpointConfig, in the order in which T5X applies them.
+
+    What code of the user's own does beside them is not known here.
+    """
+    transforms = restore.state_transformation_fns if restore is not None else ()
+    maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]
+    return [transform.keywords.get("assignment_map", ()) for transform in maps]
 
 
 def _is_assignment_map(transform: Any) -> bool:

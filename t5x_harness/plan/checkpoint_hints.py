@@ -45,9 +45,7 @@ def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]
             "(logits_via_embedding = False)"
         )
     if missing and not _any(missing, "target/"):
-        if all(name in stored for name in missing):
-            yield "the assignment_map drops it, and fallback_to_scratch is not set"
-        elif _any(stored, "state/param_states/"):
+        if _any(stored, "state/param_states/"):
             yield "the checkpoint was written with another optimizer"
         else:
             yield "the checkpoint holds no optimizer state"

@@ -17,8 +17,8 @@ from typing import Any
 from etils import epath
 
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.spec import Mode, Severity
-from t5x_harness.system.buckets import is_not_asked, store
+from t5x_harness.spec import Mode, Severity, StandInPolicy
+from t5x_harness.system.buckets import is_not_asked, is_remote, on_disk
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
@@ -68,6 +68,11 @@ class StartPoint:
     problem: Problem | None = None
 
     @property
+    def is_refused(self) -> bool:
+        """Whether nothing can be restored from it."""
+        return self.problem is not None and self.problem.severity is Severity.ERROR
+
+    @property
     def transforms(self) -> bool:
         """Whether the config renames or drops parts of the checkpoint while restoring."""
         restore = self.restore
@@ -107,8 +112,13 @@ def find_initial(config: GinConfig) -> StartPoint:
     mode = "specific" if config.mode is Mode.INFER else restore.mode
     start = StartPoint(key=key, path=paths[0], mode=mode, restore=restore)
     if mode == "specific":
-        return _specific(start, paths, uses_orbax(config))
-    return _latest(start, paths, config.mode)
+        start = _specific(start, paths, uses_orbax(config), config.mode)
+    else:
+        start = _latest(start, paths, config.mode)
+    generated = config.program.spec.standins is StandInPolicy.ALL and is_remote(paths[0])
+    if generated and start.problem is not None and start.problem.code == "CKP04":
+        return dataclasses.replace(start, problem=None)  # nothing is asked of the bucket
+    return start
 
 
 def uses_orbax(config: GinConfig) -> bool:
@@ -138,9 +148,8 @@ def checkpoint_steps(folder: str) -> list[int]:
     """
     if is_not_asked(folder):
         return []
-    here = store()
     try:
-        names = [path.name for path in Path((here.local(folder) if here is not None else None) or folder).iterdir()]
+        names = [path.name for path in Path(on_disk(folder)).iterdir()]
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
@@ -152,7 +161,7 @@ def _restore_config(config: GinConfig) -> Any:
     return config.build("restore_checkpoint_cfg")
 
 
-def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoint:
+def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
     """Returns one checkpoint, named by its path."""
     path = paths[0]
     named = _STEP.search(path)
@@ -171,14 +180,14 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool) -> StartPoin
         text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
         problem = Problem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
-    is_tensorflow = epath.Path(f"{path}.index").exists()
-    wrong = None if is_tensorflow else _no_checkpoint(path, orbax) or _missing(path, orbax)
+    is_tensorflow = epath.Path(on_disk(f"{path}.index")).exists()
+    wrong = None if is_tensorflow else _no_checkpoint(path, orbax, mode) or _missing(path, orbax)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
 
 
 def _missing(path: str, orbax: bool) -> Problem | None:
     """Finds CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
-    folder = epath.Path(path)
+    folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
             return Problem(
@@ -200,6 +209,13 @@ def _missing(path: str, orbax: bool) -> Problem | None:
     if near:
         listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
         return Problem("CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step")
+    if is_remote(path):
+        return Problem(
+            "CKP04",
+            Severity.ERROR,
+            f"there is no {path}, and what a bucket of yours lacks is missing",
+            "correct the path, or put the checkpoint into the bucket",
+        )
     return Problem(
         "CKP04",
         Severity.WARNING,
@@ -208,7 +224,11 @@ def _missing(path: str, orbax: bool) -> Problem | None:
     )
 
 
-def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
+def _wants_one(mode: Mode) -> str:
+    return "inference, which takes its path as it is in every mode," if mode is Mode.INFER else "mode 'specific'"
+
+
+def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> Problem | None:
     """Finds CKP05: a path whose last part is not that of a checkpoint.
 
     T5X takes the step from it before it looks there.
@@ -219,7 +239,7 @@ def _no_checkpoint(path: str, orbax: bool) -> Problem | None:
         return Problem(
             "CKP05",
             Severity.ERROR,
-            f"{path} is the folder of a run, and mode 'specific' needs one checkpoint",
+            f"{path} is the folder of a run, and {_wants_one(mode)} needs one checkpoint",
             f"use {os.path.join(path, f'{_PREFIX}{steps[-1]}')}",
         )
     if not orbax or (_PREFIX[:-1] in name and name.replace(_PREFIX, "").isdecimal()):
@@ -239,7 +259,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:
-        if not epath.Path(path).is_dir():
+        if not epath.Path(on_disk(path)).is_dir():
             return dataclasses.replace(start, path=path, problem=_no_folder(path, start.mode))
         try:
             found = _tensorflow_checkpoints(path) or _own_checkpoints(path)
@@ -264,15 +284,18 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
 
 
 def _no_folder(path: str, mode: str) -> Problem:
-    exists = epath.Path(path).exists()
+    if epath.Path(on_disk(path)).exists():
+        message = f"{path} is a file, and mode '{mode}' needs the folder of a run"
+        return Problem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
+    if is_remote(path):
+        message = f"there is no {path}, and what a bucket of yours lacks is missing: mode '{mode}' fails"
+        return Problem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
     return Problem(
         "CKP04",
-        Severity.ERROR if exists else Severity.WARNING,
-        f"{path} is a file, and mode '{mode}' needs the folder of a run"
-        if exists
-        else f"{path} does not exist on this machine, so a stand-in takes its place here; on one where it does not "
+        Severity.WARNING,
+        f"{path} does not exist on this machine, so a stand-in takes its place here; on one where it does not "
         f"exist either, mode '{mode}' fails",
-        "name the folder that holds checkpoint_N" if exists else "make sure that the path exists where the job runs",
+        "make sure that the path exists where the job runs",
     )
 
 
@@ -305,5 +328,6 @@ def _tensorflow_checkpoints(folder: str) -> list[str]:
     """Returns the checkpoints of a folder that TensorFlow wrote; empty for any other."""
     import tensorflow as tf
 
-    state = tf.train.get_checkpoint_state(folder)
-    return list(state.all_model_checkpoint_paths) if state else []
+    read = on_disk(folder)
+    state = tf.train.get_checkpoint_state(read)
+    return [path.replace(read, folder, 1) for path in state.all_model_checkpoint_paths] if state else []

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from t5x_harness.system.buckets import on_disk
+
 _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"
 
@@ -69,8 +71,8 @@ def layout_of(path: str) -> Layout | None:
     Returns:
       Its layout; None where nothing there is a checkpoint of a known one.
     """
-    folder = epath.Path(path)
-    if epath.Path(f"{path}.index").exists():
+    folder = epath.Path(on_disk(path))
+    if epath.Path(on_disk(f"{path}.index")).exists():
         return Layout.TENSORFLOW
     if (folder / _FILE).is_file():
         return Layout.T5X
@@ -91,11 +93,11 @@ def read_tree(path: str) -> StoredTree | None:
     """
     match layout_of(path):
         case Layout.TENSORFLOW:
-            return StoredTree(Layout.TENSORFLOW, _tensorflow(path))
+            return StoredTree(Layout.TENSORFLOW, _tensorflow(on_disk(path)))
         case Layout.T5X:
-            return StoredTree(Layout.T5X, _msgpack(epath.Path(path)))
+            return StoredTree(Layout.T5X, _msgpack(epath.Path(on_disk(path))))
         case Layout.ORBAX:
-            return StoredTree(Layout.ORBAX, _orbax(epath.Path(path) / _STATE))
+            return StoredTree(Layout.ORBAX, _orbax(epath.Path(on_disk(path)) / _STATE))
     return None
 
 

@@ -110,6 +110,17 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
     return Store(Path(root), Path(source) if source else None, standins)
 
 
+def on_disk(path: str) -> str:
+    """Returns the path that the harness reads a file or folder by: that of its copy on this machine's disk, if any.
+
+    Clients remember what they saw: TensorFlow keeps the size of an object for seconds, and refuses one that has
+    shrunk since. A process that is about to run T5X must not have asked them for anything that the run may replace.
+    """
+    here = store()
+    local = here.local(path) if here is not None else None
+    return path if local is None else str(local)
+
+
 def is_remote(path: str) -> bool:
     """Returns whether a path lies in a bucket: by its address, or where machines of Google's mount it."""
     return "://" in path or _MOUNTED.match(path) is not None

@@ -41,8 +41,8 @@ class PathAgainstMode(Rule):
         path = restore.given("path") if restore is not None else None
         if restore is None or path is None or not isinstance(path.value, str) or not path.value:
             return
-        # Inference takes the path as it is, whatever the mode.
-        mode = "specific" if context.program.mode is Mode.INFER else restore.value("mode", "latest")
+        infers = context.program.mode is Mode.INFER
+        mode = "specific" if infers else restore.value("mode", "latest")
         name = path.value.removesuffix("/").rpartition("/")[2]
         is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
         shown = f"{path.at} = {format_value(path.value, limit=300)}"
@@ -50,8 +50,9 @@ class PathAgainstMode(Rule):
             folder = path.value.removesuffix("/")
             meant = _checkpoint_meant(name)
             right = f"{folder.removesuffix(name)}{meant}" if meant else f"{folder}/checkpoint_STEP"
+            wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
             yield self.finding(
-                f"{shown} is not a checkpoint: mode 'specific' needs a folder called checkpoint_STEP",
+                f"{shown} is not a checkpoint: {wants} needs a folder called checkpoint_STEP",
                 path.at,
                 f"did you mean {right!r}?" if meant else f"name the checkpoint too: {right!r}",
             )

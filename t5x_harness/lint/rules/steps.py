@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.lint.checkpoint_files import missing_checkpoint
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, evaluates, initial_step, run_part, save_part
 from t5x_harness.spec import Finding, Mode
@@ -60,7 +61,7 @@ def _steps(context: Context) -> tuple[Given, int, str] | None:
     total = train.given("total_steps") if train is not None else None
     if train is None or initial is None or total is None or not isinstance(total.value, int):
         return None
-    if train.value("relative_steps"):
+    if train.value("relative_steps") or missing_checkpoint(context) is not None:
         return None
     step, path = initial
     return total, step, path.value

@@ -79,12 +79,12 @@ class TransformedTensorFlow(PlanRule):
     good = training(*_TENSORFLOW, files=bad.files)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        from etils import epath
+        from t5x_harness.plan.stored_tree import Layout, layout_of
 
         start = plan.start
         if start.restore is None or start.checkpoint is None or not start.reachable:
             return
-        if start.restore.state_transformation_fns and epath.Path(f"{start.checkpoint}.index").exists():
+        if start.restore.state_transformation_fns and layout_of(start.checkpoint) is Layout.TENSORFLOW:
             yield self.finding(
                 f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
                 _key(plan, "assignment_map"),

@@ -14,6 +14,7 @@ from t5x_harness.spec import Finding, Severity
 if TYPE_CHECKING:
     from t5x_harness.plan.checkpoint_fit import CheckpointFit
     from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.gin_config import BindingKey
 
 _WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
@@ -172,11 +173,17 @@ class OtherTree(PlanRule):
         if fit is None:
             return
         if fit.bad_map:
-            key = plan.config.find("assignment_map", "RestoreCheckpointConfig")
             yield self.finding(
                 f"the assignment_map does not fit the checkpoint {plan.start.checkpoint}: {fit.bad_map}",
-                plan.config.owner(key) if key else plan.start.key,
+                _map(plan),
                 "correct the pattern, or the name in the checkpoint that it leads to",
+            )
+        elif fit.dropped:
+            yield self.finding(
+                f"the assignment_map drops {fit.dropped[0]}{_more(len(fit.dropped) - 1, 'are dropped')} of the "
+                f"checkpoint {plan.start.checkpoint}, and fallback_to_scratch, which makes new values, is not set",
+                _map(plan),
+                "set fallback_to_scratch = True, or take out of the assignment_map what the model needs",
             )
         elif fit.missing:
             yield self.finding(
@@ -193,6 +200,11 @@ class OtherTree(PlanRule):
                 _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
                 severity=Severity.WARNING,
             )
+
+
+def _map(plan: Planned) -> BindingKey | None:
+    key = plan.config.find("assignment_map", "RestoreCheckpointConfig")
+    return plan.config.owner(key) if key else plan.start.key
 
 
 def _fix_of_missing(plan: Planned, fit: CheckpointFit) -> str:

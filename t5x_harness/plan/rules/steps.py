@@ -89,7 +89,9 @@ class StepsBelowCheckpoint(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         steps = plan.steps
-        if steps is not None and steps.total is not None and steps.first is not None and steps.total < steps.first:
+        if steps is None or plan.start.is_refused:  # the step is that of a path without a checkpoint
+            return
+        if steps.total is not None and steps.first is not None and steps.total < steps.first:
             yield self.finding(
                 f"{steps.key.short} is {steps.total}, and the checkpoint {plan.start.path} is already at step "
                 f"{steps.first}",
@@ -109,7 +111,7 @@ class NoStepsLeft(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         steps = plan.steps
-        if steps is not None and steps.first is not None and steps.total == steps.first:
+        if steps is not None and steps.first is not None and steps.total == steps.first and not plan.start.is_refused:
             at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
             yield self.finding(
                 f"{steps.key.short} is {steps.total}{at}: T5X trains no step and succeeds",

@@ -1,0 +1,85 @@
+"""The arrays of a stand-in for a checkpoint that is changed while it is restored.
+
+A config that renames, drops or rebuilds parts of a checkpoint reads them by their names in the checkpoint, which are
+not the model's.  A stand-in in the model's own names would not be the input of its transformations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from t5x_harness.plan.checkpoint_fit import assignment_maps
+from t5x_harness.plan.leaf import Leaf
+
+_Shape = tuple[int, ...]
+_LAYER = re.compile(r"/layers_\d+/")
+
+
+def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
+    """Returns the names that the arrays of a train state have in the checkpoint, by the config's assignment maps.
+
+    Args:
+      restore: T5X's RestoreCheckpointConfig.
+      names: of the train state's arrays.
+
+    Returns:
+      By the train state's name. One that the maps drop keeps its own: the checkpoint may have it.
+    """
+    found = {name: name for name in names}
+    for assignments in reversed(assignment_maps(restore)):  # the first map reads the checkpoint itself
+        found = {name: _source(source, assignments) for name, source in found.items()}
+    return found
+
+
+def _source(name: str, assignments: Iterable[tuple[str, str | None]]) -> str:
+    for pattern, replacement in assignments:
+        if match := re.fullmatch(pattern, name):
+            return name if replacement is None else match.expand(replacement)
+    return name
+
+
+class Shrunk:
+    """Shapes of a full-size checkpoint's arrays as the shrunk model has them.
+
+    Args:
+      full: the train state at full size.
+      small: the shrunk one.
+      sources: the names of its arrays in the checkpoint.
+    """
+
+    def __init__(self, full: Iterable[Leaf], small: Iterable[Leaf], sources: Mapping[str, str]) -> None:
+        self._full = {leaf.path: leaf.shape for leaf in full}
+        self._small = {leaf.path: leaf.shape for leaf in small}
+        self._takers = {source: name for name, source in sources.items()}
+        pairs = Counter(
+            pair for name in self._full.keys() & self._small.keys() for pair in self._sizes(name) if pair[0] != pair[1]
+        )
+        self._sizes_anywhere = dict(pair for pair, _ in reversed(pairs.most_common()))
+
+    def shape(self, name: str, stored: _Shape) -> _Shape:
+        """Returns the shape of an array whose full-size shape is given, by its name in the checkpoint.
+
+        An array of the model's own shape has the shrunk model's.  Where the two differ, a dimension in which they agree
+        shrinks as the model's, and any other as dimensions of its size do elsewhere in the model, if any does.
+        """
+        taker = self._takers.get(name, name)
+        for like in (taker, _LAYER.sub("/layers_0/", taker)):
+            if like in self._small and stored == self._full.get(like, stored):
+                return self._small[like]  # of an optimizer's state, with as many dimensions as that has at this size
+            sizes = self._sizes(like)
+            if len(sizes) == len(stored):
+                return tuple(
+                    small if size == full else self._anywhere(size)
+                    for size, (full, small) in zip(stored, sizes, strict=True)
+                )
+        return tuple(map(self._anywhere, stored))
+
+    def _sizes(self, name: str) -> list[tuple[int, int]]:
+        full, small = self._full.get(name, ()), self._small.get(name, ())
+        return list(zip(full, small, strict=True)) if len(full) == len(small) else []
+
+    def _anywhere(self, size: int) -> int:
+        return self._sizes_anywhere.get(size, size)

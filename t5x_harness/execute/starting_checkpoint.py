@@ -1,0 +1,167 @@
+"""The checkpoint that an executed run starts from: the user's own, or a stand-in where the run finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.execute.checkpoint_arrays import Shrunk, checkpoint_names
+from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
+from t5x_harness.execute.shrink import as_gin
+from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
+from t5x_harness.plan.state_shapes import StateShapes
+from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree
+from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
+from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
+from t5x_harness.system.buckets import bucket_and_name, is_remote, store
+
+
+@dataclasses.dataclass(frozen=True)
+class StartMaker:
+    """Decides whether a run restores the config's own checkpoint, and writes a stand-in if not.
+
+    Attributes:
+      config: the parsed config, shrunk; its path is bound anew where the stand-in cannot lie at it.
+      start: what the config names.
+      step: the step that training starts from.
+      full: the train state at full size; None where it is not known.
+      shapes: the train state as it is executed.
+      partitioner: the runtime's partitioner.
+      spec: what to run.
+    """
+
+    config: GinConfig
+    start: StartPoint
+    step: int
+    full: StateShapes | None
+    shapes: StateShapes
+    partitioner: Any
+    spec: RunSpec
+
+    def provide(self, workspace: Path, report: StageReport, *, in_bucket: bool) -> None:
+        """Leaves a checkpoint that the executed model fits where the config finds it.
+
+        Args:
+          workspace: the run's folder.
+          report: of the first stage that executes.
+          in_bucket: whether a stand-in may lie in this run's buckets at the path that the config names.
+        """
+        start, config = self.start, self.config
+        assert start.path
+        if self.spec.standins is StandInPolicy.OFF and not start.reachable:
+            return
+        if self._is_restored_as_it_is():
+            report.fact("starts from", start.path)
+            return
+        kind, held = self._kind(), self._held()
+        place = _place_in_bucket(start, self.step) if in_bucket else None
+        written = write_standin(
+            place or workspace / "standin", self.step, self.shapes, self.partitioner, kind=kind, held=held
+        )
+        if start.key is None:
+            return
+        before = start.path
+        generated = f"a generated checkpoint at step {self.step}"
+        if place is None:
+            path = str(written if start.mode == "specific" else written.parent)
+            value = path if isinstance(config.value(start.key), str) else [path]
+            config.bind(start.key, value)
+            generated = as_gin(value)
+        if Path(before).name != UNSET_CHECKPOINT:
+            report.changes.append(Change(start.key.short, as_gin(before), generated, Reason.STANDIN))
+        else:
+            report.not_checked.append(
+                f"the checkpoint: the config leaves its path open, and a generated one at step {self.step} stands in "
+                "for it"
+            )
+        if start.reachable:  # of one that is not, the plan has said so
+            report.not_checked.append(
+                f"the values of {before}: generated ones in the shrunk model's shapes at step {self.step} stand in for "
+                "them"
+            )
+        report.fact("starts from", f"a stand-in of the model's shapes at step {self.step}")
+
+    def _is_restored_as_it_is(self) -> bool:
+        """Returns whether the config's own checkpoint is read, since the executed model is of its size."""
+        start = self.start
+        assert start.path
+        if not start.reachable or (self.spec.standins is StandInPolicy.ALL and is_remote(start.path)):
+            return False
+        return self.spec.full_size or (self.full is not None and _sizes(self.full) == _sizes(self.shapes))
+
+    def _kind(self) -> CheckpointKind:
+        """Returns the layout of the checkpoint that is replaced: as it can be seen, else as its path tells."""
+        kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
+        seen = layout_of(self.start.checkpoint) if self.start.reachable and self.start.checkpoint else None
+        if seen is Layout.ORBAX:
+            return CheckpointKind.ORBAX
+        return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind
+
+    def _held(self) -> Renaming | None:
+        """Returns what a checkpoint holds that the config transforms while it restores; None for the model's arrays."""
+        if not self.start.transforms or self.full is None:
+            return None
+        sources = checkpoint_names(self.start.restore, [leaf.path for leaf in self.shapes.leaves])
+        stored = self._stored()
+        if stored is None:
+            return lambda arrays: {sources.get(name, name): value for name, value in arrays.items()}
+        shrunk = Shrunk(self.full.leaves, self.shapes.leaves, sources)
+        arrays = {
+            name: dataclasses.replace(array, shape=shrunk.shape(name, array.shape))
+            for name, array in stored.arrays.items()
+        }
+        return lambda _: filled_arrays(arrays, self.step)
+
+    def _stored(self) -> StoredTree | None:
+        """Returns what the user's checkpoint holds; None where it cannot be read or is TensorFlow's."""
+        if not self.start.reachable or self.start.checkpoint is None:
+            return None
+        tree = read_tree(self.start.checkpoint)
+        return tree if tree is not None and tree.layout is not Layout.TENSORFLOW else None
+
+
+def _sizes(shapes: StateShapes) -> Mapping[str, tuple[int, ...]]:
+    return {leaf.path: leaf.shape for leaf in shapes.parameters}
+
+
+def _place_in_bucket(start: StartPoint, step: int) -> str | None:
+    """Returns the folder for a stand-in at the very path that the config names, cleared.
+
+    None if that is in no bucket here.
+    """
+    here = store()
+    path = start.path.rstrip("/") if start.path else ""
+    folder, name = (path, f"checkpoint_{step}") if start.mode != "specific" else path.rsplit("/", 1)
+    local = here.local(f"{folder}/{name}") if here is not None else None
+    if local is None or name != f"checkpoint_{step}" or start.others:
+        return None
+    if local.exists():
+        _remove(f"{folder}/{name}", local)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _remove(address: str, local: Path) -> None:
+    """Removes the run's copy of a checkpoint from its bucket, so that TensorFlow remembers nothing of it either.
+
+    It keeps an object's size for some seconds, and fails to read one that has shrunk meanwhile.  Code of the user's
+    may have read the checkpoint in this process, or an earlier run in it; what TensorFlow itself removes, it forgets.
+    Contents go first: the server reads a file that it has not seen yet before it removes it.
+    """
+    import tensorflow as tf
+
+    found = bucket_and_name(address)
+    assert found is not None
+    for path in local.rglob("*"):
+        if path.is_file():
+            os.truncate(path, 0)
+    with contextlib.suppress(tf.errors.OpError):  # such as of a server with an injected fault
+        tf.io.gfile.rmtree(f"gs://{'/'.join(found)}")
+    shutil.rmtree(local, ignore_errors=True)

@@ -1,0 +1,185 @@
+"""Runs that restore a full-size checkpoint of the user's own, which lies in a bucket that the user gave."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import t5x_in_use
+
+from t5x_harness.google.pool import GooglePool
+from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
+from t5x_harness.workers import Zygote
+
+HERE = Path(__file__).parent
+REFERENCE = HERE.parent / "reference"
+STEP = 20_000
+
+MODEL = """
+from __gin__ import dynamic_registration
+import __main__ as {mode}_script
+import seqio
+from t5x import utils
+from t5x.examples.t5 import network
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/{run}.gin'
+import stage_tasks
+import restoring_functions
+
+MIXTURE_OR_TASK_NAME = 'ref_reverse'
+TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 16}}
+DROPOUT_RATE = 0.0
+VOCABULARY = @seqio.ByteVocabulary()
+network.T5Config.vocab_size = 384
+network.T5Config.emb_dim = 128
+network.T5Config.num_heads = 4
+network.T5Config.head_dim = 32
+network.T5Config.mlp_dim = 128
+network.T5Config.dtype = 'float32'
+"""
+TRAIN = f"""
+INITIAL_CHECKPOINT_PATH = '{{checkpoint}}'
+TRAIN_STEPS = {STEP + 1000}
+BATCH_SIZE = 8
+USE_CACHED_TASKS = False
+LOSS_NORMALIZING_FACTOR = 100
+MODEL_DIR = 'gs://mine/run'
+train_script.train.eval_period = 500
+train_script.train.eval_steps = 1
+utils.SaveCheckpointConfig.period = 500
+"""
+CONFIGS = {
+    "train": MODEL.format(mode="train", run="finetune") + TRAIN,
+    "eval": MODEL.format(mode="eval", run="eval")
+    + "CHECKPOINT_PATH = '{checkpoint}'\nEVAL_OUTPUT_DIR = 'gs://mine/out'\nutils.DatasetConfig.batch_size = 8\n",
+    "infer": MODEL.format(mode="infer", run="infer")
+    + "CHECKPOINT_PATH = '{checkpoint}'\nINFER_OUTPUT_DIR = 'gs://mine/out'\nutils.DatasetConfig.batch_size = 8\n",
+}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's folder of buckets, with a model in each layout; no run changes a byte in it."""
+    if not GooglePool.is_installed():
+        pytest.skip("the extra google is not installed")
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "writer.gin").write_text(CONFIGS["train"].replace("{checkpoint}", f"gs://none/checkpoint_{STEP}"))
+    spec = RunSpec(("writer.gin",), runtime=t5x_in_use.name, slice="v3:1x1", cwd=str(folder))
+    writer = zygote.start(
+        "full_size:open_writer",
+        {"spec": spec.to_json(), "workspace": str(folder / "writer")},
+        log=folder / "writer.log",
+        cwd=folder,
+        python_path=(str(HERE), str(REFERENCE)),
+    )
+    with writer:
+        folders = {layout: str(folder / "buckets/mine" / layout) for layout in ("orbax", "legacy")}
+        assert writer.call("write", folders=folders, step=STEP, timeout=120) > 0
+    before = digests(folder / "buckets")
+    yield folder / "buckets"
+    assert digests(folder / "buckets") == before
+
+
+@pytest.fixture
+def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[..., RunResult]]:
+    """Makes a run in the given mode of a checkpoint at an address, to its end; ``extra`` is put after its config."""
+    pools: dict[str, GooglePool] = {}
+
+    def make(mode: str, checkpoint: str, extra: str = "", *, name: str = "run", **options: Any) -> RunResult:
+        file = tmp_path / f"{name}.gin"
+        file.write_text(CONFIGS[mode].replace("{checkpoint}", checkpoint) + extra)
+        worker, until = options.pop("worker", zygote), options.pop("until", None)
+        spec = RunSpec(
+            (str(file),),
+            gcs_root=str(buckets),
+            slice="v3:1x1",
+            runtime=t5x_in_use.name,
+            python_path=(str(HERE), str(REFERENCE)),
+            cwd=str(tmp_path),
+            **options,
+        )
+        pool = pools.setdefault(spec.gcs, GooglePool(spec.gcs_root, spec.gcs))
+        with Pipeline(spec, zygote=worker, workspace=tmp_path / name, timeout=300, google=pool) as pipeline:
+            for stage in pipeline.stages:
+                found = pipeline.stage(stage)
+                assert found.outcome is Outcome.PASSED, (found.findings, found.log_tail)
+                if stage is until:
+                    break
+            return pipeline.result()
+
+    yield make
+    for pool in pools.values():
+        pool.close()
+
+
+def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunResult], tmp_path: Path) -> None:
+    """Each has a stand-in of its own at the address that both name, and neither reads the other's."""
+    results: dict[str, RunResult] = {}
+
+    def make(mode: str, layout: str) -> None:
+        results[mode] = run(mode, f"gs://mine/{layout}/checkpoint_{STEP}", name=mode)
+
+    runs = [threading.Thread(target=make, args=args) for args in (("eval", "orbax"), ("infer", "legacy"))]
+    for thread in runs:
+        thread.start()
+    for thread in runs:
+        thread.join()
+    for mode, layout in (("eval", "orbax"), ("infer", "legacy")):
+        result = results[mode]
+        restored = f"gs://mine/{layout}/checkpoint_{STEP}"
+        stage = result.stage(mode)
+        assert dict(stage.facts)["starts from"] == f"a stand-in of the model's shapes at step {STEP}"
+        (doubt,) = [text for text in stage.not_checked if text.startswith("the values of")]
+        assert doubt == (
+            f"the values of {restored}: generated ones in the shrunk model's shapes at step {STEP} stand in for them"
+        )
+        assert "arrays agree" in dict(result.stage("plan").facts)["checkpoint fits"]
+    assert results["infer"].predictions
+
+
+RESHAPED = """
+utils.RestoreCheckpointConfig.state_transformation_fns = [@restoring_functions.without_logits]
+utils.RestoreCheckpointConfig.fallback_to_scratch = True
+"""
+RENAMED = r"""
+utils.RestoreCheckpointConfig.assignment_map = [('(.*)/encoder/encoder_norm/(.*)', r'\1/decoder/decoder_norm/\2')]
+"""
+
+
+def test_a_transformed_checkpoint_is_as_small_as_the_model(run: Callable[..., RunResult]) -> None:
+    """The stand-in holds what the checkpoint holds, by its names: it is the input of the user's function."""
+    result = run("train", f"gs://mine/orbax/checkpoint_{STEP}", RESHAPED, until=Stage.TRAIN)
+    assert result.steps == STEP + 4
+
+
+@pytest.mark.journey
+def test_a_map_renames_in_the_older_layout(run: Callable[..., RunResult]) -> None:
+    result = run("train", f"gs://mine/legacy/checkpoint_{STEP}", RENAMED, until=Stage.TRAIN)
+    assert result.steps == STEP + 4
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+@pytest.mark.parametrize("layout", ["orbax", "legacy"])
+@pytest.mark.parametrize("prefix", ["gs://", "/gcs/"])
+def test_every_mode_finds_its_stand_in(run: Callable[..., RunResult], mode: str, layout: str, prefix: str) -> None:
+    run(mode, f"{prefix}mine/{layout}/checkpoint_{STEP}")
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("layout", ["orbax", "legacy"])
+def test_the_real_checkpoint_is_restored_at_full_size(run: Callable[..., RunResult], layout: str) -> None:
+    path = f"gs://mine/{layout}/checkpoint_{STEP}"
+    result = run("eval", path, full_size=True)
+    assert dict(result.stage("eval").facts)["starts from"] == path
+    assert result.standins == ()
