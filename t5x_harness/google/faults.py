@@ -13,7 +13,7 @@ from t5x_harness.google.storage.globs import compile_glob
 Kind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 
 OPERATIONS = (
-    "list get download upload delete compose copy rewrite patch batch "
+    "list get download upload delete compose copy rewrite move patch batch "
     "bucket.list bucket.get bucket.create bucket.patch bucket.delete"
 ).split()
 """What a request can be for."""

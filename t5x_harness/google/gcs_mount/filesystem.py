@@ -1,80 +1,55 @@
 """What is seen at ``/gcs`` in the mode ``fuse``: a store's folder, with the semantics of Cloud Storage FUSE.
 
 What differs from a folder, as documented for gcsfuse without options on a bucket without hierarchical namespace:
-a file is stored when it is closed or synced, and fails with ESTALE if it was replaced meanwhile; a folder that holds
-anything cannot be renamed (EMFILE); nothing is renamed to another bucket; buckets cannot be listed, made or removed;
-modes and owners are fixed; there are no hard links and no extended attributes.
+a file is stored when it is closed or synced; that fails with ESTALE if the object was replaced, renamed or deleted
+meanwhile, and so does reading on; a folder that holds anything cannot be renamed (EMFILE); nothing is renamed to
+another bucket; buckets cannot be listed, made or removed; modes and owners are fixed; there are no hard links and no
+extended attributes.
+
+Whatever changes the tree does so with the lock on the store's files, under which Cloud Storage's own API compares
+generations, too.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import itertools
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
+from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import Attributes
-from t5x_harness.google.gcs_mount.staged import StagedFile, identity
+from t5x_harness.google.gcs_mount.staged import Generation, StagedFile
+from t5x_harness.google.storage.folders import make_folders
+from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.locking import changing_files
+from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
 
 _FILE_MODE, _FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
-
-
-@dataclasses.dataclass(eq=False)
-class Node:
-    """A file or folder that the kernel knows by a number.
-
-    Attributes:
-      number: the kernel's.
-      path: below the mount; empty for the root, ``bucket/a/b`` otherwise.
-      lookups: how often the kernel has looked it up; at 0 it is forgotten.
-      staged: its content, while it is open for writing.
-      writers: how many handles are open for writing.
-      readers: the handles that are open for reading alone.
-      removed: whether it was removed while it was open, so that what is written to it goes nowhere.
-    """
-
-    number: int
-    path: bytes
-    lookups: int = 0
-    staged: StagedFile | None = None
-    writers: int = 0
-    readers: list[Handle] = dataclasses.field(default_factory=list)
-    removed: bool = False
-
-
-@dataclasses.dataclass(eq=False)
-class Handle:
-    """An open file.
-
-    Attributes:
-      descriptor: what a reader reads from while nobody writes; None for a writer, and before the last writer has ended.
-    """
-
-    node: Node
-    writes: bool
-    descriptor: int | None = None
 
 
 class FileSystem:
     """The nodes, and what can be done with them; every method may raise OSError, whose number is the answer."""
 
-    def __init__(self, buckets: str, staging: str) -> None:
-        """Takes the folder of buckets, and a folder on the same file system for what is being written."""
-        self._buckets = os.fsencode(buckets)
-        self._staging = staging
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Takes the root of a store."""
+        self._layout = Layout(Path(root))
+        self._buckets = os.fsencode(self._layout.buckets)
         self._numbers = itertools.count(2)
-        self._by_path: dict[bytes, Node] = {b"": Node(1, b"", lookups=1)}
+        self._by_path: dict[bytes, Node] = {b"": Node(1, b"", folder=True, lookups=1)}
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
 
     def look_up(self, parent: Node, name: bytes) -> Node:
         """Returns the node of that name; see :meth:`tell`."""
         path = self._below(parent, name)
         known = self._by_path.get(path)
-        if not (known and known.staged):
-            self._stat(path)
-        return self._known(path)
+        if known and known.unsaved:
+            return known
+        found = self._stat(path)
+        return known if known and known.is_of(found) else self._new_node(path, found)
 
     def tell(self, node: Node) -> Attributes:
         """Returns the kernel's answer on a node that it asked for by name, which counts as one more look-up."""
@@ -98,12 +73,18 @@ class FileSystem:
 
     def attributes(self, node: Node) -> Attributes:
         """Returns size and times of what the mount shows; mode and owner are always the same, as in gcsfuse."""
-        found = os.fstat(node.staged.descriptor) if node.staged else self._stat(node.path)
-        is_folder = stat.S_ISDIR(found.st_mode)
+        if node.staged:
+            found = os.fstat(node.staged.descriptor)
+        elif node.content is not None:
+            found = os.fstat(node.content)
+        else:
+            found = self._stat(node.path)
+            if stat.S_ISDIR(found.st_mode) is not node.folder:
+                raise _stale()
         return Attributes(
             node=node.number,
-            mode=_FOLDER_MODE if is_folder else _FILE_MODE,
-            size=0 if is_folder else found.st_size,
+            mode=_FOLDER_MODE if node.folder else _FILE_MODE,
+            size=0 if node.folder else found.st_size,
             links=1,
             uid=os.getuid(),
             gid=os.getgid(),
@@ -130,35 +111,41 @@ class FileSystem:
         if not parent.path:
             # Not ENOSYS, as for folders: the kernel would take it that nothing can be created anywhere.
             raise OSError(errno.ENOTSUP, "files lie in buckets")
-        path = self._below(parent, name)
+        path = self._new_name(parent, name)
         self._stat(parent.path)
-        staged = StagedFile.empty(self._staging, None)
-        node = self._known(path)
-        node.staged = staged
-        node.writers += 1
+        staged = StagedFile.empty(self._layout)
+        node = self._new_node(path, None)
+        node.staged, node.writers = staged, 1
         return node, Handle(node, writes=True)
 
     def open(self, node: Node, flags: int) -> Handle:
-        if flags & os.O_ACCMODE == os.O_RDONLY:
-            real = None if node.staged else os.open(self._real(node.path), os.O_RDONLY | os.O_NOFOLLOW)
-            reader = Handle(node, writes=False, descriptor=real)
-            node.readers.append(reader)
-            return reader
+        if node.removed:
+            raise _stale()  # the kernel looks it up again
+        writes = flags & os.O_ACCMODE != os.O_RDONLY
         if flags & os.O_TRUNC and node.staged is None:
-            self._stat(node.path)
-            node.staged = StagedFile.empty(self._staging, identity(self._real(node.path)))
-        staged = self._stage(node)
-        if flags & os.O_TRUNC:
-            staged.truncate(0)
-        node.writers += 1
-        return Handle(node, writes=True)
+            node.generation = Generation.of(self._stat(node.path))
+            self._write_to(node, StagedFile.empty(self._layout))
+        elif writes:
+            staged = self._stage(node)
+            if flags & os.O_TRUNC:
+                staged.truncate(0)
+        elif node.staged is None:
+            self._open_content(node)
+        if writes:
+            node.writers += 1
+        else:
+            node.readers += 1
+        return Handle(node, writes)
 
     def read(self, handle: Handle, offset: int, size: int) -> bytes:
-        """Bytes of the file as it is being written, if it is."""
-        staged = handle.node.staged
-        descriptor = staged.descriptor if staged else handle.descriptor
-        assert descriptor is not None, "a writer keeps the content, and leaves it to the readers"
-        return os.pread(descriptor, size, offset)
+        """Bytes of the file as it is being written, if it is; else of its generation, for as long as that is live."""
+        node = handle.node
+        if node.staged:
+            return os.pread(node.staged.descriptor, size, offset)
+        live = None if node.removed else Generation.at(self._real(node.path))
+        if node.content is None or live is None or live != node.generation:
+            raise _stale()
+        return os.pread(node.content, size, offset)
 
     def write(self, handle: Handle, data: memoryview, offset: int) -> int:
         """Writes into the file as the mount shows it."""
@@ -166,47 +153,58 @@ class FileSystem:
 
     def flush(self, handle: Handle) -> None:
         """Stores what was written; at each close of a descriptor, and at fsync."""
-        node = handle.node
-        if node.staged and not node.removed:
-            node.staged.publish(self._real(node.path))
+        self._store(handle.node)
 
     def release(self, handle: Handle) -> None:
         """Closes a file whose last descriptor was closed."""
         node = handle.node
         if handle.writes:
             node.writers -= 1
-            self._leave(node)
-            return
-        node.readers.remove(handle)
-        if handle.descriptor is not None:
-            os.close(handle.descriptor)
+        else:
+            node.readers -= 1
+        self._leave(node)
 
     def resize(self, node: Node, size: int) -> None:
         """Sets a file's size, at once in the store unless somebody writes to it."""
-        self._stage(node).truncate(size)
-        self._store_unless_written(node)
+        try:
+            self._stage(node).truncate(size)
+            if not node.writers:
+                self._store(node)
+        finally:
+            self._leave(node)
 
     def set_modified(self, node: Node, nanoseconds: int) -> None:
         """Sets the time of modification of a file; a folder has none that could be kept."""
-        if node.staged:
-            node.staged.set_modified(nanoseconds)
-        elif stat.S_ISREG(self._stat(node.path).st_mode):
-            os.utime(self._real(node.path), ns=(nanoseconds, nanoseconds))
+        if node.folder:
+            return
+        times, real = (nanoseconds, nanoseconds), self._real(node.path)
+        with self._changing():
+            stored = not (node.removed or node.unsaved) and Generation.at(real) == node.generation
+            if node.staged:
+                os.utime(node.staged.descriptor, ns=times)
+            elif not stored:
+                raise _stale()
+            if stored:
+                os.utime(real, ns=times)
+                node.generation = Generation.at(real)
 
     def make_folder(self, parent: Node, name: bytes) -> Node:
-        path = self._inside_bucket(parent, name)
-        os.mkdir(self._real(path))
-        return self._known(path)
+        path = self._new_name(parent, name)
+        with self._changing():
+            self._make_room(path)
+            os.mkdir(self._real(path))
+        return self._new_node(path, self._stat(path))
 
     def remove_file(self, parent: Node, name: bytes) -> None:
         """Removes a file; what is still written to it goes nowhere."""
         path = self._inside_bucket(parent, name)
         node = self._by_path.get(path)
-        try:
-            os.unlink(self._real(path))
-        except FileNotFoundError:
-            if not (node and node.staged):
-                raise
+        with self._changing():
+            try:
+                os.unlink(self._real(path))
+            except FileNotFoundError:
+                if not (node and node.unsaved):
+                    raise
         if node:
             node.removed = True
             self._unname(node)
@@ -216,59 +214,98 @@ class FileSystem:
         path = self._inside_bucket(parent, name)
         if any(self._unstored(path)):
             raise OSError(errno.ENOTEMPTY, "files in it are being written")
-        os.rmdir(self._real(path))
+        with self._changing():
+            os.rmdir(self._real(path))
         if node := self._by_path.get(path):
             self._unname(node)
 
     def rename(self, parent: Node, name: bytes, new_parent: Node, new_name: bytes) -> None:
-        """Renames a file, or an empty folder, within a bucket."""
+        """Renames a file, or an empty folder, within a bucket; who has the file open is left with a stale handle."""
         old, new = self._below(parent, name), self._below(new_parent, new_name)
         if not (parent.path and new_parent.path) or old.split(b"/")[0] != new.split(b"/")[0]:
             raise OSError(errno.ENOTSUP, "only within a bucket")
+        self._new_name(new_parent, new_name)
         node = self._by_path.get(old)
-        if node and node.staged:
-            node.staged.publish(self._real(old))
-        if stat.S_ISDIR(self._stat(old).st_mode):
-            if any(self._unstored(old)):
-                raise OSError(errno.ENOTSUP, "files in it are being written")
-            if os.listdir(self._real(old)):
-                raise OSError(errno.EMFILE, "a folder that holds anything")
-        os.rename(self._real(old), self._real(new))
+        with self._changing():
+            if node and node.unsaved:
+                self._publish(node)
+            if stat.S_ISDIR(self._stat(old).st_mode):
+                if any(self._unstored(old)):
+                    raise OSError(errno.ENOTSUP, "files in it are being written")
+                if os.listdir(self._real(old)):
+                    raise OSError(errno.EMFILE, "a folder that holds anything")
+            self._make_room(new)
+            os.rename(self._real(old), self._real(new))
         if replaced := self._by_path.get(new):
             replaced.removed = True
             self._unname(replaced)
         if node:
             self._unname(node)
-            node.path = new
-            self._by_path[new] = node
+            if node.folder:
+                node.path, self._by_path[new] = new, node
+
+    def _open_content(self, node: Node) -> int:
+        """Opens a stored file; the generation is the one that the kernel looked up, while anybody has that open."""
+        if node.removed:
+            raise _stale()
+        if node.content is None:
+            descriptor = os.open(self._real(node.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                os.close(descriptor)
+                raise _stale()
+            # It may have been replaced since it was looked up. Nobody has it open, so the kernel keeps no pages.
+            node.content, node.generation = descriptor, Generation.of(found)
+        return node.content
 
     def _stage(self, node: Node) -> StagedFile:
         if node.staged is None:
-            node.staged = StagedFile.copy_of(self._real(node.path), self._staging)
+            try:
+                return self._write_to(node, StagedFile.copy_of(self._open_content(node), self._layout))
+            except BaseException:
+                self._leave(node)
+                raise
         return node.staged
 
-    def _store_unless_written(self, node: Node) -> None:
-        if node.staged and not node.writers:
-            if not node.removed:
-                node.staged.publish(self._real(node.path))
-            self._leave(node)
+    def _write_to(self, node: Node, staged: StagedFile) -> StagedFile:
+        """Has all who have a file open see what is written from now on."""
+        self._replace_content(node, None)
+        node.staged = staged
+        return staged
+
+    def _store(self, node: Node) -> None:
+        if node.unsaved and not node.removed:
+            with self._changing():
+                self._publish(node)
+
+    def _publish(self, node: Node) -> None:
+        """Stores what was written, with the folders above it; needs the lock on the store's files."""
+        assert node.staged, "only what is being written can be stored"
+        if node.generation is None:
+            self._make_room(node.path)
+        node.generation = node.staged.publish(self._real(node.path), node.generation)
 
     def _leave(self, node: Node) -> None:
-        """Lets the content go after the last writer; those who still read go on with it."""
-        if node.staged is None or node.writers:
-            return
-        for reader in node.readers:
-            if reader.descriptor is not None:
-                os.close(reader.descriptor)
-            reader.descriptor = os.dup(node.staged.descriptor)
-        node.staged.close()
-        node.staged = None
+        """Lets the content go after the last writer, and after the last reader; those who still read go on with it."""
+        if node.staged and not node.writers:
+            if node.unsaved:
+                self._unname(node)  # what is lost is not what the name has
+            self._replace_content(node, node.staged.descriptor)
+            node.staged = None
+        if not (node.readers or node.staged):
+            self._replace_content(node, None)
 
-    def _known(self, path: bytes) -> Node:
-        node = self._by_path.get(path)
-        if node is None:
-            node = self._by_path[path] = Node(next(self._numbers), path)
-            self.nodes[node.number] = node
+    def _replace_content(self, node: Node, descriptor: int | None) -> None:
+        if node.content is not None:
+            os.close(node.content)
+        node.content = descriptor
+
+    def _new_node(self, path: bytes, found: os.stat_result | None) -> Node:
+        """Returns a node for a file or folder of the tree, None for a new file; it takes the name of one before."""
+        folder = found is not None and stat.S_ISDIR(found.st_mode)
+        generation = None if found is None or folder else Generation.of(found)
+        node = self._by_path[path] = Node(next(self._numbers), path, folder, generation)
+        self.nodes[node.number] = node
         return node
 
     def _unname(self, node: Node) -> None:
@@ -276,8 +313,28 @@ class FileSystem:
             del self._by_path[node.path]
 
     def _unstored(self, folder: bytes) -> Iterator[Node]:
-        """Returns the files in a folder, not below it, that are open for writing."""
-        return (n for n in self._by_path.values() if n.staged and os.path.dirname(n.path) == folder)
+        """Returns the files in a folder, not below it, that were written and are not stored."""
+        return (n for n in self._by_path.values() if n.unsaved and os.path.dirname(n.path) == folder)
+
+    def _changing(self) -> AbstractContextManager[None]:
+        return changing_files(self._layout.root)
+
+    def _make_room(self, path: bytes) -> None:
+        """Makes the folders above a name, which go with the last object in them if nobody but the store made them."""
+        if not os.path.isdir(self._real(os.path.dirname(path))):
+            self._stat(path.partition(b"/")[0])
+            if not make_folders(self._real(os.path.dirname(path))):
+                raise OSError(errno.ENOTDIR, "an object has the name of a folder above it")
+
+    def _new_name(self, parent: Node, name: bytes) -> bytes:
+        """Returns the path of what is to be made; raises OSError if no object can have its name."""
+        path = self._inside_bucket(parent, name)
+        in_bucket = path.partition(b"/")[2]
+        if len(in_bucket) > LONGEST_OBJECT_NAME:
+            raise OSError(errno.ENAMETOOLONG, f"names of objects have at most {LONGEST_OBJECT_NAME} bytes")
+        if not is_object_name(os.fsdecode(in_bucket)):
+            raise OSError(errno.EINVAL, "no object can have this name")
+        return path
 
     def _inside_bucket(self, parent: Node, name: bytes) -> bytes:
         if not parent.path:
@@ -295,3 +352,7 @@ class FileSystem:
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             raise OSError(errno.ENOENT, "neither an object nor a folder")
         return found
+
+
+def _stale() -> OSError:
+    return OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")

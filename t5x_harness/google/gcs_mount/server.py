@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator
 
 from t5x_harness.google.gcs_mount import protocol
-from t5x_harness.google.gcs_mount.filesystem import FileSystem, Handle
+from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, mount
+from t5x_harness.google.gcs_mount.nodes import Handle
 from t5x_harness.google.gcs_mount.protocol import Operation, Request
-from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.side_process import side_process
 
 _DEVICE = "/dev/fuse"
@@ -53,7 +53,7 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
         raise NamespaceRefused(f"files without a name (O_TMPFILE) in {folder}: {error.strerror}") from None
 
     def serve(device: int) -> None:
-        _Server(device, FileSystem(buckets_folder(folder), folder)).serve()
+        _Server(device, FileSystem(folder)).serve()
 
     with side_process("t5x-gcsfuse", serve) as hand_over:
         yield FuseServer(hand_over)

@@ -4,23 +4,25 @@ The tree has no room for a name that no file can have (``a//b``, ``../x``, a par
 there is a file ``a``, nor for ``a`` while there is a folder ``a``. Who came first keeps the room: nothing that the tree
 shows is moved or hidden by a later write. When the room gets free because the object that took it is deleted, those
 that waited aside for it move in. An empty object ``a/`` is the folder ``a``.
+Every call but ``new_name`` and ``drop`` also needs the lock on the files, as mounts change the tree, too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import itertools
 import os
 import secrets
 import sqlite3
 from collections.abc import Iterable
 
-from t5x_harness.google.storage.database import Database, Place, Record
+from t5x_harness.google.storage.database import Database, Identity, Place, Record
 from t5x_harness.google.storage.disk import is_full
+from t5x_harness.google.storage.folders import make_folders, remove_folder
 from t5x_harness.google.storage.layout import Layout
-from t5x_harness.google.storage.tree import NO_FILE
+from t5x_harness.google.storage.tree import identify, identity_of
+from t5x_harness.google.storage.values import StoredObject
 
 
 class Bodies:
@@ -35,17 +37,18 @@ class Bodies:
         """Returns a name for the file of a body, which no other one has or had; any thread may ask for one."""
         return f"{self._opening}{next(self._names):x}"
 
-    def choose(self, bucket: str, name: str, size: int) -> Place:
-        """Returns where a body can go, with the folders above it made."""
+    def choose(self, bucket: str, name: str, size: int) -> tuple[Place, str]:
+        """Returns where a body can go, with the folders above it made, and which file of the tree it replaces."""
         folder = self._layout.folder_path(bucket, name)
         if folder is not None:
-            return Place.FOLDER if size == 0 and _make_folders(folder) else Place.ASIDE
+            return Place.FOLDER if size == 0 and make_folders(folder) else Place.ASIDE, ""
         path = self._layout.tree_path(bucket, name)
         if path is None:
-            return Place.ASIDE
+            return Place.ASIDE, ""
         if os.access(path, os.F_OK):  # most are new, for which an error of os.stat would take longer than the question
-            return Place.TREE if os.path.isfile(path) else Place.ASIDE
-        return Place.TREE if _make_folders(os.path.dirname(path)) else Place.ASIDE
+            found = identify(path)
+            return Place.ASIDE if found is None else Place.TREE, Identity.text(found)
+        return Place.TREE if make_folders(os.path.dirname(path)) else Place.ASIDE, ""
 
     def path(self, record: Record) -> str:
         """Returns the file to read a body from."""
@@ -65,7 +68,42 @@ class Bodies:
         if old is not None and old.place is Place.ASIDE:
             _remove(self._layout.aside_path(old.body))
         if old is not None and old.place is Place.FOLDER and record.place is not Place.FOLDER:
-            self._prune(record.object.bucket, record.object.name[:-1])
+            self._prune(record.object.bucket, record.object.name[:-1], implied=False)
+
+    def rename(self, record: Record, moved: StoredObject) -> None:
+        """Makes an object's body another's, and forgets the first: both at the moment of one transaction.
+
+        Raises FileNotFoundError if somebody outside has removed the file; where it cannot be recorded, all stays as it
+        was.
+        """
+        it, old = record.object, self._database.record(moved.bucket, moved.name)
+        taken = self._take_out(record)
+        try:
+            place, replaced = self.choose(moved.bucket, moved.name, moved.size)
+            there = dataclasses.replace(taken, object=moved, place=place, replaced=replaced)
+            with self._database.transaction():
+                self._database.forget(it.bucket, it.name)
+                self._database.put(there)
+        except BaseException:
+            self._prune(moved.bucket, os.path.dirname(moved.name))  # it may be below the name that was taken out
+            self._move(self._layout.incoming_path(taken.body), taken)
+            raise
+        self.install(there, old)
+        self._give_room(record)
+
+    def _take_out(self, record: Record) -> Record:
+        """Makes a body incoming again, under a name by which recovery would put it back; returns its record."""
+        if record.place is Place.ASIDE:
+            os.rename(self.path(record), self._layout.incoming_path(record.body))
+            return record
+        taken = dataclasses.replace(record, body=self.new_name(), replaced="")
+        path = self._layout.incoming_path(taken.body)
+        if record.place is Place.TREE:
+            self._database.put(taken)
+            os.rename(self.path(record), path)
+            return taken
+        with open(path, "xb") as empty:
+            return dataclasses.replace(taken, identity=identity_of(os.fstat(empty.fileno())))
 
     def remove(self, record: Record) -> None:
         """Removes the body of an object and forgets it; where that cannot be recorded, all stays as it was."""
@@ -88,15 +126,19 @@ class Bodies:
         self._give_room(record)
 
     def forget(self, record: Record) -> None:
-        """Forgets an object whose body is gone from the tree; others may move into its room."""
+        """Forgets an object whose body is gone from the tree; others may move into its room.
+
+        The folder stays: whoever removed the file did not remove that.
+        """
         self._database.forget(record.object.bucket, record.object.name)
-        self._give_room(record)
+        if record.place is Place.TREE:
+            self._free(record.object.bucket, record.object.name)
 
     def _give_room(self, record: Record) -> None:
         """Cleans up after an object that is forgotten: others move into its room, and empty folders go."""
         bucket, name = record.object.bucket, record.object.name
         if record.place is Place.FOLDER:
-            self._prune(bucket, name[:-1])
+            self._prune(bucket, name[:-1], implied=False)
         elif record.place is Place.TREE:
             self._free(bucket, name)
             self._prune(bucket, os.path.dirname(name))
@@ -107,10 +149,10 @@ class Bodies:
         path = self._layout.tree_path(it.bucket, it.name)
         if record.place is not Place.ASIDE or (path is not None and os.path.lexists(path)):
             return record
-        place = self.choose(it.bucket, it.name, it.size)
+        place, replaced = self.choose(it.bucket, it.name, it.size)
         if place is Place.ASIDE:
             return record
-        moved = dataclasses.replace(record, place=place)
+        moved = dataclasses.replace(record, place=place, replaced=replaced)
         try:
             self._database.put(moved)
         except sqlite3.Error as error:
@@ -141,10 +183,24 @@ class Bodies:
     def _recover(self, path: str, record: Record | None) -> None:
         if record is None:
             _remove(path)
+        elif record.place is Place.TREE and self._is_overtaken(record):
+            self._take_back(path, record)
         elif record.place is not Place.ASIDE or path != self.path(record):
             if record.place is Place.TREE:
-                _make_folders(os.path.dirname(self.path(record)))
+                make_folders(os.path.dirname(self.path(record)))
             self._move(path, record)
+
+    def _is_overtaken(self, record: Record) -> bool:
+        """Returns whether a mount has changed the tree since a record was made whose body is not in its place yet."""
+        return record.replaced not in (None, Identity.text(identify(self.path(record))))
+
+    def _take_back(self, path: str, record: Record) -> None:
+        """Undoes a write that was never acknowledged: what a mount did since was, and stands."""
+        with self._database.transaction():
+            self._database.forget(record.object.bucket, record.object.name)
+            reopened = self._database.reopen_upload(record.body)
+        if not reopened:
+            _remove(path)
 
     def _move(self, source: str, record: Record) -> None:
         if record.place is Place.FOLDER:
@@ -166,33 +222,23 @@ class Bodies:
         for record in self._database.records_from(bucket, below, before=below[:-1] + b"0"):  # "0" comes after "/"
             self.move_in(record)
 
-    def _prune(self, bucket: str, folder: str) -> None:
-        """Removes folders without objects, upwards: with Google a folder is only what the names of objects say."""
+    def _prune(self, bucket: str, folder: str, *, implied: bool = True) -> None:
+        """Removes folders without objects, upwards, as far as names alone imply them.
+
+        Args:
+          implied: whether that holds for the first one, too; an object ``folder/`` that goes takes its folder along.
+        """
         while folder:
             marker = self._database.record(bucket, f"{folder}/")
             if marker is not None and marker.place is Place.FOLDER:
                 return
-            try:
-                os.rmdir(f"{self._layout.bucket_folder(bucket)}/{folder}")
-            except OSError:
-                return  # something is in it
+            if not remove_folder(f"{self._layout.bucket_folder(bucket)}/{folder}", implied=implied):
+                return
+            implied = True
             if (waiting := self._database.record(bucket, folder)) is not None:
                 self.move_in(waiting)
                 return
             folder = os.path.dirname(folder)
-
-
-def _make_folders(path: str) -> bool:
-    """Makes a folder and those above it; False if a file is in the way."""
-    if os.path.isdir(path):
-        return True
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        if error.errno in (errno.EEXIST, *NO_FILE):
-            return False
-        raise
-    return True
 
 
 def _remove(path: str) -> None:

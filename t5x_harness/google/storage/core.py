@@ -8,7 +8,7 @@ import dataclasses
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import RLock, Thread
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ class Core:
         self.database = Database(layout.database)
         self.buckets = Buckets(layout, self.database, create=create_buckets)
         self.bodies = Bodies(layout, self.database)
-        self._checkpointing = self._closed = False
+        self._checkpointing = self._closed = self._changing = False
 
     def run(self, action: Callable[[TreeView], Result], *, wait: bool = True, grows: bool = False) -> Result:
         """Does something under the lock, as often as it takes to have read all files that changed outside.
@@ -67,7 +67,7 @@ class Core:
         Raises:
           WouldWait: that was not to be.
         """
-        view = TreeView(self)
+        view = TreeView(self, wait=wait)
         while True:
             if not self.lock.acquire(blocking=wait):
                 raise WouldWait
@@ -90,6 +90,22 @@ class Core:
                 raise WouldWait
             view.read(files)
 
+    @contextlib.contextmanager
+    def changing(self, *, wait: bool = True) -> Iterator[None]:
+        """Keeps mounts from changing files meanwhile; needs the lock, and may be entered again inside.
+
+        Raises WouldWait if one does just now and it is not to wait.
+        """
+        if self._changing:
+            yield
+            return
+        with changing_files(self.layout.root, wait=wait):
+            self._changing = True
+            try:
+                yield
+            finally:
+                self._changing = False
+
     def _make_room(self) -> bool:
         """Gives the reserve to the database, whose log may give back more; False if there is no reserve."""
         if not self.reserve.give():
@@ -98,10 +114,11 @@ class Core:
             self.database.checkpoint(cut=True)
         return True
 
-    def forget_gone(self, record: Record) -> None:
+    def forget_gone(self, record: Record, *, wait: bool = True) -> None:
         """Forgets an object whose file is gone; where the disk is full that waits, as nobody sees it anyway."""
         try:
-            self.bodies.forget(record)
+            with self.changing(wait=wait):
+                self.bodies.forget(record)
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
@@ -174,23 +191,29 @@ class Core:
             with self.database.transaction() if also else contextlib.nullcontext():
                 if also:
                     also(written)
-                record = Record(written, self.bodies.choose(bucket, name, identity.size), body, identity)
+                place, replaced = self.bodies.choose(bucket, name, identity.size)
+                record = Record(written, place, body, identity, replaced)
                 self.database.put(record)
             self.bodies.install(record, old)
             return written
 
         def alone(view: TreeView) -> StoredObject:
-            with changing_files(self.layout.root, wait=wait):
+            with self.changing(wait=wait):
                 return action(view)
 
         return self.run(alone, wait=wait, grows=True)
 
 
 class TreeView:
-    """One operation's view of the tree: a file that it has read counts as seen, even if it is still being written."""
+    """One operation's view of the tree: a file that it has read counts as seen, even if it is still being written.
 
-    def __init__(self, core: Core) -> None:
+    Args:
+      wait: whether to wait for the lock on the files, where one has to be moved.
+    """
+
+    def __init__(self, core: Core, *, wait: bool = True) -> None:
         self._core = core
+        self._wait = wait
         self._read: collections.Counter[tuple[str, str]] = collections.Counter()
         self._unreadable: set[tuple[str, str]] = set()
         self._unrecorded: dict[tuple[str, str], Record] = {}
@@ -203,7 +226,7 @@ class TreeView:
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
-            self._core.forget_gone(record)
+            self._core.forget_gone(record, wait=self._wait)
         return live
 
     def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
@@ -221,7 +244,8 @@ class TreeView:
             return self.compare(bucket, name, record, found)
         if record is None or record.place is Place.TREE:
             return None
-        return self._core.bodies.move_in(record)
+        with self._core.changing(wait=self._wait):
+            return self._core.bodies.move_in(record)
 
     def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
         """Returns the record of a name that has a file in the tree.

@@ -31,7 +31,7 @@ from t5x_harness.google.storage.values import (
     Upload,
 )
 
-_VERSION = 1
+_VERSION = 2
 _CHANGES_KEPT = 3000  # rows; each takes a page or two of 4 KB in the log
 _SCHEMA = """
 CREATE TABLE buckets (
@@ -41,7 +41,7 @@ CREATE TABLE buckets (
 CREATE TABLE objects (
     bucket TEXT, name BLOB, generation INTEGER, metageneration INTEGER, size INTEGER, created INTEGER, updated INTEGER,
     md5 TEXT, crc32c TEXT, fields TEXT, component_count INTEGER, place TEXT, body TEXT, inode INTEGER, mtime INTEGER,
-    PRIMARY KEY (bucket, name)
+    replaced TEXT, PRIMARY KEY (bucket, name)
 ) WITHOUT ROWID;
 CREATE TABLE uploads (
     id TEXT PRIMARY KEY, started INTEGER, bucket TEXT, name BLOB, fields TEXT, preconditions TEXT, expected TEXT,
@@ -59,10 +59,10 @@ INSERT INTO clock VALUES (0);
 """
 _COLUMNS = (
     "bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, component_count, "
-    "place, body, inode, mtime"
+    "place, body, inode, mtime, replaced"
 )
 _LOOK_UP = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name = ?"
-_PUT = f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT = f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Place(enum.StrEnum):
@@ -86,6 +86,11 @@ class Identity(NamedTuple):
     size: int
     mtime: int
 
+    @classmethod
+    def text(cls, found: Identity | None) -> str:
+        """Returns an identity as one word of text, the empty one for no file."""
+        return "" if found is None else ":".join(map(str, found))
+
 
 @dataclasses.dataclass(frozen=True)
 class Record:
@@ -93,12 +98,15 @@ class Record:
 
     Attributes:
       body: what its file is called while incoming or aside; empty for one that came from outside.
+      replaced: the file that the tree had when this was recorded, as :meth:`Identity.text` has it; None if another
+        release recorded it. It says whether a body that a killed process left behind still has its place.
     """
 
     object: StoredObject
     place: Place
     body: str
     identity: Identity
+    replaced: str | None = ""
 
 
 class Database:
@@ -120,12 +128,15 @@ class Database:
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see ``checkpoint``
         found = self._execute("PRAGMA user_version").fetchone()[0]
-        if found not in (0, _VERSION):
+        if found not in (0, 1, _VERSION):
             raise CannotOpen(
                 f"{path} has layout {found} of another release, this one reads {_VERSION}: name another folder"
             )
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        if found == 1:
+            change = "ALTER TABLE objects ADD COLUMN replaced TEXT"
+            self._connection.executescript(f"BEGIN; {change}; PRAGMA user_version = {_VERSION}; COMMIT;")
         self._execute("PRAGMA synchronous = NORMAL")
         with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: what was logged stays where it is
             self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a killed server has left its log behind
@@ -223,7 +234,7 @@ class Database:
             (
                 *(it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated),
                 *(it.md5, it.crc32c, _fields_to_text(it.fields), it.component_count),
-                *(record.place.value, record.body, record.identity.inode, record.identity.mtime),
+                *(record.place.value, record.body, record.identity.inode, record.identity.mtime, record.replaced),
             ),
         )
 
@@ -253,6 +264,10 @@ class Database:
     def finish_upload(self, upload_id: str, written: StoredObject) -> None:
         """Records what an upload became; in the transaction that records the object."""
         self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (_to_text(written), upload_id))
+
+    def reopen_upload(self, upload_id: str) -> bool:
+        """Records that an upload has not become an object after all; False if there is no such upload."""
+        return self._execute("UPDATE uploads SET finished = NULL WHERE id = ?", (upload_id,)).rowcount > 0
 
     def forget_upload(self, upload_id: str) -> None:
         self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
@@ -298,12 +313,12 @@ class Database:
 
 def _record(row: tuple[object, ...]) -> Record:
     bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, components, *body = row
-    place, file, inode, mtime = body
+    place, file, inode, mtime, replaced = body
     stored = StoredObject(
         bucket, name.decode(), generation, metageneration, size, created, updated, md5, crc32c,  # type: ignore
         _fields_of(fields), components,  # type: ignore
     )  # fmt: skip
-    return Record(stored, Place(place), file, Identity(inode, size, mtime))  # type: ignore
+    return Record(stored, Place(place), file, Identity(inode, size, mtime), replaced)  # type: ignore
 
 
 def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Upload:

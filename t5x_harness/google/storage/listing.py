@@ -32,7 +32,8 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
 
     def action(view: TreeView) -> Listing:
         core.buckets.get(bucket)
-        return _Page(page, _Names(core, view, bucket)).fill()
+        with core.changing():  # else a file that a mount renames might be seen under neither of its names
+            return _Page(page, _Names(core, view, bucket)).fill()
 
     return core.run(action)
 

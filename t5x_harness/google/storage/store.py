@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.google.storage import listing, reading
-from t5x_harness.google.storage.core import Core, TreeView
+from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StorageError
 from t5x_harness.google.storage.layout import Layout
@@ -85,7 +85,8 @@ class ObjectStore:
             self.multiparts = Multiparts(self._core)
             with self._core.database.transaction():
                 self._core.database.forget_lost_uploads()  # other releases forgot a bucket before its uploads
-            self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
+            with changing_files(layout.root):
+                self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
             self._core.reserve.lay_by()
         except BaseException:
             self._core.database.close()
@@ -137,9 +138,10 @@ class ObjectStore:
 
         def action(view: TreeView) -> None:
             preconditions.check(self._core.buckets.get(name))
-            if not listing.is_empty(self._core, view, name):
-                raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
-            bodies = self._core.buckets.delete(name)
+            with self._core.changing():
+                if not listing.is_empty(self._core, view, name):
+                    raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
+                bodies = self._core.buckets.delete(name)
             self.uploads.forget(bodies)
             self._core.bodies.drop(bodies)
 
@@ -239,10 +241,38 @@ class ObjectStore:
         """Removes an object."""
 
         def action(view: TreeView) -> None:
-            with changing_files(self._core.layout.root):
+            with self._core.changing():
                 self._core.bodies.remove(view.need(bucket, name, generation, preconditions))
 
         self._core.run(action)
+
+    def move(self, source: SourceObject, name: str, preconditions: Preconditions = ANY) -> StoredObject:
+        """Gives an object another name in its bucket, in one step: what has that name is replaced.
+
+        Bytes and fields stay; the generation and the times are new, the metageneration is 1.
+
+        Args:
+          preconditions: on what the new name has; those of the source are its own.
+        """
+        bucket = source.bucket
+        check_object_name(name)
+        if name == source.name:
+            raise Invalid(f"An object is moved to another name, not to its own: {name[:80]!r}")
+
+        def action(view: TreeView) -> StoredObject:
+            with self._core.changing():
+                record = view.need(bucket, source.name, source.generation, source.preconditions)
+                view.check(bucket, name, preconditions)
+                it, generation = record.object, self._core.database.next_generation()
+                made_of = Checksums(it.md5, it.crc32c), it.fields, it.component_count
+                moved = StoredObject.new(bucket, name, generation, it.size, *made_of)
+                try:
+                    self._core.bodies.rename(record, moved)
+                except FileNotFoundError:
+                    raise ChangedOutside([(bucket, source.name)]) from None
+                return moved
+
+        return self._core.run(action, grows=True)
 
     def compose(
         self,

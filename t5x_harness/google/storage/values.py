@@ -178,6 +178,11 @@ class Preconditions:
                     "At least one of the pre-conditions you specified did not hold: "
                     f"{what} {actual if found is not None else 'of nothing'} is not {wanted}"
                 )
+        if found is None and self.generation_not_match:
+            raise PreconditionFailed(
+                "At least one of the pre-conditions you specified did not hold: there is no generation other than "
+                f"{self.generation_not_match}, because there is no object"
+            )
         for unwanted, actual in (
             (self.generation_not_match, generation),
             (self.metageneration_not_match, metageneration),

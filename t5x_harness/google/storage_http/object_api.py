@@ -1,4 +1,4 @@
-"""The JSON API of objects: resources, listings, media, compose, copy and rewrite."""
+"""The JSON API of objects: resources, listings, media, compose, copy, rewrite and move."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from t5x_harness.google.storage_http.threads import inline_or_in_thread
 _NOT_EMULATED = {
     "acl": "access control lists",
     "iam": "IAM policies",
-    "moveTo": "moves in one step",
     "restore": "soft-deleted objects",
 }
 
@@ -64,7 +63,11 @@ async def answer_object(
         case ["compose"]:
             return await _compose(store, request, bucket, name)
         case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
-            return await _copy(store, request, SourceObject(bucket, name), to_bucket, to_name, how == "rewriteTo")
+            return await _copy(
+                store, request, _source_of(request, bucket, name), to_bucket, to_name, how == "rewriteTo"
+            )
+        case ["moveTo", "o", to_name]:
+            return await _move(store, request, _source_of(request, bucket, name), to_name)
         case [what, *_] if what in _NOT_EMULATED:
             raise not_emulated(_NOT_EMULATED[what])
         case _:  # a client that does not encode the slashes of a name
@@ -136,6 +139,19 @@ def _source(bucket: str, given: object) -> SourceObject:
         raise Invalid(f"The generation of the source object {name} is not a number") from None
 
 
+def _source_of(request: Request, bucket: str, name: str) -> SourceObject:
+    """Returns the source that the parameters of a copy or a move ask for."""
+    conditions = preconditions_of(request.parameters, source=True)
+    return SourceObject(bucket, name, number_of(request.parameters, "sourceGeneration"), conditions)
+
+
+async def _move(store: ObjectStore, request: Request, source: SourceObject, name: str) -> Answer:
+    if request.method != "POST":
+        raise not_allowed(request)
+    found = await asyncio.to_thread(store.move, source, name, preconditions_of(request.parameters))
+    return json_answer(object_resource(found, request.origin))
+
+
 async def _copy(
     store: ObjectStore, request: Request, source: SourceObject, bucket: str, name: str, rewrite: bool
 ) -> Answer:
@@ -143,12 +159,7 @@ async def _copy(
         raise not_allowed(request)
     resource = await request.json()
     wanted = Rewrite(
-        SourceObject(
-            source.bucket,
-            source.name,
-            number_of(request.parameters, "sourceGeneration"),
-            preconditions_of(request.parameters, source=True),
-        ),
+        source,
         bucket,
         name,
         fields_of(resource) if resource else None,

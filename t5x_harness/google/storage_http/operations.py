@@ -18,6 +18,7 @@ _JSON_APIS = ("/storage/v1/", "/upload/storage/v1/", "/resumable/upload/storage/
 _JSON_PATH = re.compile(r"(?:/resumable)?(?:/(upload|download))?/storage/v1/b(?:/([^/]+))?(?:/o(?:/(.+))?)?$")
 _COMPOSED = re.compile(r"(.+?)/compose$")
 _COPIED = re.compile(r".+?/(copyTo|rewriteTo)/b/([^/]+)/o/(.+)$")
+_MOVED = re.compile(r".+?/moveTo/o/(.+)$")
 _COPIED_BY = {"copyTo": "copy", "rewriteTo": "rewrite"}
 _VERBS = {"GET": "get", "HEAD": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "patch", "POST": "upload"}
 _OF_BUCKET = {**_VERBS, "POST": "create"}
@@ -42,7 +43,7 @@ def is_json_api(scope: Scope) -> bool:
 
 
 def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> Meaning:
-    """Returns what a request is for; of a copy, the object that is to be made."""
+    """Returns what a request is for; of a copy or a move, the object that is to be made."""
     path, method = scope["raw_path"].decode("latin-1").partition("?")[0], scope["method"]
     if not is_json_api(scope):
         return _by_xml(scope, path, method, parameters)
@@ -66,6 +67,8 @@ def _of_object(method: str, bucket: str, name: str, *, media: bool) -> Meaning:
         return Meaning("compose", bucket, unquote(composed[1]))
     if method == "POST" and (copied := _COPIED.match(name)):
         return Meaning(_COPIED_BY[copied[1]], unquote(copied[2]), unquote(copied[3]))
+    if method == "POST" and (moved := _MOVED.match(name)):
+        return Meaning("move", bucket, unquote(moved[1]))
     verb = "download" if media and method == "GET" else _VERBS.get(method, "other")
     return Meaning(verb, bucket, unquote(name))
 

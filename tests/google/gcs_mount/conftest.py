@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mounted import needs
 
-from t5x_harness.google.gcs_mount import Mode, command_prefix, probe
+from t5x_harness.google.gcs_mount import Mode, command_prefix
 
 Inside = Callable[..., Any]
 
@@ -53,11 +54,3 @@ def inside(root: Path) -> Inside:
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
-
-
-def needs(mode: Mode) -> None:
-    """Skips a test for a mode that this machine refuses."""
-    found = probe()
-    refused = found.refused if mode is Mode.FOLDER else found.fuse_refused
-    if refused is not None:
-        pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")

@@ -34,15 +34,18 @@ def test_one_who_only_opens_and_closes_takes_nothing_from_the_writer(kernel: Ker
     assert (stored / "f").read_bytes() == data
 
 
-def test_a_reader_that_stays_reads_on_what_the_writer_stored(kernel: Kernel, stored: Path) -> None:
+def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(kernel: Kernel, stored: Path) -> None:
     """As one does that maps a file and closes it: the kernel asks for its pages later."""
     writer = kernel.open("f", os.O_WRONLY | os.O_CREAT)
     kernel.write(writer, 0, b"first")
     reader = kernel.open("f", os.O_RDONLY)
     kernel.close(writer)
+    assert kernel.read(reader) == b"first"
     (stored / "f").unlink()
     (stored / "f").write_bytes(b"theirs")
-    assert kernel.read(reader) == b"first"
+    with pytest.raises(OSError, match="replaced or deleted") as caught:
+        kernel.read(reader)
+    assert caught.value.errno == errno.ESTALE
     kernel.close(reader)
     late = kernel.open("f", os.O_RDWR)
     kernel.write(late, 6, b"!")

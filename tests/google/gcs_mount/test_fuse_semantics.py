@@ -150,18 +150,19 @@ result = [(gcs / "hello.txt").read_text(), os.listdir(gcs / "data"), os.listdir(
     assert fuse(code) == ["2", [], ["data", "hello.txt"], "ENOTSUP"]
 
 
-def test_a_file_renamed_while_it_is_written_is_stored_under_its_new_name(fuse: Inside) -> None:
+def test_a_file_renamed_while_it_is_written_is_stored_and_its_writer_is_left_with_a_stale_handle(fuse: Inside) -> None:
     code = """
-file = open(gcs / "new.tmp", "w")
-file.write("abc")
-file.flush()
-os.rename(gcs / "new.tmp", gcs / "new")
-result = [(store / "new").read_text()]
-file.write("def")
-file.close()
-result += [(store / "new").read_text(), (store / "new.tmp").exists()]
+def renamed(name):
+    file = os.open(gcs / "tmp", os.O_CREAT | os.O_RDWR)
+    os.write(file, b"abc")
+    os.rename(gcs / "tmp", gcs / name)
+    return file
+result = [refused(os.close, renamed("closed"))]
+file = renamed("written")
+os.write(file, b"def")
+result += [refused(os.close, file), (store / "closed").read_text(), (gcs / "written").read_text(), os.listdir(gcs)]
 """
-    assert fuse(code) == ["abc", "abcdef", False]
+    assert fuse(code) == [None, "ESTALE", "abc", "abc", ["closed", "data", "written"]]
 
 
 def test_buckets_are_neither_listed_nor_made_nor_removed(fuse: Inside, root: Path) -> None:

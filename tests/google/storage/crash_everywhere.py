@@ -47,6 +47,10 @@ def delete_a_bucket(store: ObjectStore) -> None:
     store.delete_bucket("other")
 
 
+def move(name: str, to: str) -> Callable[[ObjectStore], object]:
+    return lambda store: store.move(SourceObject("data", name), to)
+
+
 STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.write("data", "a", b"1", fields("1")), {"a": (b"1", "1")}),
     (lambda store: store.write("data", "a", b"22", fields("2")), {"a": (b"22", "2")}),
@@ -64,6 +68,15 @@ STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.delete("data", "c//"), {"c//": (b"", None)}),
     (lambda store: store.delete("data", "m/n/"), {"m/n/": (b"", None)}),
     (send_in_parts, {"p": (b"part", "11")}),
+    (move("p", "q/r"), {"p": (b"", None), "q/r": (b"part", "11")}),
+    (move("q/r", "q"), {"q/r": (b"", None), "q": (b"part", "11")}),  # in the place of its folder
+    (lambda store: store.write("data", "q/s", b"12", fields("12")), {"q/s": (b"12", "12")}),  # aside
+    (move("q", "q/t"), {"q": (b"", None), "q/t": (b"part", "11")}),  # below itself; q/s moves into the tree
+    (move("q/s", "q//"), {"q/s": (b"", None), "q//": (b"12", "12")}),  # out of the tree
+    (move("q//", "q/t"), {"q//": (b"", None), "q/t": (b"12", "12")}),  # back, in another's place
+    (lambda store: store.write("data", "m/", b"", fields("13")), {"m/": (b"", "13")}),
+    (move("m/", "n/"), {"m/": (b"", None), "n/": (b"", "13")}),
+    (move("n/", "n"), {"n/": (b"", None), "n": (b"", "13")}),  # a folder becomes a file
     (delete_a_bucket, {}),
 ]
 

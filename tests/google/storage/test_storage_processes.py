@@ -76,5 +76,5 @@ def test_a_store_of_another_release_is_refused(root: Path) -> None:
         with pytest.raises(CannotOpen) as caught:
             ObjectStore(root)
         assert str(caught.value) == (
-            f"{root}/.t5x-harness/storage.db has layout 99 of another release, this one reads 1: name another folder"
+            f"{root}/.t5x-harness/storage.db has layout 99 of another release, this one reads 2: name another folder"
         )

@@ -274,7 +274,7 @@ class TwoActors(RuleBasedStateMachine):
     def close_at_mount(self, name: str) -> Deed:
         """Closes a file that is open at a mount as Cloud Storage FUSE and was written anew."""
         body, _ = self.new()
-        files, base = FileSystem(str(self.folder / "buckets"), str(self.folder)), self.state.objects.get(name)
+        files, base = FileSystem(self.folder), self.state.objects.get(name)
         bucket = files.look_up(files.nodes[1], b"data")
         if base is None:
             handle = files.create(bucket, name.encode())[1]

@@ -1,0 +1,60 @@
+"""What the kernel knows of a file system by a number, and what it has open."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+
+from t5x_harness.google.gcs_mount.staged import Generation, StagedFile
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    """A folder, or one generation of a file, that the kernel knows by a number.
+
+    The kernel keeps the pages that it has read by this number, for all who have the file open: generations that shared
+    it would be mixed.
+
+    Attributes:
+      number: the kernel's.
+      path: below the mount; empty for the root, ``bucket/a/b`` otherwise.
+      folder: whether it is one.
+      generation: of the stored file; None for a folder, and for a file that was not stored yet.
+      lookups: how often the kernel has looked it up; at 0 it is forgotten.
+      staged: its content, while it is open for writing.
+      content: a descriptor of its content, while it is open for reading alone.
+      writers: how many handles are open for writing.
+      readers: how many are open for reading alone.
+      removed: whether it was removed while it was open, so that what is written to it goes nowhere.
+    """
+
+    number: int
+    path: bytes
+    folder: bool
+    generation: Generation | None = None
+    lookups: int = 0
+    staged: StagedFile | None = None
+    content: int | None = None
+    writers: int = 0
+    readers: int = 0
+    removed: bool = False
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether it has content that the store does not have yet, which this mount shows all the same."""
+        return self.staged is not None and self.staged.dirty
+
+    def is_of(self, found: os.stat_result) -> bool:
+        """Whether this is what the tree has."""
+        if stat.S_ISDIR(found.st_mode) or self.folder:
+            return self.folder and stat.S_ISDIR(found.st_mode)
+        return self.generation == Generation.of(found)
+
+
+@dataclasses.dataclass(eq=False)
+class Handle:
+    """An open file."""
+
+    node: Node
+    writes: bool

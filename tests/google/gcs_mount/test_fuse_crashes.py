@@ -1,0 +1,127 @@
+"""A server or a mount that is killed half-way: what was acknowledged stands, on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernel import Kernel
+
+from t5x_harness.google.storage import writing
+from t5x_harness.google.storage.errors import PreconditionFailed
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Preconditions
+
+
+class Killed(BaseException):
+    """In place of what comes after it."""
+
+
+def killed_before_the_body_is_in_its_place(store: ObjectStore, write: Callable[[], object]) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store._core.bodies, "_move", die)
+        patched.setattr(writing.IncomingBody, "drop", lambda _: None)  # a killed process cleans nothing up
+        with pytest.raises(Killed):
+            write()
+    store.close()
+
+
+def at_mount(root: Path, what: str) -> None:
+    """What a process at a mount does between the end of one server and the start of the next."""
+    kernel = Kernel(root)
+    if what == "close":
+        handle = kernel.open("a", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+        kernel.write(handle, 0, b"the mount's")
+        kernel.close(handle)
+    elif what == "rename":
+        kernel.rename("a", "b")
+    elif what == "unlink":
+        kernel.unlink("a")
+
+
+LEFT = {
+    "nothing": {"a": b"the API's"},
+    "close": {"a": b"the mount's"},
+    "rename": {"b": b"before"},
+    "unlink": {},
+}
+
+
+@pytest.mark.parametrize("what", LEFT)
+@pytest.mark.parametrize("way", ["write", "upload"])
+def test_what_a_mount_did_after_a_kill_is_not_undone_by_what_was_not_acknowledged(
+    tmp_path: Path, what: str, way: str
+) -> None:
+    store = ObjectStore(tmp_path)
+    store.create_bucket("data")
+    on = Preconditions(generation_match=store.write("data", "a", b"before").generation)
+    upload = store.uploads.start("data", "a", preconditions=on).id
+    store.uploads.append(upload, 0, b"the API's")
+    writes = {
+        "write": lambda: store.write("data", "a", b"the API's", preconditions=on),
+        "upload": lambda: store.uploads.finish(upload),
+    }
+    killed_before_the_body_is_in_its_place(store, writes[way])
+    at_mount(tmp_path, what)
+    for _ in range(2):
+        with ObjectStore(tmp_path) as store:
+            found = {it.name: store.open_read("data", it.name) for it in store.list("data").objects}
+            with contextlib.ExitStack() as stack:
+                assert {name: stack.enter_context(reader).read() for name, reader in found.items()} == LEFT[what]
+            if way == "upload":
+                state = store.uploads.get(upload)
+                assert (state.finished is not None, state.received) == (what == "nothing", len(b"the API's"))
+    if way == "upload" and what != "nothing":  # its client goes on, and is told
+        with ObjectStore(tmp_path) as store, pytest.raises(PreconditionFailed):
+            store.uploads.finish(upload)
+
+
+def test_a_body_that_moves_into_the_tree_leaves_a_mounts_file_alone(tmp_path: Path) -> None:
+    store = ObjectStore(tmp_path)
+    store.create_bucket("data")
+    store.write("data", "a/below", b"x")
+    store.write("data", "a", b"aside")
+    killed_before_the_body_is_in_its_place(store, lambda: store.delete("data", "a/below"))
+    at_mount(tmp_path, "close")
+    with ObjectStore(tmp_path) as store, store.open_read("data", "a") as reader:
+        assert reader.read() == b"the mount's"
+    assert list((tmp_path / ".t5x-harness" / "aside").iterdir()) == []
+
+
+def test_what_a_killed_mount_leaves_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ObjectStore(tmp_path) as store:
+        store.create_bucket("data")
+        store.write("data", "a", b"before")
+        kernel = Kernel(tmp_path)
+        handle = kernel.open("a", os.O_WRONLY | os.O_TRUNC)
+
+        def die(*_: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr(os, "replace", die)
+        with pytest.raises(Killed):
+            kernel.flush(handle)
+        monkeypatch.undo()
+    with ObjectStore(tmp_path) as store, store.open_read("data", "a") as reader:
+        assert reader.read() == b"before"
+    assert list((tmp_path / ".t5x-harness" / "incoming").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"buckets", ".t5x-harness"}
+
+
+def test_a_store_of_the_release_before_is_read_and_its_kills_are_recovered(tmp_path: Path) -> None:
+    with ObjectStore(tmp_path) as store:
+        store.create_bucket("data")
+        store.write("data", "a", b"kept")
+    store = ObjectStore(tmp_path)
+    killed_before_the_body_is_in_its_place(store, lambda: store.write("data", "a", b"recovered"))
+    with contextlib.closing(sqlite3.connect(tmp_path / ".t5x-harness" / "storage.db")) as connection:
+        connection.executescript("ALTER TABLE objects DROP COLUMN replaced; PRAGMA user_version = 1;")
+    with ObjectStore(tmp_path) as store, store.open_read("data", "a") as reader:
+        assert reader.read() == b"recovered"

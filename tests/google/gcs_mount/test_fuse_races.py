@@ -1,0 +1,144 @@
+"""Processes at a mount race with Cloud Storage's own API: whatever both were told has to be true together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mounted import Mounted, needs
+
+from t5x_harness.google.gcs_mount import Mode, command_prefix
+from t5x_harness.google.storage.errors import PreconditionFailed
+from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.values import Preconditions
+
+PAGES = 64
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    needs(Mode.FUSE)
+    with ObjectStore(tmp_path) as store:
+        store._core.database._execute("PRAGMA synchronous = OFF")
+        store.create_bucket("data")
+        yield store
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, store: ObjectStore) -> Iterator[Mounted]:
+    with Mounted(tmp_path) as mounted:
+        yield mounted
+
+
+def body(number: int) -> bytes:
+    return number.to_bytes(4, "big") * (PAGES * 1024)
+
+
+def test_a_reader_of_an_older_generation_leaves_nothing_of_it_to_a_newer_one(
+    store: ObjectStore, mounted: Mounted
+) -> None:
+    store.write("data", "f", body(1))
+    old = mounted.open("f", 0)
+    store.write("data", "f", body(2))
+    new = mounted.open("f", 0)
+    with pytest.raises(OSError, match="Stale file handle"):
+        mounted.read(old)
+    assert mounted.read(new) == body(2)[: 1 << 16]
+
+
+READERS = """
+import errno, os, sys, threading
+path, acknowledged, stop = sys.argv[1:]
+
+def number(data):
+    assert data == data[:4] * (len(data) // 4), f"of {len(set(data))} generations"
+    return int.from_bytes(data[:4], "big")
+
+def holds_on():
+    # Reads by and by what it has opened, for as long as that can be read.
+    while not os.path.exists(stop):
+        with open(path, "rb", buffering=0) as file:
+            try:
+                seen = {number(os.pread(file.fileno(), 4096, page * 4096)) for page in range(PAGES)}
+            except OSError as error:
+                assert error.errno == errno.ESTALE, error
+                continue
+            assert len(seen) == 1, f"pages of {seen}"
+
+def opens():
+    times = 0
+    while not os.path.exists(stop) or times < 50:
+        least = int(open(acknowledged).read())
+        try:
+            found = number(open(path, "rb").read())
+        except OSError as error:
+            assert error.errno == errno.ESTALE, error
+            continue
+        assert found >= least, f"{found} where {least} was there before it was opened"
+        times += 1
+    print("read", times)
+
+failed = []
+threading.excepthook = lambda it: (failed.append(it), threading.__excepthook__(it))
+threads = [threading.Thread(target=target) for target in (holds_on, holds_on, opens, opens)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit(bool(failed))
+""".replace("PAGES", str(PAGES))
+
+
+def test_readers_beside_one_who_overwrites_see_whole_generations_and_never_one_from_before(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    acknowledged, stop = tmp_path / "acknowledged", tmp_path / "stop"
+    store.write("data", "f", body(0))
+    acknowledged.write_text("0")
+    words = [*command_prefix(tmp_path, Mode.FUSE), sys.executable, "-I", "-S", "-c", READERS]
+    readers = subprocess.Popen([*words, "/gcs/data/f", acknowledged, stop], stderr=subprocess.PIPE, text=True)
+    try:
+        for number in range(1, 400):
+            store.write("data", "f", body(number))
+            beside = tmp_path / "beside"
+            beside.write_text(str(number))
+            beside.replace(acknowledged)
+    finally:
+        stop.touch()
+    _, said = readers.communicate(timeout=120)
+    assert readers.returncode == 0, said
+
+
+@pytest.mark.parametrize("what", ["rename", "unlink"])
+def test_what_a_mount_has_done_is_not_undone_by_a_write_on_the_generation_before(
+    store: ObjectStore, mounted: Mounted, tmp_path: Path, what: str
+) -> None:
+    written, tree = 0, tmp_path / "buckets" / "data"
+    for number in range(400):
+        name, old = f"{number}", f"old {number}".encode()
+        before = store.write("data", name, old).generation
+        outcome: list[str] = []
+
+        def write(name: str = name, before: int = before, outcome: list[str] = outcome) -> None:
+            try:
+                store.write("data", name, b"new", preconditions=Preconditions(generation_match=before))
+                outcome.append("written")
+            except PreconditionFailed:
+                outcome.append("refused")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        if what == "rename":
+            mounted.rename(name, f"{name}.moved")
+        else:
+            mounted.unlink(name)
+        writer.join()
+        assert not (tree / name).exists(), outcome
+        if what == "rename":
+            assert (tree / f"{name}.moved").read_bytes() == (b"new" if outcome == ["written"] else old)
+        written += outcome == ["written"]
+    assert 0 < written < 400, "they have not met"

@@ -1,0 +1,69 @@
+"""Two mounts of a store beside its own API: all see what they should, whatever is done in which order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from kernel import Kernel
+from mounted import Mounted, needs
+from two_mounts import TwoMounts
+
+from t5x_harness.google.gcs_mount import Mode
+from t5x_harness.google.storage.store import ObjectStore
+
+# MOUNT_EXAMPLES=5000 pytest tests/google/gcs_mount/test_fuse_two_mounts.py looks for more, and anew each time.
+EXAMPLES = int(os.environ.get("MOUNT_EXAMPLES", "0"))
+
+
+def run(machine: type[TwoMounts] | object, examples: int) -> None:
+    run_state_machine_as_test(
+        machine,  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=EXAMPLES or examples,
+            stateful_step_count=50,
+            deadline=None,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # making an example smaller takes minutes
+            derandomize=not EXAMPLES,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path) as store:
+        store._core.database._execute("PRAGMA synchronous = OFF")
+        yield store
+
+
+def test_two_mounts_and_the_api(store: ObjectStore, tmp_path: Path) -> None:
+    """With requests as the kernel makes them, which nothing stands between."""
+    count = itertools.count()
+
+    def machine() -> TwoMounts:
+        bucket = f"bucket-{next(count)}"
+        store.create_bucket(bucket)
+        return TwoMounts(store, bucket, [Kernel(tmp_path, bucket) for _ in range(2)], keeps_pages=False)
+
+    run(machine, 120)
+
+
+def test_two_mounts_and_the_api_with_the_kernel_between(store: ObjectStore, tmp_path: Path) -> None:
+    """With system calls, answered from the kernel's pages where it has them."""
+    needs(Mode.FUSE)
+    count = itertools.count()
+    with Mounted(tmp_path) as first, Mounted(tmp_path) as second:
+
+        def machine() -> TwoMounts:
+            bucket = first.bucket = second.bucket = f"bucket-{next(count)}"
+            store.create_bucket(bucket)
+            return TwoMounts(store, bucket, [first, second], keeps_pages=True)
+
+        run(machine, 60)
