@@ -16,6 +16,7 @@ from pathlib import Path
 
 from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.tpu import machine_programs
+from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
 from t5x_harness.google.tpu.processes import end_processes, is_uid, limit_of
 from t5x_harness.google.tpu.vms import Worker
@@ -28,6 +29,7 @@ from t5x_harness.variables import TPU_VM_VARIABLE
 
 _SHELL = "/bin/bash"
 _MARK = ".t5x-harness-tpu-vm"
+_COORDINATOR = re.compile(r"127\.0\.0\.1:[0-9]+")
 _PROJECT = re.compile(r"[a-z0-9][-a-z0-9.:]*")
 
 # What a login shell reads behind /etc/profile, which sets PATH anew: tmux starts such shells.
@@ -91,6 +93,9 @@ class Workers:
         Args:
           user: who has logged in.
           command: that is run; empty for a shell.
+
+        Raises:
+          TpuError: another than a server has changed the state.
         """
         home = self.home(worker)
         temporary = str(_temporary(home))
@@ -114,6 +119,9 @@ class Workers:
             TPU_VM_VARIABLE: str(self._vm(worker.folder)),
         }
         hosts = len(worker.addresses)
+        if not _COORDINATOR.fullmatch(worker.coordinator):
+            said = f"the state has {worker.coordinator!r} where its workers meet, which no server writes"
+            raise TpuError("FAILED_PRECONDITION", f"{worker.addresses[worker.index]}: {said}")
         pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
         seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
         first = [_programs_of(home), self._programs, seen["PATH"]]
