@@ -1,8 +1,11 @@
-"""Runs at the start of every Python process under ``t5x-harness exec``, whose PYTHONPATH begins with this folder."""
+"""Runs at the start of every Python process under ``t5x-harness exec``, whose PYTHONPATH begins with this folder.
+
+Programs in Pythons of their own get here, too (gcloud and gsutil do), and must not notice: the syntax is that of any
+Python, and nothing is written into the output of a program that imports no T5X.
+"""
 
 import os
 import sys
-from importlib.machinery import PathFinder
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -20,14 +23,25 @@ def run_shadowed():
     spec.loader.exec_module(module)
 
 
+class TooOld(object):  # noqa: UP004 - Python 2 has others
+    """A finder for an interpreter that the harness does not run in: it reports that where T5X is imported."""
+
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        """Returns None: the other finders look for the module."""
+        if fullname == "t5x":
+            sys.meta_path.remove(cls)
+            version = ".".join(str(n) for n in sys.version_info[:2])
+            message = (
+                "t5x-harness: {} is Python {}; without Python 3.11 it has neither the harness's t5x nor its mesh\n"
+            )
+            sys.stderr.write(message.format(sys.executable, version))
+
+
 def set_up_harness():
     """Lets the harness answer ``import t5x`` and give T5X the slice's mesh."""
     if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter that the command starts gets here
-        version = ".".join(str(n) for n in sys.version_info[:2])
-        message = (
-            "t5x-harness: %s is Python %s; without Python 3.11 it runs with neither the harness's t5x nor its mesh\n"
-        )
-        sys.stderr.write(message % (sys.executable, version))
+        sys.meta_path.insert(0, TooOld)
         return
     try:
         from t5x_harness.bootstrap import start
@@ -36,7 +50,8 @@ def set_up_harness():
         from t5x_harness.bootstrap import start
 
     start.start()
-    if root := os.environ.get("T5X_HARNESS_GCS_PATCH"):
+    root = os.environ.get("T5X_HARNESS_GCS_PATCH")
+    if root:
         from t5x_harness.google.gcs_mount.patching import patch
 
         patch(root)
@@ -53,7 +68,10 @@ def load_own_package():
     spec.loader.exec_module(module)
 
 
-try:
-    run_shadowed()
-finally:
-    set_up_harness()
+if sys.version_info >= (3, 5):  # noqa: UP036 - as above
+    from importlib.machinery import PathFinder
+
+    try:
+        run_shadowed()
+    finally:
+        set_up_harness()

@@ -35,8 +35,7 @@ def start() -> None:
     if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
         after_import("jax", _round_as_a_tpu)
     if named := os.environ.get(START_VARIABLE):
-        module, _, function = named.partition(":")
-        getattr(importlib.import_module(module), function)()
+        _call(named)
     if os.environ.get(POD_VARIABLE):
         from t5x_harness.slices.pod import Pod
         from t5x_harness.upstream.jax import join_pod_when_needed
@@ -44,6 +43,22 @@ def start() -> None:
         pod = Pod.from_environment(os.environ)
         assert pod
         join_pod_when_needed(pod)
+
+
+def _call(named: str) -> None:
+    """Calls ``MODULE:FUNCTION``, which sets T5X up, unless this interpreter lacks what T5X needs.
+
+    Any program may be written in Python (gcloud is, and runs in one of its own): no T5X runs in such an interpreter,
+    so there is nothing to set up, and nothing to say.
+    """
+    name, _, function = named.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "t5x_harness":
+            raise
+        return
+    getattr(module, function)()
 
 
 def _keep_in_subprocesses(subprocess: ModuleType) -> None:

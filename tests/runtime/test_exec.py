@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.execute import program_standins
 from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.slice import get_slice
 
@@ -127,6 +130,65 @@ def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) ->
         check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120,
     )  # fmt: skip
     assert done.stdout.strip().endswith("embedded/t5x/__init__.py"), done.stderr
+
+
+def test_a_program_in_a_python_of_its_own_notices_nothing(tmp_path: Path) -> None:
+    """As gcloud, whose Python has none of what stand-ins import; -S stands for it."""
+    environment = {
+        **program_environment(get_slice("v3-8"), find_runtime("embedded")),
+        **program_standins.variables(str(tmp_path)),
+        "T5X_HARNESS_GCS_ROOT": str(tmp_path),
+    }
+    words = [sys.executable, "-S", "-c", "import sitecustomize; print('ran')"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.stdout, done.stderr, done.returncode) == ("ran\n", "", 0)
+
+
+def test_what_is_wrong_with_the_harness_itself_is_seen() -> None:
+    environment = {
+        **program_environment(None, find_runtime("embedded")),
+        "T5X_HARNESS_START": "t5x_harness.no_such_module:start",
+    }
+    words = [sys.executable, "-c", "pass"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=environment, timeout=120)
+    assert "No module named 't5x_harness.no_such_module'" in done.stderr
+
+
+def test_an_old_python_is_silent_until_it_imports_t5x(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python that 3.5 and later parse reads the file; the version is all that is old here."""
+    source = Path(BOOTSTRAP_PATH, "sitecustomize.py")
+    ast.parse(source.read_text(), feature_version=(3, 5))
+    program = f"""
+    import sys
+    sys.version_info = (3, 9, 0, "final", 0)
+    exec(compile(open({str(source)!r}).read(), {str(source)!r}, "exec"), {{"__file__": {str(source)!r}}})
+    print("silent", file=sys.stderr)
+    try:
+        import t5x
+    except ImportError:
+        pass
+    try:
+        import t5x.main
+    except ImportError:
+        pass
+    """
+    words = [sys.executable, "-I", "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    silent, *said = done.stderr.splitlines()
+    assert silent == "silent"
+    assert said == [
+        f"t5x-harness: {sys.executable} is Python 3.9; without Python 3.11 it has neither the harness's t5x nor "
+        "its mesh"
+    ]
+
+
+@pytest.mark.parametrize("words", ["../../t5x/t5x/train.py --run", "-u /gone/t5x/train.py"])
+def test_scripts_of_a_clone_that_is_not_there_are_named_in_scripts_too(tmp_path: Path, words: str) -> None:
+    (tmp_path / "start.sh").write_text(f"python3 {words}\n")
+    done = run_exec("--slice=none", "--", "bash", "start.sh", cwd=tmp_path)
+    script = next(word for word in words.split() if word.endswith(".py"))
+    said = f"t5x-harness: there is no file {script}; T5X is imported by its name here: python3 -m t5x.train …\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:

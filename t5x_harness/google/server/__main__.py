@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.tpu.processes import SERVER_NAME
 from t5x_harness.system.processes import name_process
 
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     # A process that waits for all of its children must not wait for this one, so this one is nobody's child.
     if os.fork():
         os._exit(0)
-    name_process("t5x-google")
+    name_process(SERVER_NAME)
 
     def ready(endpoints: Endpoints) -> None:
         os.write(descriptor, f"{endpoints.to_json()}\n".encode())

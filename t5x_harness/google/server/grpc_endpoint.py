@@ -85,7 +85,9 @@ def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc
 def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Callable[..., AsyncIterator[bytes]]:
     async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
-        host: str | None = hosts.get(int(context.peer().rpartition(":")[2]))
+        address, _, port = context.peer().rpartition(":")
+        # Another address of the loopback interface may have the port of a relay's connection, too.
+        host = hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
         if host is None:  # it came past the relay, and so past the question whose connection it is
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "t5x-harness: this port is its own server's alone")
         assert host is not None  # abort() raises

@@ -8,36 +8,17 @@ import errno
 import os
 import socket
 import ssl
-import sys
-import time
 from collections.abc import Callable
 
 from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.server.settings import ServerError
 
 _BACKLOG = 1024
 _AT_ONCE = 64  # connections before others are served again
 _PAUSE_SECONDS = 1.0
 _OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-class Sayings:
-    """Lines on standard error, one a second at most: what they tell of may happen thousands of times in one."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-        self._unsaid = 0
-
-    def say(self, text: str) -> None:
-        """Says it, or counts it for the line that comes next."""
-        now = time.monotonic()
-        if now < self._next:
-            self._unsaid += 1
-            return
-        more = f" (and {self._unsaid} more such lines since the last one)" if self._unsaid else ""
-        print(f"t5x-harness: {text}{more}", file=sys.stderr, flush=True)
-        self._next, self._unsaid = now + 1.0, 0
 
 
 class Listener:

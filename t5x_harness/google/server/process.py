@@ -21,10 +21,11 @@ from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.grpc_endpoint import GrpcService
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Listener, Sayings
+from t5x_harness.google.server.listener import Listener
 from t5x_harness.google.server.own_folders import SERVERS, own_folder
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.server.router import front
+from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
 from t5x_harness.google.server.settings import ServerError, Settings
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
@@ -115,7 +116,8 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         vertex_settings = VertexSettings(endpoints.root, folder.jobs, google_environment(endpoints), settings.vertex)
         vertex.begin(vertex_settings)
         is_kept = settings.root is not None and settings.vertex.has_lasting_state
-        tpu.begin(endpoints.root / "tpu" if is_kept else folder.tpu_vms, vertex_settings, vertex.state)
+        tpu_vms = endpoints.root / "tpu" if is_kept else folder.tpu_vms
+        tpu.begin(tpu_vms, folder.programs, vertex_settings, vertex.state)
         yield endpoints
 
 

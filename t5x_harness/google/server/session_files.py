@@ -23,6 +23,7 @@ from t5x_harness.google.identity import PRIVATE, PROJECT
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
 from t5x_harness.google.tpu import remote_shell
+from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # Some clients refuse certificates that are valid for longer than 825 days; a clock may be wrong by hours.
@@ -112,7 +113,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
       key: of the service account, as PEM.
       url: of the server's plain HTTP port.
     """
-    _write_gcloud_configuration(folder.gcloud)
+    write_gcloud_configuration(folder.gcloud, PROJECT)
     _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
     _write_remote_shells(folder, url)
@@ -134,14 +135,6 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
     with folder.boto.open("w", encoding="utf-8") as file:
         for section, values in boto.items():
             print(f"[{section}]", *(f"{name} = {value}" for name, value in values.items()), sep="\n", file=file)
-
-
-def _write_gcloud_configuration(folder: Path) -> None:
-    """Writes what ``gcloud config set`` changes."""
-    configurations = folder / "configurations"
-    configurations.mkdir()
-    (configurations / "config_default").write_text(f"[core]\nproject = {PROJECT}\n")
-    (folder / "active_config").write_text("default")
 
 
 def _write_remote_shells(folder: SessionFolder, url: str) -> None:

@@ -23,13 +23,23 @@ _RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu-ubuntu2204-base": (),
         "tpu-vm-base": (),
         "v2-alpha": ("v2", "v3"),
-        "v2-alpha-tpuv4": ("v4",),
+        "v2-alpha-pod": ("v2", "v3"),
         "tpu-vm-v4-base": ("v4",),
+        "v2-alpha-tpuv4": ("v4",),
+        "v2-alpha-tpuv4-pod": ("v4",),
+        "v2-tpuv5-litepod": ("v5e",),
         "v2-alpha-tpuv5-lite": ("v5e",),
         "v2-alpha-tpuv5": ("v5p",),
         "v2-alpha-tpuv6e": ("v6e",),
     }
 )
+# Their form: a release (alpha, or a nightly build), the generation, and -pod for the image of several hosts. Whether
+# the service refuses -pod for one host, or its lack for several, is documented nowhere: its own examples have both.
+_RELEASES = re.compile(r"v2-(?:alpha|nightly[0-9]*)(?:-tpu(?P<generation>v4|v5-lite|v5|v6e))?(?:-pod)?")
+_OF_RELEASES: Mapping[str | None, tuple[str, ...]] = MappingProxyType(
+    {None: ("v2", "v3"), "v4": ("v4",), "v5-lite": ("v5e",), "v5": ("v5p",), "v6e": ("v6e",)}
+)
+_BASES = re.compile(r"tpu-(?:vm|ubuntu[0-9]{4})(?:-v4)?-base(?:-[a-z0-9]+)*")
 _FRAMEWORKS = re.compile(r"tpu-vm-(?:tf|pt|v4-pt)-[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:-[a-z0-9]+)*")
 
 
@@ -91,14 +101,25 @@ def check_runtime(version: str, slice_: Slice) -> None:
     generation = slice_.generation.name
     fits = [name for name, of in _RUNTIMES.items() if not of or generation in of]
     if not version:
-        raise TpuError("INVALID_ARGUMENT", f"Runtime version must be specified, such as {fits[-1]}")
-    if version not in _RUNTIMES and not _FRAMEWORKS.fullmatch(version):
+        raise TpuError("INVALID_ARGUMENT", f"Runtime version must be specified, such as {fits[0]}")
+    of = _generations_of(version)
+    if of is None:
         message = f"Runtime version {version} was not found; those for {generation} are {', '.join(fits)}"
         raise TpuError("INVALID_ARGUMENT", message)
-    of = _RUNTIMES.get(version, ())
     if of and generation not in of:
         message = f"Runtime version {version} is for {' and '.join(of)}, not for {type_of(slice_)}; "
         raise TpuError("INVALID_ARGUMENT", f"{message}those for {generation} are {', '.join(fits)}")
+
+
+def _generations_of(version: str) -> tuple[str, ...] | None:
+    """Returns which generations a runtime version is for: empty for all, None where there is no such version."""
+    if version in _RUNTIMES:
+        return _RUNTIMES[version]
+    if found := _RELEASES.fullmatch(version):
+        return _OF_RELEASES[found["generation"]]
+    if _BASES.fullmatch(version) or _FRAMEWORKS.fullmatch(version):
+        return ("v4",) if "v4" in version.split("-") else ()
+    return None
 
 
 def _nearest(asked: str) -> str:

@@ -9,16 +9,25 @@ from t5x_harness.google.asgi import Scope, Send, answer_error, answer_json
 from t5x_harness.google.identity import project_number
 
 HOST = "compute.googleapis.com"
-ZONES = (
-    "us-central1-a",
-    "us-central1-b",
-    "us-central2-b",
-    "us-east5-a",
-    "us-west4-a",
-    "europe-west4-a",
-    "asia-east1-c",
+ZONES = tuple(
+    f"{region}-{letter}"
+    for region, letters in (
+        ("us-central1", "abcf"),
+        ("us-central2", "b"),
+        ("us-east1", "bcd"),
+        ("us-east5", "abc"),
+        ("us-south1", "abc"),
+        ("us-west1", "abc"),
+        ("us-west4", "abc"),
+        ("europe-west4", "abc"),
+        ("asia-east1", "abc"),
+        ("asia-northeast1", "abc"),
+        ("asia-southeast1", "abc"),
+        ("southamerica-west1", "abc"),
+    )
+    for letter in letters
 )
-"""Zones that have TPUs."""
+"""The zones of regions that have TPUs, or have had some."""
 
 _PATH = re.compile(
     r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)(?:/(?P<kind>zones|regions)(?:/(?P<name>[^/]+))?)?"

@@ -12,8 +12,10 @@ import getopt
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 import urllib.error
@@ -22,6 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+_LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs
+_NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
+_SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
 _NOT_REACHED = 255
 """As ssh ends where it cannot connect, which gcloud tries again."""
 
@@ -32,6 +37,10 @@ _OPTIONS = {
 }
 _FORWARDING = "DLRW"
 _REMOTE = re.compile(r"(?:(?P<user>[^@:/]+)@)?(?P<host>[^@:/]+):(?P<path>.*)", re.DOTALL)
+_PROJECT = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
+_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+NEW_CONFIGURATION = "# Made by t5x-harness, and not changed since.\n"
+"""How a configuration of gcloud begins in which nothing was set; gcloud leaves no comments when it sets something."""
 _EMULATED = re.compile(r"198\.1[89]\.\d+\.\d+")
 
 
@@ -48,7 +57,10 @@ class Server:
     token: Path
 
     def worker(self, address: str, user: str, command: str) -> dict[str, Any]:
-        """Returns a worker's ``environment`` and ``home``; ends this process where it cannot be reached."""
+        """Asks for a worker: its ``environment``, its ``home``, and the ``limit`` that marks its processes.
+
+        Ends this process where it cannot be reached.
+        """
         body = json.dumps({"address": address, "user": user, "command": command}).encode()
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
@@ -63,6 +75,17 @@ class Server:
             _end(f"{address}: the emulated Google Cloud answers {error.code}")
         except (OSError, ValueError) as error:
             _end(f"{address}: the emulated Google Cloud of this session has ended ({error})")
+
+    def meet_project(self, project: str) -> None:
+        """Asks for a project, so that the list of projects has it."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with contextlib.suppress(OSError, ValueError):
+            headers = {
+                "Authorization": f"Bearer {self.token.read_text()}",
+                "Host": "cloudresourcemanager.googleapis.com",
+            }
+            request = urllib.request.Request(f"{self.url}/v1/projects/{project}", headers=headers)
+            direct.open(request, timeout=60).close()
 
 
 @dataclasses.dataclass
@@ -107,13 +130,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
         token, and the program's arguments.
     """
     program, own, url, token, *given = arguments
+    server = Server(url, Path(token))
     if program == "gcloud":
         if next((word for word in given if not word.startswith("-")), "") == "init":
-            os.environ.pop("CLOUDSDK_CORE_DISABLE_PROMPTS", None)
-            os.environ["HOME"] = os.path.dirname(token)  # it writes a .boto with the session's proxy there
+            _init(server, own, given)
         _become_the_real(program, own, given)
     try:
-        server, parsed = Server(url, Path(token)), Arguments.read(program, given)
+        parsed = Arguments.read(program, given)
     except getopt.GetoptError:  # which the real program explains
         _become_the_real(program, own, given)
     if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
@@ -123,19 +146,62 @@ def main(arguments: Sequence[str]) -> NoReturn:
     _become_the_real(program, own, given)
 
 
+def _init(server: Server, own: str, given: Sequence[str]) -> NoReturn:
+    """Runs ``gcloud init`` as on a new machine, whose configuration is empty, so that piped answers are those of there.
+
+    Every project that an answer may mean is one that there is: gcloud takes those that it can list.
+    """
+    os.environ.pop("CLOUDSDK_CORE_DISABLE_PROMPTS", None)
+    os.environ["HOME"] = os.path.dirname(server.token)  # it writes a .boto with the session's proxy there
+    answers = None if sys.stdin.isatty() else sys.stdin.buffer.read()
+    for line in (answers or b"").decode(errors="replace").splitlines():
+        if _PROJECT.fullmatch(line.strip()) and not _ZONE.fullmatch(line.strip()):
+            server.meet_project(line.strip())
+    configuration = Path(os.environ.get("CLOUDSDK_CONFIG", ""), "configurations", "config_default")
+    first = ""
+    with contextlib.suppress(OSError):
+        first = configuration.read_text(encoding="utf-8")
+        if first.startswith(NEW_CONFIGURATION):
+            configuration.write_text("", encoding="utf-8")
+    done = subprocess.run([_real("gcloud", own, given), *given], input=answers, check=False)
+    with contextlib.suppress(OSError):
+        if first.startswith(NEW_CONFIGURATION) and "project" not in configuration.read_text(encoding="utf-8"):
+            configuration.write_text(first, encoding="utf-8")
+    sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+
+
 def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     user, _, host = parsed.words[0].rpartition("@")
     command = " ".join(parsed.words[1:])
     if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
-    worker = server.worker(host, user or parsed.value("l") or _this_user(), command)
-    os.chdir(worker["home"])
+    asked = host, user or parsed.value("l") or _this_user(), command
+    _confine(server.worker(*asked)["limit"])
+    # Only now: if the TPU VM ends after this answer, its processes are looked for when this one is marked.
+    worker = server.worker(*asked)
+    try:
+        os.chdir(worker["home"])
+    except OSError as error:
+        _end(f"{host}: the home of this worker is gone ({error.strerror})")
     shell = worker["environment"]["SHELL"]
     if parsed.has("N"):
         while True:
             time.sleep(3600)
     words = [shell, "-c", command] if command else [shell, "-i"] if sys.stdin.isatty() else [shell]
     os.execve(shell, words, worker["environment"])
+
+
+def _confine(limit: int) -> None:
+    """Marks this process, and what it starts, as a worker's, and has programs that run as root run as this user.
+
+    A sandbox may refuse the one or the other; ``docs/tpu-vms.md`` says what is left then.
+    """
+    import ctypes  # which a copy does not need
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(_LOCKS, (limit, limit))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
 def _copy(server: Server, parsed: Arguments) -> NoReturn:
@@ -148,12 +214,19 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
             paths.append(os.path.abspath(word) if not word.endswith("/") else os.path.abspath(word) + "/")
             continue
         home = server.worker(found["host"], found["user"] or _this_user(), "")["home"]
-        path = found["path"] or "."
-        path = re.sub(r"^~(?=/|$)", ".", path)
-        paths.append(os.path.join(home, path))
+        path = os.path.join(home, re.sub(r"^~(?=/|$)", ".", found["path"] or "."))
+        if word is parsed.words[-1] and not _is_within(path, (os.path.dirname(home), *_SHARED)):
+            _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
+        paths.append(path)
     program = shutil.which("cp") or "/bin/cp"
-    flags = [f"-{letter}" for letter in "rp" if parsed.has(letter)]
+    flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if parsed.has(option)]
     os.execv(program, [program, *flags, "--", *paths])
+
+
+def _is_within(path: str, folders: Sequence[str]) -> bool:
+    """Returns whether a path leads into one of these folders, whatever links are on its way."""
+    real = os.path.realpath(path)
+    return any(os.path.commonpath((real, os.path.realpath(folder))) == os.path.realpath(folder) for folder in folders)
 
 
 def _remote(word: str) -> re.Match[str] | None:
@@ -166,6 +239,12 @@ def _is_emulated(host: str) -> bool:
 
 
 def _become_the_real(program: str, own: str, arguments: Sequence[str]) -> NoReturn:
+    real = _real(program, own, arguments)
+    os.execv(real, [real, *arguments])
+
+
+def _real(program: str, own: str, arguments: Sequence[str]) -> str:
+    """Returns the program behind the session's; ends this process where there is none."""
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     mine = [index for index, each in enumerate(path) if os.path.realpath(each) == os.path.realpath(own)]
     # What is in front may be another session's, which would come back here.
@@ -173,7 +252,7 @@ def _become_the_real(program: str, own: str, arguments: Sequence[str]) -> NoRetu
     real = shutil.which(program, path=os.pathsep.join(behind))
     if real is None:
         _end(f"{shlex.join([program, *arguments])}: there is no {program} on this machine")
-    os.execv(real, [real, *arguments])
+    return real
 
 
 def _this_user() -> str:

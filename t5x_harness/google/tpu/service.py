@@ -25,8 +25,9 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.tpu import checks
 from t5x_harness.google.tpu.compute import ZONES
 from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.processes import end_orphans
 from t5x_harness.google.tpu.vms import Json, TpuVms, typed
-from t5x_harness.google.tpu.workers import Workers, end_orphans
+from t5x_harness.google.tpu.workers import Workers
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
 
@@ -53,15 +54,16 @@ class TpuService:
         self._workers: Workers | None = None
         self._vms: TpuVms | None = None
 
-    def begin(self, folder: Path, settings: VertexSettings, state: StateStore) -> None:
+    def begin(self, folder: Path, programs: Path, settings: VertexSettings, state: StateStore) -> None:
         """Takes up work, once the server's ports are known.
 
         Args:
           folder: for the workers' homes.
+          programs: what is in front of a worker's PATH: ``ssh``, ``scp`` and ``gcloud`` of the session.
           state: keeps TPU VMs and queued resources.
         """
         options = settings.options
-        self._workers = Workers(folder, settings)
+        self._workers = Workers(folder, programs, settings)
         self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers, state)
         threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
         if folder.is_dir():  # of a server before this one
@@ -127,7 +129,8 @@ class TpuService:
         if worker.state != "READY":
             raise TpuError("FAILED_PRECONDITION", f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
         environment = self._workers.environment(worker, user, command)
-        return {"environment": environment, "home": str(self._workers.home(worker))}
+        home, limit = str(self._workers.home(worker)), self._workers.limit(worker)
+        return {"environment": environment, "home": home, "limit": limit}
 
 
 _EMULATED = "of Cloud TPU it has nodes, queued resources, accelerator types, runtime versions and operations"

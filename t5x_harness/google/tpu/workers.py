@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import shutil
-import signal
+import sys
+import tempfile
 import threading
-import time
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
+from t5x_harness.google.identity import PROJECT
+from t5x_harness.google.tpu import machine_programs
+from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
+from t5x_harness.google.tpu.processes import end_processes, is_uid, limit_of
 from t5x_harness.google.tpu.vms import Worker
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.slices.pod import Pod
+from t5x_harness.system.ownership import foreign_folder
 from t5x_harness.variables import TPU_VM_VARIABLE
 
 _SHELL = "/bin/bash"
 _MARK = ".t5x-harness-tpu-vm"
-_LOOK_SECONDS = 0.05
-_LOOKS = 100
+_COORDINATOR = re.compile(r"127\.0\.0\.1:[0-9]+")
+_PROJECT = re.compile(r"[a-z0-9][-a-z0-9.:]*")
+
+# What a login shell reads behind /etc/profile, which sets PATH anew: tmux starts such shells.
+_PROFILE = """\
+# Programs of this worker come before those of the machine.
+for folder in {folders}; do
+    case ":$PATH:" in *":$folder:"*) ;; *) PATH="$folder:$PATH" ;; esac
+done
+export PATH
+[ -z "${{BASH_VERSION-}}" ] || [ ! -f ~/.bashrc ] || . ~/.bashrc
+"""
 
 
 class Workers:
@@ -32,11 +51,13 @@ class Workers:
 
     Args:
       folder: for those of this server; it is made when the first is needed.
+      programs: the session's own, which go in front of PATH.
       settings: what jobs of Vertex AI are run with, too: the environment, and what stands for T5X.
     """
 
-    def __init__(self, folder: Path, settings: VertexSettings) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, programs: Path, settings: VertexSettings) -> None:
+        self._folder = folder.resolve()
+        self._programs = programs
         self._settings = settings
         self._lock = threading.Lock()
 
@@ -44,14 +65,27 @@ class Workers:
         """Returns the home folder of a worker, which is made with its Python environment when it is first used."""
         home = self._vm(worker.folder) / str(worker.index) / "home"
         with self._lock:
+            _write_programs(_programs_of(home))
             if not home.is_dir():
-                making = home.with_name("home.new")
-                shutil.rmtree(making, ignore_errors=True)
-                home.with_name("tmp").mkdir(parents=True, exist_ok=True)
-                making.mkdir()
+                _temporary(home).mkdir(exist_ok=True)
+                making = Path(tempfile.mkdtemp(prefix="home-", dir=home.parent))
                 python_environment.make(making)
-                making.rename(home)
+                self._fill(making, home, worker)
+                try:
+                    making.rename(home)
+                except OSError:  # another server of this state was faster
+                    shutil.rmtree(making)
         return home
+
+    def _fill(self, making: Path, home: Path, worker: Worker) -> None:
+        project = worker.node.split("/")[1]
+        write_gcloud_configuration(making / ".config" / "gcloud", project if _PROJECT.fullmatch(project) else PROJECT)
+        folders = self._first_on_path(home)
+        (making / ".profile").write_text(_PROFILE.format(folders=shlex.join(map(str, reversed(folders)))))
+
+    def _first_on_path(self, home: Path) -> list[Path]:
+        """Returns the folders of programs that are a worker's own."""
+        return [_programs_of(home), *python_environment.own_programs(home)]
 
     def environment(self, worker: Worker, user: str, command: str) -> dict[str, str]:
         """Returns the whole environment of a process on a worker.
@@ -59,8 +93,12 @@ class Workers:
         Args:
           user: who has logged in.
           command: that is run; empty for a shell.
+
+        Raises:
+          TpuError: another than a server has changed the state.
         """
         home = self.home(worker)
+        temporary = str(_temporary(home))
         kept = python_environment.kept(os.environ)
         programs = find_programs(self._settings.options.programs)
         variables = {
@@ -68,7 +106,9 @@ class Workers:
             **python_environment.variables(home, kept.get("PATH", os.defpath)),
             **self._settings.environment,
             "HOME": str(home),
-            "TMPDIR": str(home.with_name("tmp")),
+            "TMPDIR": temporary,
+            "TMUX_TMPDIR": temporary,  # else it would ask the server of tmux that the user has outside
+            "CLOUDSDK_CONFIG": str(home / ".config" / "gcloud"),
             "USER": user,
             "LOGNAME": user,
             "SHELL": _SHELL,
@@ -79,9 +119,17 @@ class Workers:
             TPU_VM_VARIABLE: str(self._vm(worker.folder)),
         }
         hosts = len(worker.addresses)
+        if not _COORDINATOR.fullmatch(worker.coordinator):
+            said = f"the state has {worker.coordinator!r} where its workers meet, which no server writes"
+            raise TpuError("FAILED_PRECONDITION", f"{worker.addresses[worker.index]}: {said}")
         pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
         seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
-        return {**seen, **self._settings.options.job_environment}
+        first = [_programs_of(home), self._programs, seen["PATH"]]
+        return {**seen, "PATH": os.pathsep.join(map(str, first)), **self._settings.options.job_environment}
+
+    def limit(self, worker: Worker) -> int:
+        """Returns the resource limit that marks a worker's processes."""
+        return limit_of(self._vm(worker.folder).name)
 
     def folder(self, uid: str) -> str:
         """Returns the folder of a new TPU VM."""
@@ -115,44 +163,39 @@ class Workers:
                 end_processes(folder)
 
     def _vm(self, folder: str) -> Path:
-        # A state may have been written by others: what is removed is a folder of this kind only.
-        return Path(folder) if (Path(folder) / _MARK).is_dir() else self._folder / Path(folder).name
+        """Returns the folder of a TPU VM.
+
+        A state may have been written by others. What is run from and removed is a folder of this server, or one that
+        another server of this user has made, where no other user can put anything.
+        """
+        named = Path(folder)
+        own = self._folder / (named.name if is_uid(named.name) else f"{zlib.crc32(os.fsencode(folder)):08x}")
+        with contextlib.suppress(OSError):
+            if own != named and is_uid(named.name) and (named / _MARK).is_dir():
+                return named if named.resolve() == named and not foreign_folder(named) else own
+        return own
 
 
-def end_processes(folder: Path) -> None:
-    """Kills the processes whose environment says that they are of the TPU VM with this folder, and waits for it.
+def _programs_of(home: Path) -> Path:
+    return home.with_name("bin")
 
-    A process that a killed one has just started is found by the next look.
-    """
-    if not folder.is_dir():
-        return
-    for _ in range(_LOOKS):
-        found = [pid for pid, of in _processes() if of == folder]
-        if not found:
+
+def _temporary(home: Path) -> Path:
+    return home.with_name("tmp")
+
+
+def _write_programs(folder: Path) -> None:
+    """Writes the programs that stand for those that would change this machine."""
+    one = folder / ".program"
+    text = f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", machine_programs.__file__])} "$0" "$@"\n'
+    with contextlib.suppress(OSError):
+        if one.read_text() == text:
             return
-        for pid in found:
-            _kill(pid)
-        time.sleep(_LOOK_SECONDS)
-
-
-def end_orphans() -> None:
-    """Kills the processes of TPU VMs whose folder is gone: those of a server that was killed."""
-    for pid, folder in _processes():
-        # As the process sees it: it may be in a container, whose folders are not here.
-        if not os.path.exists(f"/proc/{pid}/root{folder}") and os.path.exists(f"/proc/{pid}/root"):
-            _kill(pid)
-
-
-def _processes() -> Iterator[tuple[int, Path]]:
-    """Yields the processes of TPU VMs that this user may see, each with its TPU VM's folder."""
-    mark = f"{TPU_VM_VARIABLE}=".encode()
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                if variable.startswith(mark):
-                    yield pid, Path(os.fsdecode(variable.removeprefix(mark)))
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in machine_programs.NAMES:
+        with contextlib.suppress(FileExistsError):
+            (folder / name).symlink_to(one.name)
+    making = folder / f".program-{os.getpid()}"
+    making.write_text(text)
+    making.chmod(0o755)
+    making.rename(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, cast
 
 import pytest
@@ -52,6 +53,40 @@ def test_the_port_behind_the_relay_answers_nobody_else() -> None:
         grpc.StatusCode.PERMISSION_DENIED,
         "t5x-harness: this port is its own server's alone",
     )
+
+
+def test_nor_one_with_a_relay_s_port_at_another_address_of_the_loopback_interface() -> None:
+    """Which ports relays have, every user may read in /proc/net/tcp."""
+    import grpc
+
+    async def status() -> grpc.StatusCode:
+        service = GrpcService(cast(Any, None))  # is asked nothing
+        port = await service.port()
+        with socket.socket() as free:
+            free.bind(("127.0.0.2", 0))
+            number = free.getsockname()[1]
+        service.hosts[number] = "us-central1-aiplatform.googleapis.com"
+
+        async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", number))
+
+            async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+                while data := await source.read(1 << 16):
+                    to.write(data)
+                to.close()
+
+            await asyncio.gather(copy(reader, there[1]), copy(there[0], writer), return_exceptions=True)
+
+        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+            address = "127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+            async with grpc.aio.insecure_channel(address) as channel:
+                call = channel.unary_unary("/google.cloud.aiplatform.v1.JobService/CreateCustomJob")(b"")
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await call
+            await service.stop()
+        return caught.value.code()
+
+    assert asyncio.run(status()) == grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_clients_without_a_call_are_sent_off_without_an_error() -> None:

@@ -21,8 +21,9 @@ from t5x_harness.google.server import process as server
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Listener, Sayings
+from t5x_harness.google.server.listener import Listener
 from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.server.settings import Settings
 
 ME = os.geteuid()
@@ -223,7 +224,7 @@ def test_a_server_without_descriptors_closes_what_waits_or_else_says_so_and_goes
 
 def test_lines_of_one_second_are_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("t5x_harness.google.server.listener.time.monotonic", lambda: now)
+    monkeypatch.setattr("t5x_harness.google.server.sayings.time.monotonic", lambda: now)
     sayings = Sayings()
     for _ in range(1000):
         sayings.say("something")

@@ -18,7 +18,7 @@ from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.tpu import remote_shell
 
-ANSWERS = "1\n1\n2\nmy-project\ny\nus-central2-b\n"  # this configuration, this account, another project, a zone
+ANSWERS = "1\nmy-project\nY\nus-central2-b\n"  # this account, a project, its zone: as on a new machine
 
 
 @pytest.mark.journey

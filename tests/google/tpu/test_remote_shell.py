@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -85,11 +86,122 @@ def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, shell: Shell
     )
 
 
-def begin(session: GoogleSession, tmp_path: Path) -> Path:
+# Without its parent, its session, its folder and its environment; a pid is written where the test finds it.
+ON_ITS_OWN = "env -i {setsid} /bin/sh -c 'cd /; echo $$ > {file}; exec {sleep} 600' > /dev/null 2>&1 < /dev/null &"
+
+
+def on_its_own(file: Path) -> str:
+    return ON_ITS_OWN.format(setsid=shutil.which("setsid"), sleep=shutil.which("sleep"), file=file)
+
+
+def process_in(file: Path) -> Path:
+    """Returns the folder of /proc of a process, once it has written its number."""
+    while not (file.exists() and file.read_text().endswith("\n")):
+        time.sleep(0.02)
+    return Path(f"/proc/{file.read_text().strip()}")
+
+
+def test_what_has_left_everything_behind_goes_with_its_tpu_vm_alone(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+    (host,), (other,) = (addresses(tpu.create(name)) for name in ("one", "other"))
+    for each, name in ((host, "first"), (other, "second")):
+        assert shell("ssh", each, on_its_own(tmp_path / name)).returncode == 0
+    process, kept = process_in(tmp_path / "first"), process_in(tmp_path / "second")
+    tpu("DELETE", f"{ZONE}/nodes/one")
+    assert has_ended(process)
+    assert not has_ended(kept)
+    tpu("POST", f"{ZONE}/nodes/other:stop", {})
+    assert has_ended(kept)
+
+
+def test_a_deletion_ends_the_command_that_runs(tpu: Any, shell_environment: Mapping[str, str], tmp_path: Path) -> None:
+    (host,) = addresses(tpu.create("one"))
+    words = ["ssh", host, f"echo $$ > {tmp_path}/pid; trap '' TERM HUP INT; while :; do sleep 1; done"]
+    with subprocess.Popen(words, env=dict(shell_environment)) as running:
+        process = process_in(tmp_path / "pid")
+        tpu("DELETE", f"{ZONE}/nodes/one")
+        assert running.wait() == -signal.SIGKILL
+        assert has_ended(process)
+
+
+def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+    """Each is refused or killed: what begins in the middle is not left behind."""
+    (host,) = addresses(tpu.create("one"))
+    pids = tmp_path / "pids"
+    pids.mkdir()
+
+    def log_in(number: int) -> int:
+        return shell("ssh", host, f"echo $$ > {pids}/{number}; exec sleep 600").returncode
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        running = [pool.submit(log_in, number) for number in range(6)]
+        while not any(pids.iterdir()):
+            time.sleep(0.01)
+        tpu("DELETE", f"{ZONE}/nodes/one")
+        assert {each.result() for each in running} <= {-signal.SIGKILL, 255}
+    assert all(has_ended(Path(f"/proc/{file.read_text().strip() or 0}")) for file in pids.iterdir())
+
+
+def test_two_log_in_first_at_once(tpu: Any, shell: Shell) -> None:
+    (host,) = addresses(tpu.create("one"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        homes = list(pool.map(lambda _: shell("ssh", host, "cd && pwd && python3 -c 'print(1)'").stdout, range(4)))
+    assert len(set(homes)) == 1
+    assert homes[0].endswith("/home\n1\n")
+
+
+def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(tpu: Any, shell: Shell) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", host, "grep NoNewPrivs /proc/self/status; bash -lc 'command -v sudo apt; which -a python'")
+    rights, sudo, apt, *pythons = done.stdout.split("\n")
+    assert rights.split()[-1] == "1"
+    assert sudo.endswith("/0/bin/sudo")
+    assert apt.endswith("/0/bin/apt")
+    assert any(python.endswith("/0/home/.python/bin/python") for python in pythons)
+
+
+def test_tmux_is_the_worker_s_own(tpu: Any, shell: Shell) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", host, "tmux new -d 'sleep 600' && tmux display -p '#{socket_path} #{pid}'")
+    socket, pid = done.stdout.split()
+    assert "/0/tmp/tmux-" in socket
+    tpu("DELETE", f"{ZONE}/nodes/one")
+    assert has_ended(Path(f"/proc/{pid}"))
+
+
+def test_gcloud_on_a_worker_has_a_configuration_of_its_own(tpu: Any, shell: Shell, fake_gcs_server: Any) -> None:
+    (host,) = addresses(tpu.create("one"))
+    done = shell("ssh", host, "cat $CLOUDSDK_CONFIG/configurations/config_default; command -v ssh")
+    assert done.stdout.splitlines()[1:3] == ["[core]", "project = t5x-harness"]
+    assert done.stdout.splitlines()[3] == f"{fake_gcs_server.endpoints.folder}/bin/ssh"
+    assert shell("ssh", host, "case $CLOUDSDK_CONFIG in $HOME/*) echo own; esac").stdout == "own\n"
+
+
+def test_a_copy_stays_within_the_worker(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+    (host,) = addresses(tpu.create("one"))
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "file")
+    assert shell("ssh", host, f"ln -s {outside} link; ln -s /etc/hosts hosts").returncode == 0
+    for place, shown in (("/etc/x", "/etc/x"), ("../../../../../../etc/x", "/etc/x"), ("hosts", "/etc/hosts")):
+        done = shell("scp", "file", f"{host}:{place}")
+        assert done.returncode == 255
+        assert done.stderr == (
+            f"t5x-harness: {host}:{place}: {os.path.realpath(shown)} is this machine's own, and not the worker's: copy "
+            "to its home\n"
+        )
+    assert shell("scp", "-r", "tree", f"{host}:").returncode == 0
+    assert shell("ssh", host, "test ! -L tree/link && cat tree/link").stdout == "x"  # as scp copies links
+
+
+def begin(session: GoogleSession, tmp_path: Path, more: str = "") -> Path:
     """Starts something in the background of a new TPU VM; returns its folder of /proc."""
     (host,) = addresses(CloudTpu(session).create("one"))
     environment = with_programs(session.endpoints, {**os.environ, **session.environment(), "HOME": str(tmp_path)})
-    words = ["ssh", host, "nohup sleep 600 > /dev/null 2>&1 & echo $!"]
+    words = ["ssh", host, f"{more}\nnohup sleep 600 > /dev/null 2>&1 & echo $!"]
     done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     return Path(f"/proc/{done.stdout.strip()}")
 
@@ -112,13 +224,14 @@ def test_what_a_killed_server_has_left_goes_with_the_next(tmp_path: Path) -> Non
     with GoogleSession() as other:
         kept = begin(other, tmp_path)
         with GoogleSession() as session:
-            process, server = begin(session, tmp_path), session.endpoints.pid
+            process, server = begin(session, tmp_path, on_its_own(tmp_path / "pid")), session.endpoints.pid
+            processes = [process, process_in(tmp_path / "pid")]
             os.kill(server, signal.SIGKILL)
             while not has_ended(Path(f"/proc/{server}")):
                 time.sleep(0.02)
-            assert not has_ended(process)
+            assert not any(map(has_ended, processes))
         with GoogleSession():
-            while not has_ended(process):
+            while not all(map(has_ended, processes)):
                 time.sleep(0.02)
         assert not has_ended(kept)
 

@@ -114,7 +114,7 @@ def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) ->
         ),
         ({"acceleratorType": "v3-8"}, "us-east1-b", "(t5x-harness: v3 is in europe-west4, us-central1)"),
         ({}, "us-central1", "INVALID_ARGUMENT: Location us-central1 is not a zone, such as us-central1-a"),
-        ({"runtimeVersion": ""}, "us-central2-b", "Runtime version must be specified, such as tpu-vm-v4-base"),
+        ({"runtimeVersion": ""}, "us-central2-b", "Runtime version must be specified, such as tpu-ubuntu2204-base"),
         (
             {"runtimeVersion": "tpu-vm"},
             "us-central2-b",
@@ -124,6 +124,16 @@ def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) ->
             {"runtimeVersion": "v2-alpha-tpuv5"},
             "us-central2-b",
             "Runtime version v2-alpha-tpuv5 is for v5p, not for v4-8; those for v4 are tpu-ubuntu2204-base, tpu-vm-bas",
+        ),
+        (
+            {"runtimeVersion": "v2-alpha-pod"},
+            "us-central2-b",
+            "Runtime version v2-alpha-pod is for v2 and v3, not for v4-8; those for v4 are ",
+        ),
+        (
+            {"runtimeVersion": "tpu-vm-tf-2.10.0-pod-v4", "acceleratorType": "v3-32"},
+            "europe-west4-a",
+            "Runtime version tpu-vm-tf-2.10.0-pod-v4 is for v4, not for v3-32; those for v3 are ",
         ),
         ({"machine": 1}, "us-central2-b", "Invalid JSON payload received. Unknown name \"machine\" at 'node'"),
     ],
@@ -137,9 +147,33 @@ def test_what_the_service_does_not_have(vms: TpuVms, fields: dict[str, Any], zon
     assert vms.list_nodes("projects/p/locations/-") == []
 
 
-@pytest.mark.parametrize("version", ["tpu-vm-tf-2.12.0", "tpu-vm-tf-2.15.0-pod-pjrt", "tpu-vm-pt-2.0", "tpu-vm-base"])
-def test_versions_of_frameworks_are_taken(vms: TpuVms, version: str) -> None:
-    vms.create_node(ZONE, "t", {**NODE, "runtimeVersion": version})
+@pytest.mark.parametrize(
+    ("version", "accelerator_type", "zone"),
+    [
+        ("v2-alpha-tpuv4-pod", "v4-32", "us-central2-b"),
+        ("v2-alpha-tpuv4-pod", "v4-8", "us-central2-b"),
+        ("v2-alpha-tpuv4", "v4-32", "us-central2-b"),
+        ("v2-nightly-tpuv4", "v4-8", "us-central2-b"),
+        ("v2-nightly20221128-tpuv4-pod", "v4-16", "us-central2-b"),
+        ("v2-alpha-pod", "v3-32", "europe-west4-a"),
+        ("v2-alpha", "v2-8", "us-central1-f"),
+        ("v2-tpuv5-litepod", "v5litepod-8", "us-west4-a"),
+        ("v2-alpha-tpuv5-lite", "v5litepod-16", "us-west4-a"),
+        ("v2-alpha-tpuv5", "v5p-8", "us-east5-a"),
+        ("v2-alpha-tpuv6e", "v6e-8", "us-east5-b"),
+        ("tpu-vm-tf-2.12.0", "v4-8", "us-central2-b"),
+        ("tpu-vm-tf-2.10.0-pod-v4", "v4-16", "us-central2-b"),
+        ("tpu-vm-tf-2.15.0-pod-pjrt", "v5litepod-16", "us-west4-a"),
+        ("tpu-vm-pt-2.0", "v4-8", "us-central2-b"),
+        ("tpu-vm-base", "v4-8", "us-central2-b"),
+        ("tpu-vm-base-gvnic", "v4-16", "us-central2-b"),
+    ],
+)
+def test_versions_that_public_recipes_name_are_taken(
+    vms: TpuVms, version: str, accelerator_type: str, zone: str
+) -> None:
+    given = {"runtimeVersion": version, "acceleratorType": accelerator_type}
+    vms.create_node(f"projects/p/locations/{zone}", "t", given)
 
 
 def test_names_are_checked_and_taken_once(vms: TpuVms) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,62 @@ def on_worker(session: GoogleSession, address: str, command: str) -> str:
         check=False,
     )
     return done.stdout if done.returncode == 0 else done.stderr
+
+
+def rewrite(url: str, change: Callable[[Any], None]) -> None:
+    """Changes the only TPU VM of a state, as one does who reaches the state and not the server."""
+    store = open_store(url)
+
+    def changed(value: bytes) -> bytes:
+        kept = json.loads(value)
+        change(*kept["nodes"].values())
+        return json.dumps(kept).encode()
+
+    store.update("tpu", changed)
+    store.close()
+
+
+@pytest.mark.parametrize("what", ["another user's", "writable by all", "by a link", "of no uid", "above"])
+def test_nothing_is_run_from_or_removed_in_a_folder_that_the_state_names(state: str, tmp_path: Path, what: str) -> None:
+    """The folder has the attacker's python; commands run in a home of this server, which is deleted."""
+    theirs = tmp_path / ("0a1b2c3d" if what != "of no uid" else "theirs")
+    home = theirs / "0" / "home"
+    (home / ".python" / "bin").mkdir(parents=True)
+    (theirs / ".t5x-harness-tpu-vm").mkdir()
+    python = home / ".python" / "bin" / "python3"
+    python.write_text("#!/bin/sh\necho theirs\n")
+    python.chmod(0o755)
+    named = theirs
+    if what == "another user's":
+        if os.geteuid():
+            pytest.skip("the other tests are those of an ordinary user")
+        os.chown(theirs, 65534, 65534)
+    elif what == "writable by all":
+        theirs.chmod(0o777)
+    elif what == "by a link":
+        (tmp_path / "link").mkdir()
+        named = tmp_path / "link" / theirs.name
+        named.symlink_to(theirs)
+    elif what == "above":
+        named = theirs / "x" / ".."
+    with GoogleSession(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
+        address = CloudTpu(session).create("t")["networkEndpoints"][0]["ipAddress"]
+        rewrite(state, lambda node: node.update(_folder=str(named)))
+        assert on_worker(session, address, "python3 -c 'print(1)'") == "1\n"
+        assert CloudTpu(session)("DELETE", f"{ZONE}/nodes/t")["done"]
+        assert session.endpoints.folder.is_dir()
+        assert on_worker(session, address, "true").startswith("t5x-harness: ")
+    assert python.exists()
+
+
+def test_workers_meet_on_this_machine_alone(state: str) -> None:
+    with GoogleSession(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
+        address = CloudTpu(session).create("t", "v4-16")["networkEndpoints"][0]["ipAddress"]
+        rewrite(state, lambda node: node.update(_coordinator="192.0.2.1:80"))
+        said = on_worker(session, address, "true")
+    assert (
+        said == f"t5x-harness: {address}: the state has '192.0.2.1:80' where its workers meet, which no server writes\n"
+    )
 
 
 def is_running(pid: str) -> bool:

@@ -77,9 +77,8 @@ def variables(home: Path, path: str) -> dict[str, str]:
     """
     python = home / _FOLDER
     bundled = _bundled_pip()
-    programs = [python / _BIN, python / _IMAGE_BIN, _users_programs()]
     return {
-        "PATH": os.pathsep.join([*map(str, programs), path]),
+        "PATH": os.pathsep.join([*map(str, own_programs(home)), path]),
         "VIRTUAL_ENV": str(python),
         # Where they are by default: said as well, because a job may say that its HOME is another one.
         "PYTHONUSERBASE": str(home / _USER_BASE),
@@ -90,6 +89,11 @@ def variables(home: Path, path: str) -> dict[str, str]:
         "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python of this machine
         **({"PIP_FIND_LINKS": bundled.parent.as_uri()} if bundled else {}),  # for pip install --upgrade pip
     }
+
+
+def own_programs(home: Path) -> list[Path]:
+    """Returns the folders of programs that come first on PATH: the process's own, and those of the user's Python."""
+    return [home / _FOLDER / _BIN, home / _FOLDER / _IMAGE_BIN, _users_programs()]
 
 
 def program(home: Path, word: str) -> str:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from t5x_harness.google.server.peers import Address, Peers
+from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = "t5x-harness:"
@@ -41,7 +43,10 @@ def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
 
 
 def open_fake_redis() -> RedisStore:
-    """Starts a Redis in Python on a free port of 127.0.0.1; it ends with the store that is returned."""
+    """Starts a Redis in Python on a free port of 127.0.0.1; it ends with the store that is returned.
+
+    It serves the connections of this user and of root, as the server's own ports do.
+    """
     server = import_redis("fakeredis").TcpFakeServer(("127.0.0.1", 0), server_type="redis")
     # Each answer goes out at once. With Nagle's algorithm one of several pieces waits 40 ms for the client's word.
     handler = server.RequestHandlerClass
@@ -49,6 +54,15 @@ def open_fake_redis() -> RedisStore:
     server.daemon_threads = True
     # Which client ends first must not matter, so nobody waits for the connections of others.
     server.block_on_close = False
+    peers, sayings = Peers(), Sayings()
+
+    def is_served(_: object, peer: Address) -> bool:
+        refusal = peers.refusal(peer, server.server_address)
+        if refusal:
+            sayings.say(f"a connection to the state at port {server.server_address[1]} is refused: {refusal}")
+        return refusal is None
+
+    server.verify_request = is_served
     serving = threading.Thread(target=server.serve_forever, name="fake-redis", daemon=True)
     serving.start()
 
@@ -56,8 +70,13 @@ def open_fake_redis() -> RedisStore:
         server.shutdown()
         server.server_close()
         serving.join()
+        peers.close()
 
-    return open_redis(f"redis://127.0.0.1:{server.server_address[1]}/0", end)
+    try:
+        return open_redis(f"redis://127.0.0.1:{server.server_address[1]}/0", end)
+    except StateError:
+        end()
+        raise
 
 
 def import_redis(name: str) -> Any:

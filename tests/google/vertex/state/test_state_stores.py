@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -10,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from t5x_harness.google.vertex.state import StateError, StateStore, open_store
+from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.vertex.state import StateError, StateStore, open_store, redis_store
 
 # Memory is one process's, and lets nobody in between.
 several_may_write = pytest.mark.parametrize("opened", ["fakeredis", "redis"], indirect=True)
@@ -185,6 +188,45 @@ def test_a_fake_redis_ends_with_its_store() -> None:
     assert threading.active_count() == before
     with pytest.raises(StateError, match=r"no state can be had from redis://127\.0\.0\.1:"):
         open_store(url)
+
+
+def test_a_fake_redis_serves_its_own_user_and_root(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr(redis_store, "Peers", lambda: Peers([somebody]))
+    with pytest.raises(StateError, match=r"no state can be had from redis://127\.0\.0\.1:\d+/0: "):
+        open_store("fakeredis:")
+    refusal = f" is refused: it is of the user with the uid {os.geteuid()}\n"
+    assert refusal in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are those of an ordinary user")
+def test_another_user_can_neither_read_nor_write_a_fake_redis() -> None:
+    pytest.importorskip("fakeredis", reason="needs the extra vertex")
+    store = open_store("fakeredis:")
+    try:
+        store.put("tpu", b"mine")
+        port = int(store.url.rpartition(":")[2].partition("/")[0])
+        said, saying = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                os.setresuid(65534, 65534, 65534)
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                    connection.sendall(b"SET t5x-harness:value:tpu theirs\r\n")
+                    os.write(saying, connection.recv(100) or b"nothing")
+            except ConnectionError:
+                os.write(saying, b"nothing")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(saying)
+        with open(said, "rb") as answer:
+            assert answer.read() == b"nothing"
+        assert store.get("tpu") == b"mine"
+    finally:
+        store.close()
 
 
 def test_a_state_that_is_lost_is_told_whatever_is_asked() -> None:

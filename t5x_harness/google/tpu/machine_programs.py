@@ -1,0 +1,193 @@
+"""What stands on a worker for the programs that change a machine: nothing that runs there changes this one.
+
+On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command as it is, and
+programs that install, configure or end a machine say what they do not do. Like ``remote_shell`` it is run by its path,
+and imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import getopt
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NoReturn
+
+_REFUSED, _NOT_FOUND, _APT_ERROR = 1, 127, 100
+
+_PACKAGES = ("apt", "apt-get", "aptitude")
+_REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("dpkg", "snap", "yum", "dnf", "apk", "pacman", "add-apt-repository", "apt-key"),
+            "it would install into this machine",
+        ),
+        **dict.fromkeys(
+            ("systemctl", "service", "initctl", "systemd-run", "crontab", "at", "batch"),
+            "what it starts would be this machine's, and not end with the TPU VM",
+        ),
+        **dict.fromkeys(("reboot", "shutdown", "poweroff", "halt"), "it would end this machine"),
+        **dict.fromkeys(
+            ("docker", "podman", "nerdctl"), "containers would be this machine's, and not end with the TPU VM"
+        ),
+        **dict.fromkeys(
+            ("mount", "umount", "losetup", "mkfs", "fdisk", "modprobe", "sysctl", "ldconfig", "hostnamectl"),
+            "it would change this machine",
+        ),
+        **dict.fromkeys(
+            ("useradd", "usermod", "userdel", "adduser", "groupadd", "passwd", "visudo"), "users are this machine's"
+        ),
+    }
+)
+_BECOMING = ("sudo", "su", "doas", "pkexec")
+NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, "git")
+"""The programs that it stands for."""
+
+_SUDO_OPTIONS = "ABbC:D:Eeg:HhiKklnPp:R:r:ST:t:U:u:Vvs"
+_SUDO_LONG = [
+    *("user=", "group=", "chdir=", "prompt=", "host=", "close-from=", "command-timeout=", "preserve-env=", "login"),
+    *("shell", "set-home", "non-interactive", "stdin", "background", "validate", "list", "reset-timestamp"),
+]
+_ASKS = ("-K", "-k", "-V", "-v", "-l", "-h", "--validate", "--list", "--reset-timestamp")
+_APT_INSTALLS = ("install", "reinstall")
+_GIT_REMOTE = ("clone", "fetch", "pull", "push", "ls-remote", "submodule")
+
+
+def main(path: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs what stands for a program.
+
+    Args:
+      path: as which it was called: the folder of such programs, and its name.
+      arguments: the program's.
+    """
+    own, name = os.path.split(path)
+    if name == "sudo":
+        _sudo(own, arguments)
+    if name in _BECOMING:
+        _end(f"{name}: a worker has no other users, and its root would be this machine's", _REFUSED)
+    if name in _PACKAGES:
+        _apt(name, arguments)
+    if name == "update-alternatives":
+        _alternatives(own, arguments)
+    if name == "git":
+        _git(own, arguments)
+    _end(f"{name} does nothing on an emulated worker: {_REASONS.get(name, 'it would change this machine')}", _REFUSED)
+
+
+def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs the command as who is logged in."""
+    try:
+        options, words = getopt.getopt(list(arguments), _SUDO_OPTIONS, _SUDO_LONG)
+    except getopt.GetoptError as error:
+        _end(f"sudo: {error}", _REFUSED)
+    given = dict(options)
+    user = given.get("-u") or given.get("--user") or "root"
+    if user not in ("root", "#0", os.environ.get("USER"), f"#{os.geteuid()}"):
+        _end(f"sudo: an emulated worker has no user {user}", _REFUSED)
+    while words and "=" in words[0].partition("/")[0]:
+        variable, _, value = words.pop(0).partition("=")
+        os.environ[variable] = value
+    if not words:
+        if any(option in given for option in _ASKS):
+            sys.exit(0)
+        words = [os.environ.get("SHELL", "/bin/sh")]
+    elif {"-i", "-s", "--login", "--shell"} & set(given):
+        words = [os.environ.get("SHELL", "/bin/sh"), "-c", " ".join(words)]
+    name = os.path.basename(words[0])
+    standing = os.path.join(own, name)
+    if name in NAMES:
+        _become(standing, words)
+    _say(f"sudo has no more rights on an emulated worker: {name} runs as {os.environ.get('USER', 'you')}")
+    _become(words[0], words)
+
+
+def _apt(name: str, arguments: Sequence[str]) -> NoReturn:
+    """Says which packages this machine has; installs none."""
+    verb, *packages = [word for word in arguments if not word.startswith("-")] or [""]
+    missing = [package for package in packages if not _is_installed(package)] if verb in _APT_INSTALLS else []
+    if missing:
+        words = shlex.join([name, "install", *missing])
+        _end(
+            f"{name} installs nothing on an emulated worker, and this machine lacks {', '.join(missing)}: go on "
+            f"without, or run sudo {words} in a shell of your own",
+            _APT_ERROR,
+        )
+    here = f"; this machine has {', '.join(packages)}" if packages and verb in _APT_INSTALLS else ""
+    changes = verb in ("remove", "purge", "autoremove")
+    _end(f"{shlex.join([name, verb]).rstrip()} does nothing on an emulated worker{here}", _APT_ERROR if changes else 0)
+
+
+def _is_installed(package: str) -> bool:
+    package = package.partition("=")[0].partition("/")[0]
+    if shutil.which(package):
+        return True
+    query = shutil.which("dpkg-query")
+    if query is None:
+        return False
+    words = [query, "--show", "--showformat=${db:Status-Status}", "--", package]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout == "installed"
+
+
+def _alternatives(own: str, arguments: Sequence[str]) -> NoReturn:
+    """Says which program there is already under the name that is to be set."""
+    words = list(arguments)
+    name = ""
+    for option, place in (("--install", 2), ("--set", 1), ("--config", 1), ("--auto", 1)):
+        if option in words[:-place]:
+            name = words[words.index(option) + place]
+    found = shutil.which(name) if name else None
+    if found is None:
+        _end("update-alternatives does nothing on an emulated worker: it would change this machine", _REFUSED)
+    _end(f"update-alternatives does nothing on an emulated worker: its {name} is {found}", 0)
+
+
+def _git(own: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs the real one; where that reaches no network, says what to do instead."""
+    verb = next((word for word in arguments if word in _GIT_REMOTE), "")
+    real = _real("git", own)
+    if not verb:
+        os.execv(real, [real, *arguments])
+    status = subprocess.call([real, *arguments])
+    if status:
+        _say(
+            f"git {verb} ended with {status}: an emulated worker reaches no network. Copy a folder to all workers "
+            "instead: gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all"
+        )
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _real(name: str, own: str) -> str:
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if not _is_same(folder, own)]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    if found is None:
+        print(f"{name}: command not found", file=sys.stderr)
+        sys.exit(_NOT_FOUND)
+    return found
+
+
+def _is_same(folder: str, other: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(other)
+
+
+def _become(program: str, words: Sequence[str]) -> NoReturn:
+    try:
+        os.execvp(program, list(words))
+    except OSError as error:
+        _end(f"{words[0]}: {error.strerror or error}", _NOT_FOUND)
+
+
+def _say(text: str) -> None:
+    print(f"t5x-harness: {text}", file=sys.stderr, flush=True)
+
+
+def _end(text: str, status: int) -> NoReturn:
+    _say(text)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,100 @@
+"""What stands on a worker for programs that would change this machine: stubs of the real ones must not be reached."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.google.tpu import workers
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs a script with a worker's programs in front of a machine whose own say that they were reached."""
+    own, machine = tmp_path / "bin", tmp_path / "machine"
+    workers._write_programs(own)
+    machine.mkdir()
+    for name in ("sudo", "apt", "apt-get", "update-alternatives", "reboot", "docker", "git", "tool", "python"):
+        (machine / name).write_text(f'#!/bin/sh\necho "the machine\'s {name} $*"\n[ "$1" != clone ]\n')
+        (machine / name).chmod(0o755)
+
+    def script(text: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "PATH": f"{own}:{machine}:/usr/bin:/bin",
+            "USER": "me",
+            "SHELL": "/bin/sh",
+            "HOME": str(tmp_path),
+        }
+        return subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=False)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("sudo apt-get update", 0, "apt-get update does nothing on an emulated worker"),
+        ("sudo apt install -y tool", 0, "apt install does nothing on an emulated worker; this machine has tool"),
+        (
+            "sudo apt install -y tool no-such-package-9 another-9",
+            100,
+            "apt installs nothing on an emulated worker, and this machine lacks no-such-package-9, another-9: go on "
+            "without, or run sudo apt install no-such-package-9 another-9 in a shell of your own",
+        ),
+        ("sudo -H apt remove tool", 100, "apt remove does nothing on an emulated worker"),
+        ("/machine/x 2>/dev/null; sudo -E /usr/bin/apt update", 0, "apt update does nothing on an emulated worker"),
+        ("sudo DEBIAN_FRONTEND=noninteractive apt-get -y upgrade", 0, "apt-get upgrade does nothing on an emulated"),
+        ("sudo bash -c 'apt update'", 0, "apt update does nothing on an emulated worker"),
+        ("sudo -i apt update", 0, "apt update does nothing on an emulated worker"),
+        ("sudo sudo apt update", 0, "apt update does nothing on an emulated worker"),
+        ("env sudo reboot", 1, "reboot does nothing on an emulated worker: it would end this machine"),
+        ("docker run -v /:/host image", 1, "docker does nothing on an emulated worker: containers would be this"),
+        ("sudo su", 1, "su: a worker has no other users, and its root would be this machine's"),
+        ("sudo -u bob true", 1, "sudo: an emulated worker has no user bob"),
+        ("sudo --such", 1, "sudo: option --such not recognized"),
+        (
+            "sudo update-alternatives --set nothing-9 /x",
+            1,
+            "update-alternatives does nothing on an emulated worker: it",
+        ),
+    ],
+)
+def test_the_machine_stays_as_it_is(run: Run, command: str, status: int, said: str) -> None:
+    done = run(command)
+    assert (done.returncode, done.stdout) == (status, ""), done
+    assert f"t5x-harness: {said}" in done.stderr
+
+
+def test_what_needs_no_rights_runs_as_it_is(run: Run) -> None:
+    done = run("sudo -n A=b tool 'x  y'; sudo -v; sudo sh -c 'exit 7'")
+    assert (done.returncode, done.stdout) == (7, "the machine's tool x  y\n")
+    assert done.stderr.startswith("t5x-harness: sudo has no more rights on an emulated worker: tool runs as me\n")
+    gone = run("sudo no-such-program-9")
+    assert (gone.returncode, gone.stderr.splitlines()[1]) == (
+        127,
+        "t5x-harness: no-such-program-9: No such file or directory",
+    )
+
+
+def test_an_alternative_that_is_there_is_named(run: Run, tmp_path: Path) -> None:
+    done = run("sudo update-alternatives --install /usr/bin/python python /usr/bin/python3 1")
+    assert done.returncode == 0
+    python = tmp_path / "machine" / "python"
+    assert (
+        done.stderr == f"t5x-harness: update-alternatives does nothing on an emulated worker: its python is {python}\n"
+    )
+
+
+def test_a_clone_that_fails_says_what_to_do_instead(run: Run) -> None:
+    assert run("git config --global user.name me").stdout == "the machine's git config --global user.name me\n"
+    done = run("git clone https://example.org/x")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "t5x-harness: git clone ended with 1: an emulated worker reaches no network. Copy a folder to all workers "
+        "instead: gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all\n"
+    )
