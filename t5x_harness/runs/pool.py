@@ -193,6 +193,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
             RUNTIME_VARIABLE: runtime.kind,
             STANDINS_VARIABLE: "",  # a run makes its own, and reports them
             TPU_NUMERICS_VARIABLE: "",  # each run has its own
+            "JAX_PLATFORMS": "cpu",  # also for what is imported before a run has its slice's devices
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },

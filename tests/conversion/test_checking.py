@@ -45,8 +45,8 @@ def test_a_process_that_is_killed_is_an_error_with_its_signal_and_log(
     install(tmp_path, monkeypatch, torch=DIES)
     message = run(tmp_path)
     assert message.startswith(
-        "--check: the process that runs the model in transformers was killed by SIGSEGV (segfault). Nothing was written; "
-        "convert without --check if the model is not to be compared.\n  the end of its log:\n"
+        "--check: the process that runs the model in transformers was killed by SIGSEGV (segfault). Nothing was "
+        "written; convert without --check if the model is not to be compared.\n  the end of its log:\n"
         "  Fatal Python error: Segmentation fault\n"
     )
     assert f'File "{tmp_path}/torch.py", line 1 in <module>' in message

@@ -1,4 +1,4 @@
-"""Folders of safetensors that anyone may have made: nothing outside is read, and nothing but ConversionError is raised."""
+"""Folders of safetensors from anyone: nothing outside is read, and nothing but ConversionError is raised."""
 
 from __future__ import annotations
 
