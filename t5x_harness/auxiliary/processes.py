@@ -15,7 +15,7 @@ from t5x_harness.auxiliary.backend import Look
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.slice import get_slice
 
@@ -116,7 +116,7 @@ class LocalJobs:
         path = [*(os.path.join(spec.cwd, each) for each in spec.python_path), os.path.abspath(spec.cwd)]
         inherited = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*path, os.environ.get("PYTHONPATH")]))}
         slice_ = get_slice(request.slice)
-        self._environment = program_environment(slice_, find_runtime(spec.runtime), spec.runtime, inherited)
+        self._environment = program_environment(slice_, runtime_of(spec), spec.runtime, inherited)
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
         """Starts a process."""

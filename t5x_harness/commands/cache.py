@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.findings.tables import columns
+from t5x_harness.slices.devices import use_cpu_only
 from t5x_harness.spec import RunSpec, Stage, StandInPolicy
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.max_shards and arguments.max_shards < arguments.min_shards != 64:
         raise UsageError(f"--max_shards {arguments.max_shards} is less than --min_shards {arguments.min_shards}")
+    use_cpu_only()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from t5x_harness.caching.request import CacheError
 

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from t5x_harness.commands.arguments import UsageError
+from t5x_harness.slices.devices import use_cpu_only
 
 if TYPE_CHECKING:
     from t5x_harness.conversion.request import Request
@@ -100,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit status: 0, or 1 if it could not be converted or the result does not compute the same.
     """
+    use_cpu_only()
     from t5x_harness.conversion.conversion import convert
     from t5x_harness.conversion.errors import ConversionError
     from t5x_harness.conversion.request import describe

@@ -25,7 +25,7 @@ from t5x_harness.commands.google_arguments import (
     uses_vertex,
 )
 from t5x_harness.execute import program_standins
-from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.options import RUNS, add_option, from_environment
 from t5x_harness.settings.project import SettingsError
@@ -140,7 +140,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
         slice_ = get_slice(args.slice) if args.slice != "none" else None
         choice = args.runtime or RuntimeChoice.AUTO
-        runtime = find_runtime(choice)
+        runtime = find_runtime(choice, folders_of())
         project = project_of(args)
         numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:

@@ -125,7 +125,7 @@ def _list_of(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 def _spec(arguments: argparse.Namespace) -> RunSpec:
     from t5x_harness.lint.reading import missing_gin_files
-    from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+    from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
 
     specs = specs_of(arguments, Path.cwd())
     if len(specs) != 1:
@@ -135,7 +135,7 @@ def _spec(arguments: argparse.Namespace) -> RunSpec:
     for missing in missing_gin_files(spec):
         raise UsageError(missing)
     try:
-        find_runtime(spec.runtime)
+        runtime_of(spec)
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     compiled = spec.aot if spec.aot not in (None, AotMode.LOWER) else AotMode.DEPTHS

@@ -15,7 +15,7 @@ from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
 from t5x_harness.report.report import Report
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunResult, RunSpec, Stage
@@ -57,8 +57,12 @@ def run(
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
     """
     run_if = _run_if(arguments)
-    parents = {runtime: find_runtime(runtime).location for runtime in {s.runtime for s in specs}}
-    configs = [Config(spec, run_if, parents[spec.runtime], _names_slice(arguments, spec)) for spec in specs]
+    alike = {(spec.runtime, spec.cwd, spec.python_path): spec for spec in specs}
+    parents = {key: runtime_of(spec).location for key, spec in alike.items()}
+    configs = [
+        Config(spec, run_if, parents[spec.runtime, spec.cwd, spec.python_path], _names_slice(arguments, spec))
+        for spec in specs
+    ]
     if arguments.diff:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:

@@ -36,13 +36,13 @@ def run(args: argparse.Namespace) -> int:
       UsageError: there is no such T5X, or no folder for the file.
     """
     from t5x_harness.runs.pool import worker_for
-    from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+    from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
     from t5x_harness.variables import WORKER_SOCKET_VARIABLE
     from t5x_harness.workers import WarmZygotes, ZygoteFailed
 
     env_file = env_file_of(args)
     try:
-        runtime = find_runtime(args.runtime or RuntimeChoice.AUTO)
+        runtime = find_runtime(args.runtime or RuntimeChoice.AUTO, folders_of())
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a script's shell has SIGINT ignored with &

@@ -6,7 +6,6 @@ Both run in float32 on the CPU, on the same random tokens, some of them padding.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import EOS, PAD, Flavor, ModelType
+from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import Agreement
 from t5x_harness.conversion.stored import StoredParameters
 
@@ -113,25 +113,12 @@ def _in_transformers(
     folder: Path, sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
 ) -> tuple[Array, list[list[int]]]:
     """Returns the same as :func:`_in_t5x`."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # else transformers may ask the hub; this process is for the conversion alone
-    import torch
-    import transformers
-
-    logging: Any = transformers.logging
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    kind = getattr(transformers, flavor.model_type.model_class)
-    model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    if flavor.model_type is ModelType.UMT5:  # transformers 5 does not read it of config.json
-        model.config.tie_word_embeddings = not sizes.own_logits
-    model.eval()
-    ids, mask = torch.tensor(inputs), torch.tensor((inputs != PAD).astype(np.int64))
-    with torch.no_grad():
-        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor(targets)).logits
-        out = model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=_OUTPUT_LENGTH - 1, do_sample=False, num_beams=1
-        )
-    return logits.numpy(), [list(_until_end(row[1:])) for row in out.numpy()]
+    is_umt5 = flavor.model_type is ModelType.UMT5  # of which transformers 5 does not read it from config.json
+    config = {"tie_word_embeddings": not sizes.own_logits} if is_umt5 else {}
+    logits, tokens = run_in_transformers(
+        folder, flavor.model_type.model_class, config, inputs, targets, _OUTPUT_LENGTH - 1
+    )
+    return logits, [list(_until_end(row[1:])) for row in tokens]
 
 
 def _until_end(row: Array) -> Iterator[int]:

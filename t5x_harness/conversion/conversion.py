@@ -32,6 +32,7 @@ from t5x_harness.vertex.storage import COMMITTED
 
 _NAMES = "t5x_names"
 _OWN_CONFIG = "config.gin"
+_LAST_STEP = 2**31 - 1
 
 
 def convert(request: Request) -> Conversion:
@@ -61,6 +62,8 @@ def convert(request: Request) -> Conversion:
                 f"{source.where} says no train step, and the checkpoint's folder is named by it: give one, as "
                 "--step=1000000"
             )
+        if not 0 <= step <= _LAST_STEP:
+            raise ConversionError(f"{source.where}: T5X keeps its train step in 32 bits, and {step} is not such a step")
         source = dataclasses.replace(source, step=step)
         output = os.path.join(output, f"checkpoint_{step}")
         with written_whole(output) as folder:
@@ -180,13 +183,12 @@ def _read_safetensors(folder: Path) -> StoredParameters:
             f"{folder} has no {CONFIG}, and its arrays are not under T5X's names: name a folder that transformers' "
             "save_pretrained wrote, or one of t5x-harness convert --to safetensors"
         )
-    step = arrays.metadata.get(STEP, "")
     return StoredParameters(
         where=str(folder),
         layout="safetensors",
         shapes={name: tensor.shape for name, tensor in arrays.tensors.items()},
         dtypes={name: tensor.dtype for name, tensor in arrays.tensors.items()},
-        step=int(step) if step.isdecimal() else None,
+        step=arrays.number(STEP),
         others=0,
         read_array=arrays.read,
     )

@@ -13,8 +13,10 @@ from pathlib import Path
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.request import Conversion, Form
 from t5x_harness.system.buckets import is_remote
+from t5x_harness.system.diagnosis import describe_returncode
 
 _PREFIX = "t5x-harness: "
+_SHOWN = 12
 _GIVEN = "the config of the run"
 
 
@@ -55,13 +57,19 @@ def convert(
         arguments += ["--vocabulary", vocabulary] if vocabulary else []
         arguments += ["--dtype", dtype] if dtype else []
         arguments += ["--check"] if check else []
-        command = [sys.executable, "-m", "t5x_harness", "convert", *arguments]
+        command = [sys.executable, "-P", "-m", "t5x_harness", "convert", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = done.stderr.strip()
-        raise ConversionError(lines[lines.find(_PREFIX) + len(_PREFIX) :] if _PREFIX in lines else lines)
+        _, refused, reason = done.stderr.strip().partition(_PREFIX)
+        raise ConversionError(reason if refused else _ended(done))
     made = Conversion.from_json(json.loads(done.stdout))
     return dataclasses.replace(made, config=(_GIVEN,)) if config and made.config else made
+
+
+def _ended(done: subprocess.CompletedProcess[str]) -> str:
+    """Says how a process ended that reported nothing itself, and what it wrote last."""
+    lines = "".join(f"\n  {line}" for line in done.stderr.splitlines()[-_SHOWN:])
+    return f"the process that converts {describe_returncode(done.returncode)}{lines or '; it wrote nothing'}"
 
 
 def _beside(source: str, form: Form) -> str:

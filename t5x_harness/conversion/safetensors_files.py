@@ -11,6 +11,7 @@ import json
 import math
 import os
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,11 @@ _CODES: Mapping[str, str] = {
 _TYPES = {code: name for name, code in _CODES.items()}
 _ALIGNMENT = 8
 _LONGEST_HEADER = 100_000_000
+_LONGEST_NAME = 255
+_MOST_DIGITS = 18
+_TOO_LARGE = 2**63
+_HUB_SNAPSHOTS, _HUB_CONTENT = "snapshots", "blobs"
+"""Folders of huggingface_hub's cache: links with the names of files, and what they lead to."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
@@ -168,7 +174,7 @@ class SafetensorsFolder:
       metadata: of the headers.
 
     Raises:
-      ConversionError: there is none, or one is damaged.
+      ConversionError: there is none, one is damaged, or one does not lie in the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -179,16 +185,13 @@ class SafetensorsFolder:
             self._read_header(file)
 
     def _read_header(self, file: Path) -> None:
-        header, start = _header_of(file)
-        self.metadata |= header.pop("__metadata__", {})
+        metadata, tensors, start = _header_of(file)
+        self.metadata |= metadata
         size = file.stat().st_size - start
-        for name, entry in header.items():
-            if entry["dtype"] not in _TYPES:
-                raise ConversionError(
-                    f"{file}: {name} is {entry['dtype']}, which T5X does not have; it has {', '.join(_TYPES)}"
-                )
-            tensor = Tensor(name, tuple(entry["shape"]), _TYPES[entry["dtype"]])
-            begin, end = entry["data_offsets"]
+        for tensor, begin, end in tensors:
+            name = tensor.name
+            if name in self._places:
+                raise ConversionError(f"{name} is in {self._places[name].file} and in {file}: remove one of them")
             if not 0 <= begin <= end <= size or end - begin != tensor.num_bytes:
                 raise ConversionError(
                     f"{file} is damaged: {name} should lie at bytes {begin} to {end} of {size}, and "
@@ -197,13 +200,21 @@ class SafetensorsFolder:
             self.tensors[name] = tensor
             self._places[name] = _Place(file, start + begin, tensor)
 
+    def number(self, key: str) -> int | None:
+        """Returns a number of the headers' texts; None if it is not there, or is not one."""
+        text = self.metadata.get(key, "")
+        return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
     def read(self, name: str) -> Array:
         """Returns an array, whose data is read from the file when it is used."""
         return self._places[name].open("r")
 
 
-def _header_of(file: Path) -> tuple[dict[str, Any], int]:
-    """Returns the header of a file, and where its data starts.
+def _header_of(file: Path) -> tuple[dict[str, str], list[tuple[Tensor, int, int]], int]:
+    """Reads the header of a file.
+
+    Returns:
+      Its texts, its arrays with the first byte of each and the one behind its last, and where the data starts.
 
     Raises:
       ConversionError: it is not a file of safetensors.
@@ -213,20 +224,62 @@ def _header_of(file: Path) -> tuple[dict[str, Any], int]:
             (length,) = struct.unpack("<Q", stream.read(8))
             if length > min(_LONGEST_HEADER, file.stat().st_size):
                 raise ValueError(f"a header of {length} bytes")
-            header = json.loads(stream.read(length))
-        for name, entry in header.items():
-            if name != "__metadata__" and not {"dtype", "shape", "data_offsets"} <= set(entry):
-                raise ValueError(f"{name} has no dtype, shape and data_offsets")
-    except (struct.error, ValueError, AttributeError, TypeError) as error:
+            header = json_object(stream.read(length))
+        metadata = header.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+            raise ValueError("__metadata__ is not made of texts")
+        return metadata, [_entry(file, *item) for item in header.items()], 8 + length
+    except (struct.error, ValueError) as error:
         raise ConversionError(
             f"{file} is not a file of safetensors, or it is cut off: {error}. Copy it again"
         ) from None
-    return header, 8 + length
+    except OSError as error:
+        raise ConversionError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _entry(file: Path, name: str, entry: Any) -> tuple[Tensor, int, int]:
+    """Returns the array that an entry of a header describes, and its bytes.
+
+    Raises:
+      ConversionError: T5X does not have its element type.
+      ValueError: it is not such an entry.
+    """
+    match entry:
+        case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end]} if all(
+            type(number) is int and 0 <= number < _TOO_LARGE for number in (*shape, begin, end)
+        ):
+            if code in _TYPES:
+                return Tensor(name, tuple(shape), _TYPES[code]), begin, end
+            raise ConversionError(f"{file}: {name} is {code}, which T5X does not have; it has {', '.join(_TYPES)}")
+    raise ValueError(f"{name} has no dtype, shape and data_offsets")
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Reads an object of JSON that may come from anyone.
+
+    Raises:
+      ValueError: it is not one, has a name twice, or is nested too deeply.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not an object of JSON")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        repeated = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise ValueError(f"{repeated} is there twice")
+    return found
 
 
 def _files_in(folder: Path) -> list[Path]:
     if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
+        return [_in_folder(folder, SINGLE)]
     if not (folder / INDEX).is_file():
         if (folder / "pytorch_model.bin").is_file():
             raise ConversionError(
@@ -235,11 +288,35 @@ def _files_in(folder: Path) -> list[Path]:
             )
         raise ConversionError(f"{folder} has neither {SINGLE} nor {INDEX}")
     try:
-        weight_map = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+        weight_map = json_object((folder / INDEX).read_bytes())["weight_map"]
         names = sorted(set(weight_map.values()))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConversionError(f"{folder / INDEX} is damaged: {type(error).__name__}: {error}") from None
-    missing = [name for name in names if not (folder / name).is_file()]
+    files = [_in_folder(folder, name) for name in names]
+    missing = [name for name, file in zip(names, files, strict=True) if not file.is_file()]
     if missing:
         raise ConversionError(f"{folder} lacks {len(missing)} of {len(names)} files: {', '.join(missing[:5])}")
-    return [folder / name for name in names]
+    return files
+
+
+def _in_folder(folder: Path, name: Any) -> Path:
+    """Returns a file of a folder by its name.
+
+    Raises:
+      ConversionError: the name, or a link of that name, leads out of the folder. What is downloaded into the cache of
+        huggingface_hub is linked to the folder of its content, which is fine.
+    """
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name or len(name) > _LONGEST_NAME:
+        raise ConversionError(
+            f"{folder / INDEX} names {name!r}, which is not the name of a file in {folder}: nothing outside the folder "
+            "is read. Use the index that was saved with these arrays"
+        )
+    file = folder / name
+    target, allowed = file.resolve(), [folder.resolve()]
+    if folder.resolve().parent.name == _HUB_SNAPSHOTS:
+        allowed.append(folder.resolve().parent.parent / _HUB_CONTENT)
+    if target.parent not in allowed:
+        raise ConversionError(
+            f"{file} is a link to {target}, outside of the folder, and is not read: copy the file into the folder"
+        )
+    return file

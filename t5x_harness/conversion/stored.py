@@ -155,6 +155,8 @@ def _reader_of_file(path: str) -> Callable[[str], Array]:
         if not isinstance(stored, dict):
             return np.asarray(stored)
         relative = stored["kvstore"].get("path") or stored["path"]
+        if ".." in relative.split("/"):
+            raise ValueError(f"it is said to lie at {relative}, outside of the checkpoint's folder")
         place = {**folder, "path": f"{folder['path'].rstrip('/')}/{relative.rstrip('/')}/"}
         return _read({"kvstore": place}, context)
 

@@ -15,7 +15,7 @@ from t5x_harness.conversion.comparing import require_same
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import GENERATION, Flavor, ModelType, config_json
 from t5x_harness.conversion.names import EMBEDDING, LOGITS, Parameter, parameters
-from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor
+from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, json_object
 from t5x_harness.conversion.settings import Settings
 from t5x_harness.conversion.stored import StoredParameters
 
@@ -28,6 +28,8 @@ STEP, LAYOUT = "t5x_step", "t5x_layout"
 
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # which transformers skips, too
+_DECODER_LAYERS, _BUCKETS = "num_decoder_layers", "relative_attention_num_buckets"
+_LARGEST = 2**31 - 1
 _SIZES = {
     "vocab_size": "vocab_size",
     "emb_dim": "d_model",
@@ -114,13 +116,12 @@ def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[Stored
         f"use the {CONFIG} that was saved with these arrays",
     )
     by_name = {parameter.name: parameter for parameter in wanted}
-    step = arrays.metadata.get(STEP, "")
     source = StoredParameters(
         where=str(folder),
         layout="transformers",
         shapes={name: parameter.shape for name, parameter in by_name.items()},
         dtypes={name: arrays.tensors[parameter.pieces[0]].dtype for name, parameter in by_name.items()},
-        step=int(step) if step.isdecimal() else None,
+        step=arrays.number(STEP),
         others=len(left_out),
         read_array=lambda name: _put_together(by_name[name], arrays),
     )
@@ -141,9 +142,21 @@ def _put_together(parameter: Parameter, arrays: SafetensorsFolder) -> Array:
 
 def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, scanned: bool | None) -> Architecture:
     """Returns the sizes that a config says, and whether logits come from the embedding."""
-    missing = [theirs for theirs in _SIZES.values() if not isinstance(config.get(theirs), int)]
+    missing = [theirs for theirs in _SIZES.values() if config.get(theirs) is None]
     if missing:
         raise ConversionError(f"{folder / CONFIG} lacks {', '.join(missing)}: use the file as transformers saved it")
+    decoder_layers = config.get(_DECODER_LAYERS) or config["num_layers"]
+    buckets = config.get(_BUCKETS, 32)
+    # A stack of more layers than there are arrays would have more names than there is memory.
+    numbers = {theirs: (config[theirs], _LARGEST) for theirs in _SIZES.values()} | {_BUCKETS: (buckets, _LARGEST)}
+    most_layers = max(1, len(arrays.tensors))
+    numbers |= {"num_layers": (config["num_layers"], most_layers), _DECODER_LAYERS: (decoder_layers, most_layers)}
+    for theirs, (value, most) in numbers.items():
+        if type(value) is not int or not 0 < value <= most:
+            raise ConversionError(
+                f"{folder / CONFIG}: {theirs} is {value!r}, and a whole number from 1 to {most} is expected: use the "
+                "file that was saved with these arrays"
+            )
     is_umt5 = config["model_type"] == ModelType.UMT5
     has_head = LOGITS in arrays.tensors and not _same(arrays, LOGITS)
     own_logits = has_head or config.get("tie_word_embeddings") is False
@@ -154,20 +167,31 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
             f"{'' if is_scaled else 'not '}scaled (scale_decoder_outputs): T5X scales it where logits come from the "
             "embedding, and nowhere else"
         )
-    layout = json.loads(arrays.metadata.get(LAYOUT, "{}"))
-    scan_axis = layout.get("scan_axis", 1 if is_umt5 else None)
+    scan_axis, joined_heads = _layout(folder, arrays.metadata, is_umt5)
     if scanned is not None and is_umt5:
         scan_axis = (1 if scan_axis is None else scan_axis) if scanned else None
     return Architecture(
         **{ours: config[theirs] for ours, theirs in _SIZES.items()},
-        decoder_layers=config.get("num_decoder_layers") or config["num_layers"],
+        decoder_layers=decoder_layers,
         is_gated=str(config.get("feed_forward_proj", "relu")).startswith("gated-"),
         own_logits=own_logits,
-        buckets=config.get("relative_attention_num_buckets", 32),
+        buckets=buckets,
         bias_per_layer=is_umt5,
-        joined_heads=layout.get("joined_heads", not is_umt5),
+        joined_heads=joined_heads,
         scan_axis=scan_axis,
     )
+
+
+def _layout(folder: Path, metadata: Mapping[str, str], is_umt5: bool) -> tuple[int | None, bool]:
+    """Returns the axis of scanned layers and whether heads are joined: as they were before, or as T5X has them."""
+    try:
+        layout = json_object(metadata.get(LAYOUT, "{}"))
+        match layout.get("scan_axis", 1 if is_umt5 else None), layout.get("joined_heads", not is_umt5):
+            case (None | 0 | 1) as scan_axis, bool(joined_heads) if not isinstance(scan_axis, bool):
+                return scan_axis, joined_heads
+    except ValueError:
+        pass
+    raise ConversionError(f"{folder}: {LAYOUT} in the header of its arrays is damaged: {metadata[LAYOUT]!r:.200}")
 
 
 def _same(arrays: SafetensorsFolder, name: str) -> bool:
@@ -184,14 +208,11 @@ def read_json(file: Path) -> dict[str, Any]:
       ConversionError: the file is not there, or is not one.
     """
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        return json_object(file.read_bytes())
     except OSError as error:
         raise ConversionError(f"{file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ConversionError(f"{file} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ConversionError(f"{file} is not an object of JSON")
-    return value
 
 
 def _write_json(file: Path, value: Mapping[str, Any]) -> None:

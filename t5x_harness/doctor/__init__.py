@@ -1,13 +1,23 @@
 """What in this environment does not work together, and how to fix it.
 
-Everything is read from the metadata of the installed distributions and from the environment: nothing is imported, so
-the doctor also works where the patient does not.
+Everything is read from the metadata of the installed distributions and from the environment. Nothing is imported into
+this process, so the doctor also works where the patient does not.
 """
 
 from __future__ import annotations
 
 # Importing a module of checks registers them.
-from t5x_harness.doctor import clashes, fuse, image, machine, private_names, runtime, t5x_interface, versions  # noqa: F401
+from t5x_harness.doctor import (  # noqa: F401
+    clashes,
+    fuse,
+    image,
+    loading,
+    machine,
+    private_names,
+    runtime,
+    t5x_interface,
+    versions,
+)
 from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 

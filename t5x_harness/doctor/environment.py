@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime
+from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime, folders_of
 
 _HARNESS = "t5x-harness"
 
@@ -75,7 +75,7 @@ class Environment:
         known = [(_installed(dist), dist) for dist in found if dist.metadata["Name"]]
         return cls(
             distributions=tuple(installed for installed, _ in known),
-            runtime=runtime or find_runtime("auto"),
+            runtime=runtime or find_runtime("auto", folders_of()),
             placeholders=tuple(i for i, dist in known if i.name == "t5x" and not brings_t5x(dist)),
             recorded=_recorded() if recorded is None else tuple(recorded),
             variables=dict(os.environ if variables is None else variables),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.execute.numerics import Numerics
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
-from t5x_harness.runtime.choice import Runtime, activate, find_runtime
+from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.slice import get_slice
@@ -54,7 +54,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     """
     spec = RunSpec.from_json(argument["spec"])
     described = argument.get("runtime")
-    runtime = Runtime(**described) if described else find_runtime(spec.runtime)
+    runtime = Runtime(**described) if described else runtime_of(spec)
     activate(runtime)
     slice_ = get_slice(spec.slice)
     compile_cheaply()

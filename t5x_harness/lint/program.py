@@ -198,10 +198,12 @@ class GinProgram:
     def name_of(self, file: str) -> str:
         """Returns a file as an include names it, where it belongs to a package: ``t5x/configs/runs/finetune.gin``."""
         path = Path(os.path.realpath(Path(self.spec.cwd) / file))
-        folders = [folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS]
-        if self.t5x_parent is not None and path.is_relative_to(os.path.realpath(Path(self.t5x_parent) / "t5x")):
-            folders.insert(0, Path(os.path.realpath(self.t5x_parent)))
-        return str(path.relative_to(folders[0])) if folders and self.is_installed(file) else file
+        if self.t5x_parent is not None:
+            package = os.path.realpath(Path(self.t5x_parent) / "t5x")  # which may be linked to a folder of any name
+            if path.is_relative_to(package):
+                return str("t5x" / path.relative_to(package))
+        folder = next((folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS), None)
+        return str(path.relative_to(folder)) if folder is not None and self.is_installed(file) else file
 
     def is_of_t5x(self, file: str) -> bool:
         """Returns whether a file that was read lies in the package ``t5x``."""

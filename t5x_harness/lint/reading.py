@@ -34,9 +34,9 @@ def program_of(
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
     """Returns the folder that holds the package ``t5x``."""
     if t5x_parent is None:
-        from t5x_harness.runtime.choice import find_runtime
+        from t5x_harness.runtime.choice import runtime_of
 
-        t5x_parent = find_runtime(spec.runtime).location
+        t5x_parent = runtime_of(spec).location
     folder = Path(t5x_parent)
     return folder.parent if folder.name == "t5x" and not (folder / "t5x").is_dir() else folder
 

@@ -51,8 +51,8 @@ class RunPool:
         self.at_once = at_once
         self._timeout = timeout
         self._in_process = in_process
-        self._workers: dict[str, Zygote | InProcess] = {}  # by the T5X that is asked for
-        self._warmed: set[str] = set()
+        self._workers: dict[str, Zygote | InProcess] = {}  # by the folder of their T5X
+        self._warmed: set[str] = set()  # likewise
         self._googles: dict[tuple[str, str | None], GooglePool] = {}  # by the buckets that runs begin with
         self._background: BackgroundRuns | None = None
 
@@ -71,8 +71,9 @@ class RunPool:
         from t5x_harness.workers import InProcess
 
         worker = self._worker(spec)
-        if spec.runtime not in self._warmed and not isinstance(worker, InProcess):
-            self._warmed.add(spec.runtime)
+        runtime = _runtime(spec)
+        if runtime.location not in self._warmed and not isinstance(worker, InProcess):
+            self._warmed.add(runtime.location)
             worker.warm()
         if google and (emulated := self._google(spec)) is not None:
             emulated.warm()
@@ -151,11 +152,12 @@ class RunPool:
             self._background.join(patient=patient)
 
     def _worker(self, spec: RunSpec) -> Zygote | InProcess:
-        if spec.runtime not in self._workers:
+        runtime = _runtime(spec)
+        if runtime.location not in self._workers:
             from t5x_harness.workers import InProcess
 
-            self._workers[spec.runtime] = InProcess() if self._in_process else worker_for(_runtime(spec))
-        return self._workers[spec.runtime]
+            self._workers[runtime.location] = InProcess() if self._in_process else worker_for(runtime)
+        return self._workers[runtime.location]
 
     def _google(self, spec: RunSpec) -> GooglePool | None:
         """Returns the emulated Google Cloud of all runs that begin with the same buckets; None for runs without one."""
@@ -175,6 +177,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
         used, if there is any.
     """
     from t5x_harness.runs.local import PRELOAD
+    from t5x_harness.runtime.choice import folder_to_import_from
     from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
     from t5x_harness.variables import (
         RUNTIME_VARIABLE,
@@ -186,6 +189,8 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
 
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
+    if (folder := folder_to_import_from(runtime)) is not None and folder not in others:
+        others.insert(0, folder)
     return Zygote(
         preload=PRELOAD,
         env={
@@ -193,6 +198,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
             RUNTIME_VARIABLE: runtime.kind,
             STANDINS_VARIABLE: "",  # a run makes its own, and reports them
             TPU_NUMERICS_VARIABLE: "",  # each run has its own
+            "JAX_PLATFORMS": "cpu",  # also for what is imported before a run has its slice's devices
             **_tensorflow_environment(os.environ),
             **compile_cache_environment(default_cache_folder(os.environ)),
         },
@@ -202,9 +208,9 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
 
 
 def _runtime(spec: RunSpec) -> Runtime:
-    from t5x_harness.runtime.choice import find_runtime
+    from t5x_harness.runtime.choice import runtime_of
 
-    return find_runtime(spec.runtime)
+    return runtime_of(spec)
 
 
 def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:

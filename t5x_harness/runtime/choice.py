@@ -11,13 +11,14 @@ import json
 import os
 import sys
 import urllib.parse
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Literal
 
 from t5x_harness import __version__
 from t5x_harness.runtime import import_hooks
-from t5x_harness.spec import RuntimeChoice
+from t5x_harness.spec import RunSpec, RuntimeChoice
 
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"
@@ -48,11 +49,30 @@ class Runtime:
         return f"{self.kind} T5X {self.version} ({self.note})"
 
 
-def find_runtime(preference: str = RuntimeChoice.AUTO) -> Runtime:
+def runtime_of(spec: RunSpec) -> Runtime:
+    """Returns the T5X of a run: what ``python -m t5x.train`` would import in its folder, a checkout of T5X included.
+
+    Args:
+      spec: its choice of a runtime, its folder, and the folders that stand in front of its import path.
+
+    Raises:
+      RuntimeChoiceError: ``installed`` was asked for and there is none.
+    """
+    return find_runtime(spec.runtime, folders_of(spec.cwd, spec.python_path))
+
+
+def folders_of(cwd: str | os.PathLike[str] = ".", python_path: Sequence[str] = ()) -> tuple[str, ...]:
+    """Returns the folders that stand in front of a run's import path: its own, then the one that it works in."""
+    here = os.path.abspath(cwd)
+    return (*(os.path.join(here, folder) for folder in python_path), here)
+
+
+def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = ()) -> Runtime:
     """Returns the T5X that ``import t5x`` is to give, without importing it.
 
     Args:
       preference: ``auto`` takes an installed T5X first, then the embedded one.
+      folders: what is going to stand in front of the import path, where it is not there yet.
 
     Raises:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
@@ -68,13 +88,13 @@ def find_runtime(preference: str = RuntimeChoice.AUTO) -> Runtime:
         found = _installed(imported.__spec__, "imported already")
         if found:
             return found
-    for finder, spec in import_hooks.installed_specs():
-        if import_hooks.holds_t5x(spec):
-            found = _installed(spec, _how(finder, spec))
-            if found:
-                return found
-        else:
+    for finder, spec in import_hooks.installed_specs(folders):
+        if not import_hooks.holds_t5x(spec):
             looked_at.append(f"{_folder(spec)} (no T5X: it has no module partitioning)")
+        elif found := _installed(spec, _how(finder, spec)):
+            if imported is None:
+                return found
+            looked_at.append(f"{found.location} (the embedded T5X was imported before)")
     looked_at += [
         f"the distribution t5x {dist.version} in {dist.locate_file('')} (PyPI's placeholder: it holds no module)"
         for dist in importlib.metadata.distributions(name="t5x")
@@ -82,7 +102,7 @@ def find_runtime(preference: str = RuntimeChoice.AUTO) -> Runtime:
     ]
     if preference == "auto":
         return _embedded("no T5X is installed" + "".join(f"; passed over {seen}" for seen in looked_at))
-    places = ", ".join(p or os.curdir for p in sys.path)
+    places = ", ".join(p or os.curdir for p in (*folders, *sys.path))
     raise RuntimeChoiceError(
         "no installed T5X was found: looked for a package t5x on the import path"
         f" ({places}) and through the finders of editable installs"
@@ -142,7 +162,17 @@ def _how(finder: object, spec: ModuleSpec) -> str:
     dist = _distribution_of(_folder(spec))
     if finder is not PathFinder or (dist is not None and _points_at_checkout(dist)):
         return "editable install"
-    return "installed package" if dist is not None else "folder on the import path"
+    if dist is not None:
+        return "installed package"
+    is_here = _same(os.path.dirname(_folder(spec)), os.curdir)
+    return "the package t5x of the working folder" if is_here else "folder on the import path"
+
+
+def folder_to_import_from(runtime: Runtime) -> str | None:
+    """Returns what a new process needs on its import path to import this T5X; None where it finds it by itself."""
+    if runtime.kind == "embedded" or _distribution_of(runtime.location) is not None:
+        return None
+    return os.path.dirname(runtime.location)
 
 
 def _distribution_of(location: str) -> importlib.metadata.Distribution | None:

@@ -81,8 +81,15 @@ def embedded_spec() -> ModuleSpec:
     return spec
 
 
-def installed_specs() -> Iterator[tuple[Any, ModuleSpec]]:
-    """Yields what every other finder makes of ``t5x``, in the order in which Python asks them, without importing it."""
+def installed_specs(folders: Sequence[str] = ()) -> Iterator[tuple[Any, ModuleSpec]]:
+    """Yields what every other finder makes of ``t5x``, in the order in which Python asks them, without importing it.
+
+    Args:
+      folders: what is going to stand in front of the import path.
+    """
+    first = PathFinder.find_spec("t5x", list(folders)) if folders else None
+    if first is not None:
+        yield PathFinder, first
     for finder in list(sys.meta_path):
         if isinstance(finder, RuntimeFinder | AfterImport) or not hasattr(finder, "find_spec"):
             continue

@@ -85,10 +85,11 @@ class SessionSettings:
         Raises:
           SettingsError: ``--t5x-runtime=installed`` and none is installed.
         """
-        from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
+        from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 
         try:
-            return find_runtime(self.options.runtime)
+            own = (*self.options.python_path, *self.project.python_path)
+            return find_runtime(self.options.runtime, folders_of(self._root, own))
         except RuntimeChoiceError as error:
             raise SettingsError(str(error)) from None
 

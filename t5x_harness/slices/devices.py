@@ -56,6 +56,19 @@ def force_cpu_devices(number: int) -> None:
     os.environ.update(_variables(number, os.environ.get("XLA_FLAGS", "")))
 
 
+def use_cpu_only() -> None:
+    """Keeps JAX in this process, and in its child processes, away from TPUs; for a process that needs no slice.
+
+    Without this, JAX starts the TPU's runtime where libtpu is installed. That prints warnings on a machine without a
+    TPU, and takes the chips from a training on one that has some.
+    """
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    if "jax" in sys.modules:
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")
+
+
 def _update_jax(number: int) -> None:
     import jax
 

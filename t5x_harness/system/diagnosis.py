@@ -43,6 +43,11 @@ def describe_status(status: int) -> str:
     return f"was killed by {signal_name(number)}" + (f" ({cause})" if cause else "")
 
 
+def describe_returncode(returncode: int) -> str:
+    """Says the same of what :mod:`subprocess` reports, in which a signal is a negative number."""
+    return describe_status(-returncode if returncode < 0 else returncode << 8)
+
+
 def low_limit(log: str, *, status: int = 0) -> str:
     """Returns what to say of a limit of processes, or of address space, that a process may have died of; else nothing.
 

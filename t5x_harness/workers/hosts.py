@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import t5x_harness
-from t5x_harness.system.diagnosis import describe_status, read_tail
+from t5x_harness.system.diagnosis import describe_returncode, read_tail
 from t5x_harness.workers.listener import peer_of
 
 # A little more than the zygote waits for its guards.
@@ -114,7 +114,7 @@ class OwnHost:
             code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             code = 0
-        return describe_status(-code if code < 0 else code << 8)
+        return describe_returncode(code)
 
     def log_tail(self) -> str:
         """Returns the end of what it has printed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from linting import PRETRAIN, RUN, T5X, TINY, Folder
 
@@ -66,3 +68,14 @@ def test_a_comment_beside_the_include_silences_what_stands_there(folder: Folder)
     result = folder.lint(OPEN.replace(f"include '{PRETRAIN}'", f"include '{PRETRAIN}'  # t5x-harness: ignore[GIN03]"))
     assert [f.code for f in result.findings] == []
     assert [f.code for f in result.silenced] == ["GIN03"]
+
+
+def test_a_file_of_t5x_has_its_name_there_where_the_package_is_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "clones/fork/source"
+    (real / "configs").mkdir(parents=True)
+    (real / "configs/run.gin").write_text("X = 1\n")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/t5x").symlink_to(real)
+    (tmp_path / "project/a.gin").write_text("include 't5x/configs/run.gin'\n")
+    program = read(RunSpec(("a.gin",), cwd=str(tmp_path / "project")), t5x_parent=tmp_path / "project")
+    assert [program.name_of(file) for file in program.files] == ["a.gin", "t5x/configs/run.gin"]

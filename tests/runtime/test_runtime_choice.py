@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import __version__
+from t5x_harness.runtime.choice import find_runtime, folder_to_import_from, runtime_of
+from t5x_harness.spec import RunSpec, RuntimeChoice
 
 CHOOSE = """
 import sys
@@ -163,3 +165,40 @@ def test_finding_costs_no_heavy_import(machine) -> None:
     print([m for m in ("jax", "numpy", "tensorflow", "t5x", "packaging") if m in sys.modules])
     """
     assert machine.run(program).stdout.strip() == "[]"
+
+
+def test_a_checkout_that_a_run_works_in_is_its_t5x(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``python -m t5x.train`` would have it, though this process does not import from there."""
+    package = machine.package("checkout", label="checkout")
+    here = runtime_of(RunSpec(("x.gin",), cwd=str(package.parent)))
+    assert (here.kind, here.location, here.note) == ("installed", str(package), "folder on the import path")
+    assert folder_to_import_from(here) == str(package.parent)
+    by_path = runtime_of(RunSpec(("x.gin",), python_path=("checkout",), cwd=str(machine.root)))
+    assert by_path.location == str(package)
+    monkeypatch.chdir(package.parent)
+    assert runtime_of(RunSpec(("x.gin",))).note == "the package t5x of the working folder"
+    embedded = runtime_of(RunSpec(("x.gin",), runtime=RuntimeChoice.EMBEDDED))
+    assert (embedded.kind, folder_to_import_from(embedded)) == ("embedded", None)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_only_has_its_name_in_a_run_s_folder_hides_nothing(machine, is_file: bool) -> None:
+    if is_file:
+        (machine.root / "t5x.py").write_text("")
+    else:
+        (machine.root / "t5x/t5x").mkdir(parents=True)  # a clone, seen from outside
+    assert find_runtime("auto", (str(machine.root),)).kind == "embedded"
+
+
+def test_what_is_imported_stays_whatever_comes_into_the_path(machine) -> None:
+    """A run's folder comes into the path of a process that has imported the embedded T5X before."""
+    machine.package("checkout", label="checkout")
+    program = (
+        "import sys\nfrom t5x_harness.runtime.choice import activate, find_runtime\n"
+        "activate(find_runtime('auto'))\nimport t5x\nsys.path.insert(0, 'checkout')\n"
+        "again = find_runtime('auto')\nactivate(again)\nprint(again)"
+    )
+    assert machine.run(program).stdout.strip() == (
+        f"embedded T5X {__version__} (no T5X is installed; passed over {machine.root}/checkout/t5x (the embedded T5X "
+        "was imported before))"
+    )
