@@ -130,7 +130,7 @@ class Promotion(PromotionSession):
           ResourcesError: such a job would not be sent; the message says why.
         """
         order = self.order(item.name, resources, slice_name, target)
-        if not self.settings.dry_run and not self.settings.reuse:
+        if self.jobs.sends:
             self.jobs.check(order)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:

@@ -139,6 +139,10 @@ def _run(
         marks.count(item, marks.JOBS, bool(job_lines(stage)))
     if check and not result.passed:
         pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
+    if check and not promotion and not work_of(result, until):
+        why = "; ".join(text for stage in result.stages for text in stage.not_checked if "not run" in text)
+        last = until or "a stage that executes it"
+        pytest.fail(f"{spec.name} did not come to {last}: {why or 'it has none'}", pytrace=False)
     if promotion and promotion.settings.dry_run:
         skip_at_item(NOT_SENT)
     return result

@@ -86,6 +86,11 @@ def _look(
     if not observed.restored:
         report.idle = "no checkpoint was restored to infer with"
         return
+    if not observed.examples:
+        report.idle = (
+            "no example went through the model: there is none, or an earlier inference into this folder is complete"
+        )
+        return
     report.fact("checkpoint", ", ".join(map(os.path.basename, observed.restored)))
     report.idle = (
         f"no line was written for {observed.examples} examples of {', '.join(t.name for t in tasks) or 'no task'}"

@@ -44,7 +44,7 @@ def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
 def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Finding]:
     """Yields a warning for all metrics that are NaN or infinite.
 
-    It is no error: a metric such as a correlation is not defined for the few predictions of a small run, which may be
+    Not an error: a metric such as a correlation is not defined for the few predictions of a small run, which may be
     all alike.
     """
     bad = [f"{each.name} of {each.of} is {each.value}" for each in metrics if not math.isfinite(each.value)]

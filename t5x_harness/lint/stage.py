@@ -50,6 +50,8 @@ def lint_program(
       on_slice: whether the run's slice is one that the user named; where it is only the usual one, nothing is judged by
         it here.
     """
+    from t5x_harness.lint.rules.run_mode import NoRunConfig
+
     fragment = why_fragment(program, run_if)
     context = Context(program, snapshot_of(program), get_slice(program.spec.slice) if on_slice else None)
     findings: list[Finding] = []
@@ -67,6 +69,8 @@ def lint_program(
     spec = program.spec
     own = _in_reading_order(program, on_own_lines(findings, program))
     broke = _codes_that_broke_reading(program, findings)
+    if program.mode is None and not fragment:
+        broke |= {NoRunConfig.code}  # what comes after lint would be nothing
     ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(
         stage=Stage.LINT,
@@ -87,7 +91,7 @@ def lint_program(
 
 
 def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) -> frozenset[str]:
-    """Finds the codes of the errors because of which statements are unknown; nobody can be told that all is well."""
+    """Finds the codes of the errors because of which statements are unknown; nothing may be called fine."""
     places = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
     return frozenset(f.code for f in findings if f.severity is Severity.ERROR and f.location in places)
 

@@ -98,6 +98,11 @@ class PromotedJobs:
         """Whether one more may be sent now."""
         return len(self._batch) < self._settings.parallel
 
+    @property
+    def sends(self) -> bool:
+        """Whether jobs are sent, and neither only shown nor taken that were sent before."""
+        return not self._settings.dry_run and not self._settings.reuse
+
     def send(
         self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
     ) -> LaunchedJob:

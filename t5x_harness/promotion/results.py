@@ -23,6 +23,7 @@ class JobResults:
 
     Attributes:
       folder: that the job wrote into.
+      files: everything in it, with sizes in bytes.
     """
 
     folder: str
@@ -30,6 +31,7 @@ class JobResults:
     checkpoints: tuple[Checkpoint, ...] = ()
     predictions: tuple[Mapping[str, Any], ...] = ()
     operative_config: str = ""
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -57,6 +59,26 @@ class JobResults:
                 yield Measure(name.removeprefix("eval/"), values[step], of=task)  # some loggers put it before each
 
 
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """What was in a job's folder before it was sent, which is none of its work.
+
+    Attributes:
+      files: their sizes in bytes by name; empty for a folder of the job's own.
+    """
+
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def last_step(self) -> int:
+        """The step of the last checkpoint, which training goes on from; 0 if there is none."""
+        return max((checkpoint.step for checkpoint in _checkpoints("", self.files)), default=0)
+
+    def is_all_of(self, files: Mapping[str, int]) -> bool:
+        """Returns whether nothing was written since."""
+        return bool(self.files) and files.items() <= self.files.items()
+
+
 def read_results(folder: Folder) -> JobResults:
     """Reads a job's folder, as far as it is written.
 
@@ -76,6 +98,7 @@ def read_results(folder: Folder) -> JobResults:
         _checkpoints(folder.address, names),
         tuple(json.loads(line) for line in lines),
         (folder.read("config.gin") or b"").decode() if "config.gin" in names else "",
+        names,
     )
 
 

@@ -15,13 +15,14 @@ from t5x_harness.findings.losses import (
 )
 from t5x_harness.findings.work import judged
 from t5x_harness.promotion.jobs import Ended
-from t5x_harness.promotion.results import JobResults
+from t5x_harness.promotion.results import Earlier, JobResults
 from t5x_harness.spec import Finding, Measure, Outcome, Severity, Stage, StageResult
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.ran_on import RanOn
 from t5x_harness.vertex.submitted import SubmittedJob
 
+NOTHING = Earlier()
 _NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_cfg or train_eval_dataset_cfg"
 _NO_PREDICTIONS = (
     "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
@@ -37,6 +38,7 @@ def stages_of_job(
     *,
     first_step: int,
     log: Path,
+    earlier: Earlier = NOTHING,
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
     """Returns the results of the stages that execute: of all of them, or of the first one if that failed.
@@ -48,10 +50,11 @@ def stages_of_job(
       found: what it wrote.
       first_step: that training starts from.
       log: the file with its log.
+      earlier: what its folder held before it was sent.
       tpu: the machine, if the job must have run on its TPU.
     """
     first, *later = executing
-    done = _first(first, ended, job, found, first_step, log)
+    done = _first(first, ended, job, found, max(first_step, earlier.last_step), log, earlier)
     if ended.succeeded and tpu is not None:
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
@@ -91,13 +94,24 @@ def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[s
     return "RUN07", message, f"see the end of its log, or all of it at {job.page}"
 
 
-def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, first_step: int, log: Path) -> StageResult:
+def _first(
+    stage: Stage,
+    ended: Ended,
+    job: SubmittedJob,
+    found: JobResults,
+    first_step: int,
+    log: Path,
+    earlier: Earlier,
+) -> StageResult:
     if not ended.succeeded:
         code, message, fix = ending(ended, job)
         finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
         tail = read_tail(log) if log.exists() else ""
         return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
     exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
+    if stage is not Stage.TRAIN and earlier.is_all_of(found.files):
+        exercised = 0
+    new = "nothing" if not earlier.files else f"nothing new (earlier jobs came to step {earlier.last_step})"
     measures = tuple(_measures(stage, found))
     result = StageResult(
         stage,
@@ -109,7 +123,7 @@ def _first(stage: Stage, ended: Ended, job: SubmittedJob, found: JobResults, fir
         measures=measures,
     )
     unproved = why_no_number(measures) if stage is Stage.EVAL else ""
-    return judged(result, idle=f"the job ended well and left nothing in {found.folder}", unproved=unproved)
+    return judged(result, idle=f"the job ended well and left {new} in {found.folder}", unproved=unproved)
 
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:

@@ -18,7 +18,7 @@ from t5x_harness.runs.results import RunResults
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 _OTHERS = (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What may be raised that is no outcome of pytest's, by which plugins end what is at work; these stay as they are."""
+"""What may be raised beside outcomes of pytest, by which plugins end what is at work; these stay as they are."""
 
 
 class SharedRuns:

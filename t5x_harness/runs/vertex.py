@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
-from t5x_harness.promotion.results import JobResults, read_results
+from t5x_harness.promotion.results import Earlier, JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.report.programs import verdicts
@@ -155,6 +155,7 @@ class VertexBackend:
             submitted,
             self._found,
             first_step=self._sent.first_step,
+            earlier=self._sent.earlier,
             log=self._log,
             tpu=self._order.machine if self._order.machine.is_tpu and not self._jobs.emulated else None,
         )
@@ -205,6 +206,7 @@ class VertexBackend:
             tuple(c for c in result.changes if c.what is Changed.BINDING and c.why is not Reason.SANDBOX)
         )
         job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
+        earlier = self._earlier(prepared["output"])
         container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
         sent = self._jobs.send(container, {job.stage: job.staged_files, **standins}, job)
         return _Sent(
@@ -213,7 +215,21 @@ class VertexBackend:
             changes,
             int(prepared["first_step"]),
             result.not_checked,
+            earlier,
         )
+
+    def _earlier(self, output: Mapping[str, str]) -> Earlier:
+        """Looks at the folder that the job is going to write into, if its config names one that others may have used.
+
+        Not if the job is only shown, or was sent before.
+        """
+        address = object_address(output["address"])
+        if address is None or not self._jobs.sends:
+            return Earlier()
+        try:
+            return Earlier(dict(Folder(address.rstrip("/"), self._order.target.project).names()))
+        except StorageError:  # there is no such bucket yet, or sending the job says what is wrong with it
+            return Earlier()
 
     def _job(self, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
         """Returns the job for the config with more bindings.
@@ -299,6 +315,7 @@ class _Sent:
       changes: what it binds beside the config.
       first_step: that training starts from.
       not_checked: what preparing it left open.
+      earlier: what its folder held before it was sent.
     """
 
     job: LaunchedJob
@@ -306,6 +323,7 @@ class _Sent:
     changes: tuple[Change, ...]
     first_step: int
     not_checked: tuple[str, ...]
+    earlier: Earlier
 
 
 class _Unprepared(Exception):

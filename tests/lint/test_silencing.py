@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linting import RUN, Folder
+from linting import RUN, TINY, Folder
 
 from t5x_harness.findings.rule import all_codes
 from t5x_harness.findings.silencing import codes_to_silence, not_codes, split_silenced
@@ -122,3 +122,8 @@ def test_what_broke_the_reading_is_never_silenced(folder: Folder, text: str, cod
     result = folder.lint(silenced, ignore=() if comment else tuple(all_codes()))
     assert result.outcome is Outcome.FAILED
     assert [finding.code for finding in result.errors] == [code]
+
+
+def test_a_run_of_nothing_is_an_error_whatever_is_ignored(folder: Folder) -> None:
+    result = folder.lint(f"include '{TINY}'\n", ignore=tuple(all_codes()))
+    assert (result.outcome, [finding.code for finding in result.errors]) == (Outcome.FAILED, ["GIN31"])

@@ -13,7 +13,7 @@ from t5x_harness.promotion.jobs import Ended
 from t5x_harness.promotion.order import machine_of, order_of
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
-from t5x_harness.promotion.results import JobResults, last_of_each
+from t5x_harness.promotion.results import Earlier, JobResults, last_of_each
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.promotion.shipping import ship
 from t5x_harness.promotion.stages import ending, stages_of_job
@@ -93,6 +93,41 @@ def test_every_loss_that_is_not_finite_is_in_one_finding() -> None:
 
 def test_steps_count_from_the_checkpoint_that_training_starts_from() -> None:
     assert stages(GOOD, first_step=3)[Stage.TRAIN].exercised == 1
+
+
+def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
+    """T5X goes on from the last checkpoint in MODEL_DIR, and passes over an inference that is complete."""
+    before = Earlier({"checkpoint_4/state": 10, "train/events": 5})
+    idle = stages(dataclasses.replace(GOOD, files=before.files), earlier=before)[Stage.TRAIN]
+    assert [f.code for f in idle.errors] == ["RUN02"]
+    assert "left nothing new (earlier jobs came to step 4) in gs://b/model" in idle.errors[0].message
+    assert stages(GOOD, earlier=Earlier({"checkpoint_2/state": 10}))[Stage.TRAIN].exercised == 2
+    written = JobResults("gs://b/out", predictions=({"prediction": "1"},), files={"t-predict.jsonl": 9})
+    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+
+    def inferred(earlier: Earlier) -> StageResult:
+        return stages_of_job((Stage.INFER,), ended, JOB, written, first_step=0, log=Path("no.log"), earlier=earlier)[
+            Stage.INFER
+        ]
+
+    assert inferred(Earlier(written.files)).outcome is Outcome.FAILED
+    assert inferred(Earlier({"t-predict.jsonl": 8})).outcome is Outcome.PASSED
+    assert inferred(Earlier()).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [((float("nan"), 0.2), Outcome.PASSED), ((float("nan"), float("inf")), Outcome.NOT_RUN)],
+)
+def test_metrics_of_a_job_that_are_not_finite_are_warned_of(values: tuple[float, float], outcome: Outcome) -> None:
+    metrics = {f"inference_eval/sums/{name}": {12: value} for name, value in zip(("a", "b"), values, strict=True)}
+    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+    found = JobResults("gs://b/eval", metrics)
+    done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
+    assert done.outcome is outcome
+    assert [f.code for f in done.findings] == ["RUN04"]
+    on_its_way = stages(dataclasses.replace(GOOD, metrics={**metrics, "train/loss": {12: 1.0}}, checkpoints=()))
+    assert on_its_way[Stage.EVAL].outcome is outcome
 
 
 def test_what_a_training_job_does_not_do_is_not_called_fine() -> None:

@@ -42,7 +42,7 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
     target = VertexTarget("p", "us-central1", "my-bucket", "image")
     spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
     order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)
-    VertexBackend(spec, local, order, SimpleNamespace(send=send)).submit_early()  # type: ignore[arg-type]
+    VertexBackend(spec, local, order, SimpleNamespace(send=send, sends=False)).submit_early()  # type: ignore[arg-type]
     (container,) = sent
     assert [argument for argument in container.args if "TRAIN_STEPS" in argument]
     assert not [argument for argument in container.args if "vocabulary" in argument or "mesh" in argument]
