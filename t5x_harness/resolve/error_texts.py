@@ -29,7 +29,7 @@ def error_text(error: BaseException) -> str:
     The type and text are those of the Python error where TensorFlow hides it in its own. An assertion without a text
     shows what was asserted.
     """
-    if inside := _IN_PYTHON.match(str(error)):
+    if inside := _IN_PYTHON.match(full_text(error)):
         return _first_sentence(inside[1])
     kind, text = type(error).__name__, one_line(error)
     if not text:
@@ -38,12 +38,17 @@ def error_text(error: BaseException) -> str:
     return text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
 
 
+def full_text(error: BaseException) -> str:
+    """Returns the whole text of an exception; a user's own class may raise when it is asked for it."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text is not available: {type(second).__name__})"
+
+
 def one_line(error: BaseException) -> str:
     """Returns an exception's first sentence, without gin's trail, object addresses and line breaks."""
-    try:
-        text = str(error)
-    except Exception as second:  # a user's own __str__
-        return f"(its text is not available: {type(second).__name__})"
+    text = full_text(error)
     text = _OF_THE_GRAPH.sub("", _OF_GIN.split(text, maxsplit=1)[0])
     if text.lstrip().startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error
         text = text.strip().splitlines()[-1]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value
-from t5x_harness.resolve.error_texts import error_text
+from t5x_harness.resolve.error_texts import error_text, full_text
 from t5x_harness.resolve.frames import (
     CodePlace,
     causes,
@@ -42,9 +42,7 @@ from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 from t5x_harness.system.addresses import HOW_TO_ALLOW
 
-REPORT_IT = (
-    "report it: send the last traceback in the run's log, the line that says what runs (T5X, versions) and the Gin file"
-)
+REPORT_IT = "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
 """What to do about a defect of the harness."""
 
 
@@ -64,7 +62,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
       config: the parsed config; None where parsing itself failed.
       program: the statements, to give gin's ``In file`` an include chain; taken from ``config`` if not given.
     """
-    texts = [str(link) for link in causes(error)]
+    texts = [full_text(link) for link in causes(error)]
     where = _gin_location(texts, program or (config.program if config else None))
     if twice := next((link for link in causes(error) if isinstance(link, RegisteredTwice)), None):
         at = where if twice.has_two_names else None

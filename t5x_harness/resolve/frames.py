@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
+from t5x_harness.resolve.error_texts import full_text
 from t5x_harness.resolve.parties import FRONT, HARNESS, PYTHON, USER, is_users, library_path, party_of
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import hidden_exception
@@ -79,7 +80,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def _explains(later: BaseException, first: BaseException) -> bool:
-    if hidden_exception(later) is not None or isinstance(later, BaseExceptionGroup) or not str(later).strip():
+    if hidden_exception(later) is not None or isinstance(later, BaseExceptionGroup) or not full_text(later).strip():
         return False
     if not (later.__cause__ is first or isinstance(first, _LOOKUPS)) or not is_deliberate(later):
         return False
@@ -140,7 +141,7 @@ def library_frame(error: BaseException) -> CodePlace | None:
 def traced_places(error: BaseException) -> list[CodePlace]:
     """Returns the places that TensorFlow names in words, where it traced a function: it runs a rewritten copy."""
     for link in reversed(list(causes(error))):
-        found = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(link))
+        found = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', full_text(link))
         if found:
             return [CodePlace(library_path(file), int(line), name, party_of(file)) for file, line, name in found]
     return []

@@ -183,8 +183,7 @@ class _Look:
                 f"correct {failing.function}, or drop such examples before it",
             )
         if finding.code == "RUN01":  # SeqIO raised it
-            message = f"the examples of {where} cannot be read: {error_text(root_cause(error))}"
-            finding = dataclasses.replace(finding, message=message)
+            finding = dataclasses.replace(finding, message=f"the examples of {where} cannot be read: {finding.message}")
         return dataclasses.replace(finding, location=finding.location or place)
 
     def _seconds(self) -> float:

@@ -135,13 +135,15 @@ def sample_of(
         examples = functools.partial(read, lengths)
         return read_within(examples, keep=EXAMPLES, count=count, seconds=seconds, further=further, spare=spare)
 
-    whole = True
+    reading: Reading[Mapping[str, Any]] | None = None
     try:
         reading = within(None)
     except Exception:  # any preprocessor may need the lengths, and says so in its own way
         if dataset.task_feature_lengths is None:
             raise
-        reading, whole = within(dict(dataset.task_feature_lengths)), False
+    whole = reading is not None
+    if reading is None:  # not while that exception is handled: it would be the context of what is raised now
+        reading = within(dict(dataset.task_feature_lengths))
     ended, source_size = reading.ended, None
     if ended and not use_cached:
         source_size = size.source if size.source >= 0 else _count(task, role, seconds, most)

@@ -13,7 +13,7 @@ import gin
 
 from t5x_harness.lint.values import format_value
 from t5x_harness.resolve.declared_types import misfit
-from t5x_harness.resolve.error_texts import one_line
+from t5x_harness.resolve.error_texts import full_text, one_line
 from t5x_harness.resolve.frames import causes, root_cause
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.parties import HARNESS, party_of
@@ -63,7 +63,7 @@ class Suspect:
 
 def calls(error: BaseException) -> list[Call]:
     """Returns the configurables that Gin was calling, innermost first."""
-    found = [call for link in causes(error) for call in calls_in(str(link))]
+    found = [call for link in causes(error) for call in calls_in(full_text(link))]
     return list(dict.fromkeys(found))
 
 
@@ -111,7 +111,7 @@ class _Evidence:
 
     def __init__(self, error: BaseException) -> None:
         cause = root_cause(error)
-        self._text = " ".join(dict.fromkeys((one_line(cause), str(cause)[:2000])))
+        self._text = " ".join(dict.fromkeys((one_line(cause), full_text(cause)[:2000])))
         lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # what an object of another type would have
         self._words = set(re.findall(r"[A-Za-z_]\w*", self._text)) - lacked
         self._calls = calls(error)

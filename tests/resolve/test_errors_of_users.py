@@ -12,8 +12,9 @@ t5x_in_use.use()
 
 from t5x import losses  # noqa: E402
 
+from t5x_harness.resolve.error_texts import error_text  # noqa: E402
 from t5x_harness.resolve.errors import explain  # noqa: E402
-from t5x_harness.resolve.frames import error_text, user_frame  # noqa: E402
+from t5x_harness.resolve.frames import user_frame  # noqa: E402
 from t5x_harness.resolve.samples import packed_rows  # noqa: E402
 from t5x_harness.spec import Stage  # noqa: E402
 
@@ -52,7 +53,9 @@ def test_a_mistake_of_the_harness_is_not_laid_to_t5x() -> None:
     assert (
         finding.message == "t5x-harness itself stopped with KeyError: 'inputs': T5X was not at work, nor was your code"
     )
-    assert finding.fix == "report it with the traceback in the run's log"
+    assert finding.fix == (
+        "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
+    )
 
 
 @pytest.mark.usefixtures("without_users")

@@ -22,11 +22,8 @@ from t5x import infer, trainer, utils  # noqa: E402
 
 from t5x_harness.findings.codes import RUN_CODES  # noqa: E402
 from t5x_harness.findings.rule import all_codes  # noqa: E402
-from t5x_harness.resolve.frames import (  # noqa: E402
-    causes,
-    error_text,
-    one_line,
-)
+from t5x_harness.resolve.error_texts import error_text, one_line  # noqa: E402
+from t5x_harness.resolve.frames import causes  # noqa: E402
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())

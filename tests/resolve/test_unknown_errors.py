@@ -1,0 +1,219 @@
+"""An exception that no rule knows: which one of a chain is reported, by whom it was raised, and its first sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import t5x_in_use
+
+t5x_in_use.use()
+
+import gin  # noqa: E402
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from flax import linen as nn  # noqa: E402
+from t5x import utils  # noqa: E402
+
+from t5x_harness.resolve.error_texts import error_text  # noqa: E402
+from t5x_harness.resolve.errors import explain  # noqa: E402
+from t5x_harness.resolve.frames import is_deliberate, library_frame, raised_by_harness, root_cause  # noqa: E402
+from t5x_harness.resolve.samples import packed_rows  # noqa: E402
+from t5x_harness.spec import Stage  # noqa: E402
+
+CHAINS = """
+class Closed(RuntimeError):
+    pass
+
+def while_handled():
+    try:
+        raise ValueError('the first')
+    except ValueError:
+        [][1]
+
+def raised_in_the_end():
+    try:
+        raise ValueError('the first')
+    finally:
+        raise Closed('closed already')
+
+def lookup_explained():
+    try:
+        {}['gleu']
+    except KeyError:
+        raise ValueError('no activation is called gleu')
+
+def explained_by_from():
+    try:
+        int('a')
+    except ValueError as error:
+        raise RuntimeError('line 3 of words.txt is not a number') from error
+
+def without_context():
+    try:
+        int('a')
+    except ValueError:
+        raise RuntimeError('only this') from None
+
+def in_a_group():
+    raise ExceptionGroup('2 of 8 readers failed', [ValueError('the first'), TypeError('another')])
+
+def asserted():
+    kind = 'rows'
+    assert kind == 'columns'
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Callable[[str], ModuleType]:
+    """Imports a module of the user's."""
+
+    def load(text: str) -> ModuleType:
+        path = tmp_path / "my_model.py"
+        path.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("my_model", path)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    return load
+
+
+def raised(function: Callable[[], object]) -> Exception:
+    try:
+        function()
+    except Exception as error:
+        return error
+    pytest.fail("nothing was raised")
+
+
+def by_itself(function: Callable[[], object]) -> Exception:
+    """As :func:`raised`, without the frames of this file, which are a user's."""
+    error = raised(function)
+    assert error.__traceback__ is not None
+    assert error.__traceback__.tb_next is not None
+    return error.with_traceback(error.__traceback__.tb_next.tb_next)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("while_handled", "ValueError: the first"),
+        ("raised_in_the_end", "ValueError: the first"),
+        ("lookup_explained", "ValueError: no activation is called gleu"),
+        ("explained_by_from", "RuntimeError: line 3 of words.txt is not a number"),
+        ("without_context", "RuntimeError: only this"),
+        ("in_a_group", "ValueError: the first"),
+        ("asserted", "AssertionError (assert kind == 'columns')"),
+    ],
+)
+def test_which_of_several_exceptions_is_reported(module: Callable[[str], ModuleType], function: str, says: str) -> None:
+    error = raised(getattr(module(CHAINS), function))
+    assert error_text(root_cause(error)) == says
+
+
+def test_what_another_party_raises_while_it_handles_a_lookup_is_not_reported(
+    module: Callable[[str], ModuleType],
+) -> None:
+    """A library that wraps whatever its callers raise does not know more than they do."""
+    lookup = raised(lambda: module("def read():\n    return {}['x']\n").read())
+    wrapped = raised(lambda: gin.utils.augment_exception_message_and_reraise(lookup, "\n  In call to configurable 'f'"))
+    assert error_text(root_cause(wrapped)) == "KeyError: 'x'"
+
+
+def test_a_failed_operation_is_no_raise_statement() -> None:
+    def refuse() -> None:
+        raise ValueError
+
+    assert is_deliberate(raised(refuse))
+    assert not is_deliberate(raised(lambda: {}["x"]))
+    assert not is_deliberate(raised(lambda: int("a")))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", "ValueError"),
+        ("  \n ", "ValueError"),
+        ("The batch of 12 is odd. Use another one. See the docs.", "ValueError: The batch of 12 is odd."),
+        ("Oh no! The batch is odd. Use 2.", "ValueError: Oh no! The batch is odd."),
+        ("Expected 3 e.g. of 1.5 x.y.\n\nDetails follow", "ValueError: Expected 3 e.g. of 1.5 x.y."),
+        ("got <object object at 0x7f00>", "ValueError: got a object"),
+        ("x" * 5000, f"ValueError: {'x' * 297}..."),
+        ("bad\n  In call to configurable 'f' (<function f at 0x1>)", "ValueError: bad"),
+    ],
+)
+def test_the_first_sentence_is_shown(text: str, shown: str) -> None:
+    assert error_text(ValueError(text)) == shown
+
+
+def test_a_text_that_cannot_be_made() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise TypeError
+
+    assert error_text(Odd()) == "Odd: (its text is not available: TypeError)"
+
+
+def test_jax_and_flax_hide_no_line_of_the_user(module: Callable[[str], ModuleType]) -> None:
+    model = module(
+        "import jax\nfrom flax import linen as nn\n\nclass Model(nn.Module):\n    @nn.compact\n"
+        "    def __call__(self, x):\n"
+        "        h = nn.Dense(3)(x)\n        return h @ x\n"
+    ).Model()
+    for filtering in ("off", "remove_frames", "quiet_remove_frames"):
+        with _filtering(filtering):
+            error = raised(lambda: jax.eval_shape(model.init, jax.random.PRNGKey(0), np.zeros((2, 4))))
+        finding = explain(error, Stage.PLAN, None)
+        assert finding.code == "USR01"
+        assert str(finding.location).endswith("my_model.py:8")
+        assert finding.message.partition(" raised ")[2].startswith("TypeError: dot_general requires")
+
+
+@contextlib.contextmanager
+def _filtering(mode: str) -> Iterator[None]:
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", mode)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
+def test_where_a_library_raised_is_named() -> None:
+    error = by_itself(lambda: utils.RestoreCheckpointConfig(path="x", mode="nope"))
+    finding = explain(error, Stage.RESOLVE, None)
+    place = library_frame(error)
+    assert place is not None
+    assert place.file == "t5x/utils.py"
+    assert finding.code == "RUN01"
+    assert finding.message.startswith("T5X stopped with ValueError: ")
+    assert finding.message.endswith(f", raised in {place}")
+    layer = by_itself(lambda: nn.Dense(3).init(jax.random.PRNGKey(0), "x"))
+    assert explain(layer, Stage.PLAN, None).message.startswith("Flax stopped with ")
+
+
+def test_a_traced_function_of_a_library_is_named() -> None:
+    from seqio import preprocessors
+
+    dataset = tf.data.Dataset.from_tensors({"targets": [1]})
+    error = raised(lambda: preprocessors.append_eos_after_trim(dataset, sequence_length=1, output_features=None))
+    assert "seqio/preprocessors.py" in str(library_frame(error))
+
+
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [
+        (lambda: packed_rows([{}], {"inputs": 1}), True),
+        (lambda: utils.RestoreCheckpointConfig(path="x", mode="nope"), False),
+    ],
+)
+def test_whose_mistake_it_is(function: Callable[[], object], own: bool) -> None:
+    assert raised_by_harness(by_itself(function)) is own
