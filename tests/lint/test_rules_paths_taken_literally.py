@@ -17,7 +17,7 @@ FINE = RUN.replace(PRETRAIN, FINETUNE)
         (r"MODEL_DIR = 'gs://bucket/runs\\first'", "GCS11", "has a backslash in it, which separates no folders"),
         ("INITIAL_CHECKPOINT_PATH = '/data/$USER/checkpoint_5'", "GCS11", "has $USER in it"),
         ("INITIAL_CHECKPOINT_PATH = 'gs://$BUCKET/t5/checkpoint_5'", "GCS10", "is in a bucket that nobody can have"),
-        ("MODEL_DIR = 'gs://bucket/t5/checkpoint_5'", "CKP25", "is in a checkpoint: T5X would write its own into it"),
+        ("MODEL_DIR = 'gs://bucket/t5/checkpoint_5'", "CKP25", "is in a checkpoint: T5X goes on from nothing there"),
         ("MODEL_DIR = '/data/t5/checkpoint_5/again'", "CKP25", "is in a checkpoint"),
     ],
 )

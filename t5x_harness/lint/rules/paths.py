@@ -222,11 +222,12 @@ class InsideCheckpoint(Rule):
     """An output folder that is a checkpoint, or in one."""
 
     code = "CKP25"
+    severity = Severity.WARNING
     title = "MODEL_DIR inside a checkpoint"
     why = (
-        "A checkpoint is one folder, checkpoint_N, and MODEL_DIR the folder of all of a run. T5X writes its "
-        "checkpoints and logs into the old one; at gs:// orbax first removes the arrays there, as folders that were "
-        "not finished. What restores the old checkpoint then finds none."
+        "A checkpoint is one folder, checkpoint_N, and MODEL_DIR the folder of all of a run. T5X finds no checkpoint "
+        "to go on from in it, starts anew without a word, and writes its own checkpoints and logs among the old "
+        "one's arrays."
     )
     bad = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR")
     good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
@@ -237,7 +238,7 @@ class InsideCheckpoint(Rule):
         inside = re.search(r"^(.*?)/checkpoint_\d+(/|$)", output.value) if output is not None else None
         if output is not None and inside is not None:
             yield self.finding(
-                f"{_shown(output)} is in a checkpoint: T5X would write its own into it",
+                f"{_shown(output)} is in a checkpoint: T5X goes on from nothing there, and writes its own into it",
                 output.at,
                 f"name the folder of the run, such as {inside[1]!r}, to go on with it, or a new one",
             )
