@@ -9,36 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from t5x_harness.plan.checkpoint_fit import assignment_maps
 from t5x_harness.plan.leaf import Leaf
 
 _Shape = tuple[int, ...]
 _LAYER = re.compile(r"/layers_\d+/")
-
-
-def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
-    """Returns the names that the arrays of a train state have in the checkpoint, by the config's assignment maps.
-
-    Args:
-      restore: T5X's RestoreCheckpointConfig.
-      names: of the train state's arrays.
-
-    Returns:
-      By the train state's name. One that the maps drop keeps its own: the checkpoint may have it.
-    """
-    found = {name: name for name in names}
-    for assignments in reversed(assignment_maps(restore)):  # the first map reads the checkpoint itself
-        found = {name: _source(source, assignments) for name, source in found.items()}
-    return found
-
-
-def _source(name: str, assignments: Iterable[tuple[str, str | None]]) -> str:
-    for pattern, replacement in assignments:
-        if match := re.fullmatch(pattern, name):
-            return name if replacement is None else match.expand(replacement)
-    return name
 
 
 class Shrunk:

@@ -126,7 +126,8 @@ def _write_legacy(
     apart = {name for name, (leaf, axes) in leaves.items() if axes is not None and hasattr(leaf, "shape")}
     if held is not None:
         values = dict(held(values))
-        apart = {name for name, value in values.items() if np.ndim(value)}
+        # T5X reads what is in the file itself for any array, and a folder's only for one that has partition axes.
+        apart = {name for name, value in values.items() if name in apart or (name not in leaves and np.ndim(value) > 1)}
     checkpoint = place / f"checkpoint_{step}"
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.execute.checkpoint_arrays import Shrunk, checkpoint_names
+from t5x_harness.execute.checkpoint_arrays import Shrunk
 from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree

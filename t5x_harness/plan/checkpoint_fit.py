@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
@@ -110,7 +111,7 @@ def _foreign(restore: Any) -> str | None:
     return None
 
 
-def assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
+def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
     """Returns the assignment maps of T5X's RestoreCheckpointConfig, in the order in which T5X applies them.
 
     What code of the user's own does beside them is not known here.
@@ -118,6 +119,29 @@ def assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
     transforms = restore.state_transformation_fns if restore is not None else ()
     maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]
     return [transform.keywords.get("assignment_map", ()) for transform in maps]
+
+
+def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
+    """Returns the names that the arrays of a train state have in the checkpoint, by the config's assignment maps.
+
+    Args:
+      restore: T5X's RestoreCheckpointConfig.
+      names: of the train state's arrays.
+
+    Returns:
+      By the train state's name. One that the maps drop keeps its own: the checkpoint may have it.
+    """
+    found = {name: name for name in names}
+    for assignments in reversed(_assignment_maps(restore)):  # the first map reads the checkpoint itself
+        found = {name: _source(source, assignments) for name, source in found.items()}
+    return found
+
+
+def _source(name: str, assignments: Iterable[tuple[str, str | None]]) -> str:
+    for pattern, replacement in assignments:
+        if match := re.fullmatch(pattern, name):
+            return name if replacement is None else match.expand(replacement)
+    return name
 
 
 def _is_assignment_map(transform: Any) -> bool:

@@ -21,10 +21,12 @@ class StateShapes:
     Attributes:
       initializer: T5X's TrainStateInitializer, which made it.
       leaves: its arrays.
+      empty: the names under which it holds None: state that the optimizer does not keep.
     """
 
     initializer: Any
     leaves: tuple[Leaf, ...]
+    empty: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> tuple[Leaf, ...]:
@@ -118,14 +120,14 @@ def state_shapes(
     shapes = initializer.global_train_state_shape
     axes = _flat(initializer.train_state_axes)
     names = _flat(partitioner.get_logical_axes(shapes))
-    leaves = []
-    for path, value in _flat(shapes).items():
+    leaves, flat = [], _flat(shapes)
+    for path, value in flat.items():
         if hasattr(value, "shape"):
             logical = names.get(path)
             leaves.append(
                 Leaf(path, tuple(value.shape), np.dtype(value.dtype), tuple(axes.get(path) or ()), tuple(logical or ()))
             )
-    return StateShapes(initializer, tuple(leaves))
+    return StateShapes(initializer, tuple(leaves), tuple(path for path, value in flat.items() if value is None))
 
 
 def _flat(state: Any) -> dict[str, Any]:

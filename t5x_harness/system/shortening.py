@@ -11,7 +11,7 @@ _LONG = 800
 _LONG_LIST = 400
 _ITEMS = 3
 _HEAD, _END = 2500, 400
-_LIST = re.compile(r"[\[({][^\[\](){}]{%d,}[\])}]" % _LONG_LIST)
+_LIST = re.compile(rf"[\[({{][^\[\](){{}}]{{{_LONG_LIST},}}[\])}}]")
 
 
 def shorten(text: str) -> str:

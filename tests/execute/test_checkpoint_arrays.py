@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from t5x_harness.execute.checkpoint_arrays import Shrunk, checkpoint_names
+from t5x_harness.execute.checkpoint_arrays import Shrunk
+from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.leaf import Leaf
 
 

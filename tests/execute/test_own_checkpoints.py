@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import t5x_in_use
 
+from t5x_harness.google.gcs_mount.mount import Mode as MountMode
+from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.google.pool import GooglePool
+from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
+from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.workers import Zygote
 
 HERE = Path(__file__).parent
@@ -67,6 +73,18 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def spec_of(file: Path, buckets: Path, **options: Any) -> RunSpec:
+    return RunSpec(
+        (str(file),),
+        gcs_root=str(buckets),
+        slice="v3:1x1",
+        runtime=t5x_in_use.name,
+        python_path=(str(HERE), str(REFERENCE)),
+        cwd=str(file.parent),
+        **options,
+    )
+
+
 @pytest.fixture(scope="module")
 def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The user's folder of buckets, with a model in each layout; no run changes a byte in it."""
@@ -85,6 +103,8 @@ def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with writer:
         folders = {layout: str(folder / "buckets/mine" / layout) for layout in ("orbax", "legacy")}
         assert writer.call("write", folders=folders, step=STEP, timeout=120) > 0
+    # As Cloud Storage has what orbax finished there, and as a copy of it has.
+    (folder / "buckets/mine/orbax" / f"checkpoint_{STEP}" / "commit_success.txt").touch()
     before = digests(folder / "buckets")
     yield folder / "buckets"
     assert digests(folder / "buckets") == before
@@ -99,15 +119,7 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
         file = tmp_path / f"{name}.gin"
         file.write_text(CONFIGS[mode].replace("{checkpoint}", checkpoint) + extra)
         worker, until = options.pop("worker", zygote), options.pop("until", None)
-        spec = RunSpec(
-            (str(file),),
-            gcs_root=str(buckets),
-            slice="v3:1x1",
-            runtime=t5x_in_use.name,
-            python_path=(str(HERE), str(REFERENCE)),
-            cwd=str(tmp_path),
-            **options,
-        )
+        spec = spec_of(file, buckets, **options)
         pool = pools.setdefault(spec.gcs, GooglePool(spec.gcs_root, spec.gcs))
         with Pipeline(spec, zygote=worker, workspace=tmp_path / name, timeout=300, google=pool) as pipeline:
             for stage in pipeline.stages:
@@ -183,3 +195,40 @@ def test_the_real_checkpoint_is_restored_at_full_size(run: Callable[..., RunResu
     result = run("eval", path, full_size=True)
     assert dict(result.stage("eval").facts)["starts from"] == path
     assert result.standins == ()
+
+
+@pytest.mark.journey
+def test_a_run_that_is_killed_leaves_the_checkpoint_to_the_next(zygote: Zygote, buckets: Path, tmp_path: Path) -> None:
+    """Killed while its stand-in is in the place of the user's checkpoint, in its copy of the bucket."""
+    file = tmp_path / "run.gin"
+    file.write_text(CONFIGS["train"].replace("{checkpoint}", f"gs://mine/orbax/checkpoint_{STEP}"))
+    spec, pool = spec_of(file, buckets), GooglePool(buckets)
+
+    def kill(progress: Mapping[str, Any]) -> None:
+        if progress.get("step"):
+            assert backend._run is not None
+            os.kill(backend._run.pid, signal.SIGKILL)
+
+    try:
+        for number, on_progress in enumerate((kill, None)):
+            given = pool.enter()
+            assert digests(Path(given[ROOT_VARIABLE], "buckets")) == digests(buckets)
+            workspace = tmp_path / str(number)
+            with LocalBackend(
+                spec, zygote=zygote, workspace=workspace, timeout=300, on_progress=on_progress, env=given
+            ) as backend:
+                result = backend.stage(Stage.TRAIN)
+            pool.leave(given)
+            if number == 0:
+                assert [finding.code for finding in result.errors] == ["RUN07"]
+            else:
+                assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    finally:
+        pool.close()
+
+
+@pytest.mark.journey
+def test_through_cloud_storage_fuse(run: Callable[..., RunResult]) -> None:
+    if refused := refusal(MountMode.FUSE):
+        pytest.skip(f"/gcs in mode fuse cannot be mounted here: {refused}")
+    run("infer", f"/gcs/mine/legacy/checkpoint_{STEP}", gcs="fuse")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder
 
-from t5x_harness.spec import Severity
+from t5x_harness.spec import Severity, StandInPolicy
 
 CHECKPOINT = "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/checkpoint_50'\n"
 TENSORFLOW = "INITIAL_CHECKPOINT_PATH = 'gs://bkt/t5/model.ckpt-50'\n"
@@ -173,3 +173,23 @@ def test_scores_are_noted_where_parameters_are_rounded(folder: Folder) -> None:
         "for the scores of training bind utils.RestoreCheckpointConfig.dtype = 'float32'",
     )
     assert codes(folder, run("infer", "infer_script.infer.mode = 'score'", f"{RESTORE}.dtype = 'float32'")) == []
+
+
+def test_a_missing_checkpoint_is_named_with_those_beside_it_and_not_by_its_step(folder: Folder) -> None:
+    """TRAIN_STEPS is below 40, and above the 4 that are meant."""
+    folder.write({"model/checkpoint_4/checkpoint": "", "model/checkpoint_20/checkpoint": ""})
+    path = f"{folder.path}/model/checkpoint_40"
+    found = folder.findings(f"{FINE}INITIAL_CHECKPOINT_PATH = '{path}'\nTRAIN_STEPS = 30\n")
+    assert [(f.code, f.message) for f in found if f.code.startswith("CKP0")] == [
+        ("CKP04", f"there is no {path}; beside it are checkpoint_4, checkpoint_20")
+    ]
+
+
+def test_what_a_given_bucket_lacks_is_missing(folder: Folder) -> None:
+    folder.write({"buckets/mine/other/x": ""})
+    text = f"{FINE}INITIAL_CHECKPOINT_PATH = 'ADDRESS/model/checkpoint_40'\n"
+    for address, codes in (("gs://mine", ["CKP04"]), ("/gcs/mine", ["CKP04"]), ("gs://theirs", [])):
+        found = folder.findings(text.replace("ADDRESS", address), gcs_root="buckets")
+        assert [f.code for f in found if f.code == "CKP04"] == codes, address
+    everything = folder.findings(text.replace("ADDRESS", "gs://mine"), gcs_root="buckets", standins=StandInPolicy.ALL)
+    assert "CKP04" not in {f.code for f in everything}

@@ -13,11 +13,13 @@ from flax import serialization
 
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
-from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.checkpoint_source import StartPoint, checkpoint_steps
 from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 
 ORBAX = Path(__file__).parents[1] / "reference/checkpoint_8"
 OLDER = Path(__file__).parents[1] / "embedded/t5x_legacy_checkpoints/checkpoint_3"
+STORED_BEFORE = 11
 EMBEDDING = "target/token_embedder/embedding"
 
 
@@ -52,6 +54,22 @@ def test_older_layout_with_the_specs_of_early_versions(tmp_path: Path) -> None:
     tree = read_tree(str(tmp_path))
     assert tree is not None
     assert tree.arrays == {"target/scale": StoredArray((4,), "float32")}
+
+
+@pytest.mark.parametrize("prefix", ["gs://", "/gcs/"])
+def test_one_in_a_bucket_is_read_from_the_disk(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client is asked: there is no server here, and what one had seen it would remember."""
+    (tmp_path / "buckets/mine/model").mkdir(parents=True)
+    for example, step in ((ORBAX, 8), (OLDER, 3)):
+        (tmp_path / f"buckets/mine/model/checkpoint_{step}").symlink_to(example)
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(SOURCE_VARIABLE, str(tmp_path / "buckets"))
+    folder = f"{prefix}mine/model"
+    assert checkpoint_steps(folder) == [3, 8]
+    for step, layout, arrays in ((8, Layout.ORBAX, 261), (3, Layout.T5X, STORED_BEFORE)):
+        tree = read_tree(f"{folder}/checkpoint_{step}")
+        assert tree is not None
+        assert (tree.layout, len(tree.arrays)) == (layout, arrays)
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:
@@ -116,6 +134,18 @@ def test_an_assignment_map_is_applied_by_the_runtime() -> None:
     rename = functools.partial(apply_assignment_map, assignment_map="token_embedder")
     found = fit(model(**{EMBEDDING: None, "target/new/embedding": (384, 16)}), state_transformation_fns=(rename,))
     assert found.fits
+
+
+def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:
+    def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
+        del stored["target"][assignment_map]
+        return stored
+
+    apply_assignment_map.__module__ = "t5x.state_utils"
+    drop = functools.partial(apply_assignment_map, assignment_map="token_embedder")
+    found = fit(model(**{"target/new/kernel": (2, 2)}), state_transformation_fns=(drop,))
+    assert set(found.missing) == {EMBEDDING, "target/new/kernel"}
+    assert found.dropped == (EMBEDDING,)
 
 
 def test_the_users_own_transformation_is_not_judged() -> None:

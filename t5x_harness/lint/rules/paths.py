@@ -1,4 +1,4 @@
-"""CKP11, CKP12, GCS03, GCS08 and GCS10: names of output folders and checkpoints."""
+"""CKP11, CKP12, CKP25, GCS03, GCS08, GCS10 and GCS11: names of output folders and checkpoints."""
 
 from __future__ import annotations
 
@@ -174,10 +174,71 @@ class BucketName(Rule):
     good = Example(_HEAD + "MODEL_DIR = 'gs://my_bucket/run'\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if the run would write there."""
-        output = _output(context)
-        bucket = re.match("gs:/{2,}([^/]*)", output.value) if output is not None else None
-        if output is not None and bucket is not None and (fault := bucket_fault(bucket[1])):
+        """Yields a finding if the run would write there, or restore from a name with characters of no bucket."""
+        for given, faulty in ((_output(context), ""), (_checkpoint(context), r"[^a-z0-9._-]")):
+            bucket = re.match("gs:/{2,}([^/]*)", given.value) if given is not None else None
+            if given is None or bucket is None or not re.search(faulty, bucket[1]):
+                continue
+            if fault := bucket_fault(bucket[1]):
+                yield self.finding(
+                    f"{_shown(given)} is in a bucket that nobody can have: {fault}", given.at, "name a bucket of yours"
+                )
+
+
+class TakenLiterally(Rule):
+    """A path with text that a shell would replace, or with the separators of another system."""
+
+    code = "GCS11"
+    severity = Severity.WARNING
+    title = "path with a variable, a tilde or backslashes"
+    why = (
+        "Gin and T5X expand nothing: the run writes into a folder that is called `$USER` or `~`, without a word, and "
+        "finds no checkpoint in it. A backslash is a character of a name like any other."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = '/data/$USER/run'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = '/data/me/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding for each such path."""
+        for given in (_output(context), _checkpoint(context)):
+            literal = _LITERAL.search(given.value) if given is not None else None
+            if given is None or literal is None:
+                continue
+            backslash = literal[0] == "\\"
             yield self.finding(
-                f"{_shown(output)} is in a bucket that nobody can have: {fault}", output.at, "name a bucket of yours"
+                f"{_shown(given)} has {'a backslash' if backslash else literal[0]} in it, which "
+                f"{'separates no folders' if backslash else 'is taken as it stands: nothing expands it'}",
+                given.at,
+                "write / between folders"
+                if backslash
+                else f"write the path in full, or give it when the run starts: --gin.{given.at}=\"'…'\"",
+            )
+
+
+_LITERAL = re.compile(r"\$\{?\w+\}?|%[A-Z_]+%|^~[^/]*|\\")
+
+
+class InsideCheckpoint(Rule):
+    """An output folder that is a checkpoint, or in one."""
+
+    code = "CKP25"
+    severity = Severity.WARNING
+    title = "MODEL_DIR inside a checkpoint"
+    why = (
+        "A checkpoint is one folder, checkpoint_N, and MODEL_DIR the folder of all of a run. T5X finds no checkpoint "
+        "to go on from in it, starts anew without a word, and writes its own checkpoints and logs among the old "
+        "one's arrays."
+    )
+    bad = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR")
+    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yields a finding if training writes into it."""
+        output = _output(context) if context.program.mode is Mode.TRAIN else None
+        inside = re.search(r"^(.*?)/checkpoint_\d+(/|$)", output.value) if output is not None else None
+        if output is not None and inside is not None:
+            yield self.finding(
+                f"{_shown(output)} is in a checkpoint: T5X goes on from nothing there, and writes its own into it",
+                output.at,
+                f"name the folder of the run, such as {inside[1]!r}, to go on with it, or a new one",
             )

@@ -64,12 +64,16 @@ class FallbackIncomplete(PlanRule):
             )
 
 
-class TransformedTensorFlow(PlanRule):
-    """A TensorFlow checkpoint that is to be changed while it is restored."""
+class TransformedLayout(PlanRule):
+    """A checkpoint that is to be changed while it is restored, in a way that its layout does not allow."""
 
     code = "CKP18"
-    title = "TensorFlow checkpoint with an assignment_map or transformations"
-    why = "T5X says `Cannot initialize from a TensorFlow checkpoint using state_transformation_fns`, late in the job."
+    title = "assignment_map or transformations that a checkpoint's layout does not take"
+    why = (
+        "Of a TensorFlow checkpoint T5X says `Cannot initialize from a TensorFlow checkpoint using "
+        "state_transformation_fns`, late in the job. One of orbax it reads under the model's names, whatever the map "
+        "says: a renamed array is `NOT_FOUND`, or another array of that name is taken without a word."
+    )
     bad = training(
         *_TENSORFLOW,
         _MAP,
@@ -90,6 +94,28 @@ class TransformedTensorFlow(PlanRule):
                 _key(plan, "assignment_map"),
                 "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
             )
+        elif renamed := _renamed(plan):
+            (name, source), *others = renamed.items()
+            more = f", and {len(others)} more" if others else ""
+            yield self.finding(
+                f"the assignment_map gives {name} the checkpoint's {source}{more}, and {start.checkpoint} is in orbax "
+                "layout, of which T5X reads every array under its name in the model",
+                _key(plan, "assignment_map"),
+                "start from a checkpoint in T5X's older layout (use_orbax = False where it is written), or keep the "
+                "names",
+            )
+
+
+def _renamed(plan: Planned) -> dict[str, str]:
+    """Returns the arrays that the config takes from another name of a checkpoint in orbax layout."""
+    from t5x_harness.plan.checkpoint_fit import checkpoint_names
+    from t5x_harness.plan.stored_tree import Layout
+
+    tree = plan.fit.tree if plan.fit is not None else None
+    if tree is None or tree.layout is not Layout.ORBAX or plan.shapes is None:
+        return {}
+    names = checkpoint_names(plan.start.restore, [leaf.path for leaf in plan.shapes.leaves])
+    return {name: source for name, source in names.items() if name != source and source in tree.arrays}
 
 
 class RestoreMode(PlanRule):

@@ -1,0 +1,64 @@
+"""CKP24: optimizers that keep state for a part of the parameters only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.plan.rule import PlanRule
+from t5x_harness.spec import Finding, Mode
+
+if TYPE_CHECKING:
+    from t5x_harness.plan.planned import Planned
+
+_FROZEN = """from flax import traverse_util
+from t5x import adafactor, optimizers
+
+
+def decoder_alone():
+    decoder = traverse_util.ModelParamTraversal(lambda path, _: "decoder" in path)
+    rules = adafactor.standard_logical_factor_rules()
+    return optimizers.MultiOptimizer([(decoder, adafactor.Adafactor(logical_factor_rules=rules))])
+"""
+_FREEZING = (
+    "import freezing",
+    "from t5x import models",
+    "models.EncoderDecoderModel.optimizer_def = @freezing.decoder_alone()",
+)
+
+
+class PartialState(PlanRule):
+    """Parameters frozen by a MultiOptimizer that has no optimizer for them."""
+
+    code = "CKP24"
+    title = "optimizer state that orbax cannot restore"
+    why = (
+        "A MultiOptimizer keeps nothing for parameters that none of its traversals takes. T5X saves such a state with "
+        "orbax and cannot read it back: the job trains to its end, unless it is interrupted once. Then each restart "
+        "dies of `NOT_FOUND: Error opening … driver`. The older layout can be read back."
+    )
+    bad = training(*_FREEZING, files={**examples.FILES, "freezing.py": _FROZEN}, at="models.EncoderDecoderModel")
+    good = training(*_FREEZING, "train_script.train.use_orbax = False", files=bad.files)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if the run saves such a state."""
+        from t5x_harness.plan.checkpoint_source import uses_orbax
+        from t5x_harness.plan.checkpoints_written import save_config
+
+        if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
+            return
+        save = save_config(plan)
+        if not uses_orbax(plan.config) or save is None or not save.period:
+            return
+        first, *others = (name.removeprefix("state/param_states/") for name in plan.shapes.empty)
+        more = f" and {len(others)} more parameters" if others else ""
+        key = plan.config.find("optimizer_def")
+        yield self.finding(
+            f"the optimizer keeps no state for {first}{more}: T5X saves that with orbax and cannot restore it, so the "
+            "first restart of the job is its end",
+            plan.config.owner(key) if key else None,
+            f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
+            "one whose learning rate is 0",
+        )
