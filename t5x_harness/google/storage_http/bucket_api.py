@@ -195,5 +195,5 @@ def not_allowed(request: Request) -> StorageError:
 def not_emulated(what: str) -> StorageError:
     """Returns what to raise for a part of Google's API that is not emulated."""
     return NotEmulated(
-        f"t5x-harness does not emulate {what}; buckets, objects, listings, uploads, compose, copy and rewrite are"
+        f"t5x-harness does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
     )

@@ -106,6 +106,38 @@ def test_compose_copy_rewrite_and_move(client: Any, bucket: Any, read_back: Call
     assert not bucket.blob("two").exists()
 
 
+def test_a_move_is_one_step(client: Any, bucket: Any, fake_gcs: Any, read_back: Callable[..., None]) -> None:
+    source = bucket.blob("folder/one ü")
+    source.metadata, source.content_language = {"k": "v"}, "de"
+    source.upload_from_string("one", content_type="text/x")
+    bucket.blob("two").upload_from_string("two")
+    before = bucket.get_blob(source.name)
+    moved = bucket.move_blob(before, "there/one ü", if_generation_match=0, if_source_generation_match=before.generation)
+    assert (moved.name, moved.metageneration, moved.md5_hash) == ("there/one ü", 1, before.md5_hash)
+    assert (moved.content_type, moved.content_language, moved.metadata) == ("text/x", "de", {"k": "v"})
+    assert moved.generation > before.generation
+    assert moved.time_created > before.time_created
+    assert [blob.name for blob in client.list_blobs(bucket.name)] == ["there/one ü", "two"]
+    for wrong in (
+        {"if_generation_match": 0},
+        {"if_source_generation_match": before.generation},
+        {"if_source_metageneration_not_match": 1},
+    ):
+        with pytest.raises(exceptions.PreconditionFailed):
+            bucket.move_blob(moved, "two", **wrong)
+    with pytest.raises(exceptions.NotFound, match="No such object"):
+        bucket.move_blob(before, "three")
+    read_back(bucket.name, {"there/one ü": b"one", "two": b"two"}, by="google-cloud-storage")
+    fake_gcs.fail(503, on="move", match="two")
+    bucket.move_blob(moved, "two", if_generation_match=bucket.get_blob("two").generation)  # asked again
+    read_back(bucket.name, {"two": b"one"}, by="google-cloud-storage")
+    assert [request.object for request in fake_gcs.requests if request.operation == "move"][-2:] == ["two", "two"]
+    fake_gcs.lose(on="move")
+    with pytest.raises(exceptions.NotFound):  # its own first attempt has moved the object, as with Google
+        bucket.move_blob(bucket.blob("two"), "three", if_generation_match=0)
+    read_back(bucket.name, {"three": b"one"}, by="google-cloud-storage")
+
+
 def test_a_rewrite_in_several_calls(client: Any, bucket: Any, read_back: Callable[..., None]) -> None:
     bucket.blob("large").upload_from_string(BODY)
     elsewhere = client.create_bucket(f"{bucket.name}-eu", location="EU")
@@ -141,7 +173,7 @@ def test_a_batch(client: Any, bucket: Any) -> None:
 
 
 def test_notifications_are_refused_naming_what_there_is(bucket: Any) -> None:
-    known = "buckets, objects, listings, uploads, compose, copy and rewrite are"
+    known = "buckets, objects, listings, uploads, compose, copy, rewrite and move are"
     refused = (
         lambda: list(bucket.list_notifications()),
         lambda: bucket.notification("topic", topic_project="p").create(),

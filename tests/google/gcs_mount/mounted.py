@@ -50,10 +50,20 @@ class Mounted:
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
 
+    def begin(self, name: str, *paths: str) -> None:
+        """Has the process make a call; :meth:`end` waits for it."""
+        self._begin(name, *map(self._path, paths))
+
     def _ask(self, name: str, *arguments: Any) -> Any:
+        self._begin(name, *arguments)
+        return self.end()
+
+    def _begin(self, name: str, *arguments: Any) -> None:
         assert self._process.stdin, "it is a pipe"
-        assert self._process.stdout, "it is a pipe"
         print(json.dumps([name, *arguments]), file=self._process.stdin, flush=True)
+
+    def end(self) -> Any:
+        assert self._process.stdout, "it is a pipe"
         number, found = json.loads(self._process.stdout.readline())
         if number:
             raise OSError(number, found)

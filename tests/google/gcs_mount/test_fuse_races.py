@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,28 +118,22 @@ def test_readers_beside_one_who_overwrites_see_whole_generations_and_never_one_f
 def test_what_a_mount_has_done_is_not_undone_by_a_write_on_the_generation_before(
     store: ObjectStore, mounted: Mounted, tmp_path: Path, what: str
 ) -> None:
-    written, tree = 0, tmp_path / "buckets" / "data"
-    for number in range(400):
+    chance, tree, outcomes = random.Random(5), tmp_path / "buckets" / "data", set()
+    for number in range(600):
         name, old = f"{number}", f"old {number}".encode()
-        before = store.write("data", name, old).generation
-        outcome: list[str] = []
-
-        def write(name: str = name, before: int = before, outcome: list[str] = outcome) -> None:
-            try:
-                store.write("data", name, b"new", preconditions=Preconditions(generation_match=before))
-                outcome.append("written")
-            except PreconditionFailed:
-                outcome.append("refused")
-
-        writer = threading.Thread(target=write)
-        writer.start()
+        before = Preconditions(generation_match=store.write("data", name, old).generation)
+        mounted.begin(what, *([name, f"{name}.moved"] if what == "rename" else [name]))
+        begin = time.perf_counter() + chance.random() * 0.0006
+        while time.perf_counter() < begin:
+            pass
+        try:
+            store.write("data", name, b"new", preconditions=before)
+            left = b"new"
+        except PreconditionFailed:
+            left = old
+        mounted.end()
+        assert not (tree / name).exists(), f"both were told that they were first, the {what} and the write of {left!r}"
         if what == "rename":
-            mounted.rename(name, f"{name}.moved")
-        else:
-            mounted.unlink(name)
-        writer.join()
-        assert not (tree / name).exists(), outcome
-        if what == "rename":
-            assert (tree / f"{name}.moved").read_bytes() == (b"new" if outcome == ["written"] else old)
-        written += outcome == ["written"]
-    assert 0 < written < 400, "they have not met"
+            assert (tree / f"{name}.moved").read_bytes() == left
+        outcomes.add(left == old)
+    assert outcomes == {True, False}, "they have not met"

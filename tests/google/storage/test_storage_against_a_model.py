@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from t5x_harness.google.storage.errors import NotFound, PreconditionFailed
+from t5x_harness.google.storage.errors import Invalid, NotFound, PreconditionFailed
 from t5x_harness.google.storage.names import is_object_name
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject, StoredObject
@@ -106,6 +106,18 @@ class StoreMachine(RuleBasedStateMachine):
         body = b"".join(self.model[name].body for name in sources)
         composed = self.store.compose("data", to, [SourceObject("data", name) for name in sources])
         self.wrote(composed, body, ObjectFields())
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), to=names)
+    def move(self, data: st.DataObject, to: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        if name == to:
+            with pytest.raises(Invalid):
+                self.store.move(SourceObject("data", name), to)
+            return
+        self.see_everything()
+        moved = self.model.pop(name)
+        self.wrote(self.store.move(SourceObject("data", name), to), moved.body, moved.fields)
 
     @rule(target=uploads, name=names, body=bodies)
     def start_upload(self, name: str, body: bytes) -> tuple[str, str, bytes]:

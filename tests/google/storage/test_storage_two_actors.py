@@ -216,6 +216,39 @@ class TwoActors(RuleBasedStateMachine):
 
         return Deed(f"patch {name} as {mark}", run, (step,))
 
+    def write_on(self, name: str) -> Deed:
+        """Writes on the condition that a name still has what it has before both actors begin."""
+        body, mark = self.new()
+        before = self.state.objects.get(name)
+        generation = self.store.stat("data", name).generation if before else 0
+
+        def run() -> Result:
+            on = Preconditions(generation_match=generation)
+            return self.wrote(self.store.write("data", name, body, self.marked(mark), on))
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if state.objects.get(name) != before:
+                return "PreconditionFailed"
+            state.objects[name] = (body, mark)
+            return "OK"
+
+        return Deed(f"write {name} as {mark}, if it is as before", run, (step,))
+
+    def move(self, name: str, to: str) -> Deed:
+        def run() -> Result:
+            moved = self.store.move(SourceObject("data", name), to)
+            return "OK" if moved.fields.metadata is None else self.wrote(moved)
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if not state.bucket:
+                return "NoSuchBucket"
+            if name not in state.objects:
+                return "NoSuchKey"
+            state.objects[to] = state.objects.pop(name)
+            return "OK"
+
+        return Deed(f"move {name} to {to}", run, (step,))
+
     def copy(self, name: str, to: str) -> Deed:
         _, mark = self.new()
 
@@ -299,6 +332,31 @@ class TwoActors(RuleBasedStateMachine):
             return "OK"
 
         return Deed(f"close {name} at the mount as {body.decode()}", run, (step,))
+
+    def at_mount(self, what: str, name: str, to: str = "") -> Deed:
+        """Removes or renames a file at a mount as Cloud Storage FUSE."""
+        files = FileSystem(self.folder)
+        bucket = files.look_up(files.nodes[1], b"data")
+
+        def run() -> Result:
+            try:
+                if what == "unlink":
+                    files.remove_file(bucket, name.encode())
+                else:
+                    files.rename(bucket, name.encode(), bucket, to.encode())
+            except FileNotFoundError:
+                return "nothing there"
+            return "OK"
+
+        def step(state: State, _: dict[str, Any]) -> Result:
+            if name not in state.objects:
+                return "nothing there"
+            body, _ = state.objects.pop(name)
+            if what == "rename":
+                state.objects[to] = (body, None)
+            return "OK"
+
+        return Deed(f"{what} {name} {to} at the mount", run, (step,))
 
     def delete_bucket(self) -> Deed:
         def run() -> Result:
@@ -406,6 +464,7 @@ class TwoActors(RuleBasedStateMachine):
             self.list,
             lambda: self.patch(data.draw(names)),
             lambda: self.copy(data.draw(names), data.draw(names)),
+            lambda: self.move(data.draw(names), data.draw(names.map(lambda it: f"{it}.moved"))),
         ]
         if world == "outside":
             files = st.sampled_from([name, name, name, *FILES] if name in FILES else FILES)
@@ -536,6 +595,24 @@ def test_a_file_that_is_closed_at_the_mount(rival: str, is_there: bool) -> None:
                 "finish an upload": lambda: world.finish(list(world.state.uploads)[-1]),
             }
             world.explained([[world.close_at_mount("a")], [deeds[rival]()]], seed)
+
+
+@pytest.mark.parametrize("rival", ["write on its generation", "write", "delete", "move", "copy", "list", "read"])
+@pytest.mark.parametrize("what", ["unlink", "rename"])
+def test_a_file_that_is_removed_or_renamed_at_the_mount(what: str, rival: str) -> None:
+    with contextlib.closing(TwoActors()) as world:
+        for seed in range(40):
+            world.explained([[world.write("a", False)], [world.write("z", False)]], seed)
+            deeds = {
+                "write on its generation": lambda: world.write_on("a"),
+                "write": lambda: world.write("a", False),
+                "delete": lambda: world.delete("a"),
+                "move": lambda: world.move("a", "c"),
+                "copy": lambda: world.copy("z", "a"),
+                "list": world.list,
+                "read": lambda: world.read("a"),
+            }
+            world.explained([[world.at_mount(what, "a", "b" if what == "rename" else "")], [deeds[rival]()]], seed)
 
 
 TestTwoActors = TwoActors.TestCase

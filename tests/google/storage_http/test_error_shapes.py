@@ -91,4 +91,4 @@ def test_what_is_not_emulated_names_what_is(call: Any) -> None:
     for target in ("/storage/v1/b/bucket/notificationConfigs", f"{OBJECT}/acl", "/storage/v1/projects/p/hmacKeys"):
         message = call("GET", target).json["error"]["message"]
         assert message.startswith("t5x-harness does not emulate ")
-        assert message.endswith("; buckets, objects, listings, uploads, compose, copy and rewrite are")
+        assert message.endswith("; buckets, objects, listings, uploads, compose, copy, rewrite and move are")
