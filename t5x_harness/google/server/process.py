@@ -124,9 +124,12 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
 
 
 def _check_temporary_folder() -> None:
-    """Raises ServerError if configurations of clients cannot name what is in it: they have a line for each value."""
+    """Raises ServerError if configurations of clients cannot name what is in it.
+
+    They have a line for each value, and gsutil reads a percent sign as the beginning of another value's name.
+    """
     folder = tempfile.gettempdir()
-    if not folder.isprintable():
+    if not folder.isprintable() or "%" in folder:
         raise ServerError(
             f"the temporary folder {folder!r} has a character in its name that configuration files of gsutil and "
             "gcloud cannot have: set TMPDIR to another one"

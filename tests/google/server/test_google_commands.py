@@ -228,8 +228,9 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
 IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 
 
-def test_an_unprintable_temporary_folder_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "a\nb"
+@pytest.mark.parametrize("name", ["a\nb", "a%(b)s"])
+def test_a_temporary_folder_that_configurations_cannot_name_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
     folder.mkdir()
     done = run("serve", TMPDIR=str(folder))
     assert (done.returncode, done.stdout) == (1, "")
