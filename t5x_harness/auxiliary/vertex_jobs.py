@@ -50,7 +50,7 @@ class VertexJobs:
     request: AuxiliaryRequest
     target: VertexTarget
     timeout: int = FOUR_HOURS
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: JobOptions = dataclasses.field(default_factory=JobOptions)
     max_chip_hours: float = float("inf")

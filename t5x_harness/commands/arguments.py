@@ -17,6 +17,7 @@ from t5x_harness.settings.options import RUNS, add_to_command, from_environment,
 from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import RunSpec
+from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.job_options import STRATEGIES
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -153,7 +154,7 @@ def pair(text: str, option: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"{option} {text}: give NAME=VALUE")
+        raise UsageError(f"{option} {masked(option, text)}: give NAME=VALUE")
     return name, value
 
 

@@ -20,6 +20,7 @@ from t5x_harness.settings.options import with_values
 from t5x_harness.settings.project import SettingsError
 from t5x_harness.settings.specs import Given, rewrite_gin
 from t5x_harness.spec import RunResult, RunSpec, Stage
+from t5x_harness.system.processes import handle_interrupts
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -232,6 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.command is None:
             parser.print_help()
             return USAGE
+        if parsed.command != "exec":  # whose command finds signals as the shell has set them
+            handle_interrupts()
         if module is not None:
             run: Callable[[argparse.Namespace], int] = module.run
             return run(parsed)

@@ -45,8 +45,9 @@ def run(args: argparse.Namespace) -> int:
         runtime = find_runtime(args.runtime or RuntimeChoice.AUTO, folders_of())
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a script's shell has SIGINT ignored with &
-        signal.signal(number, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, signal.default_int_handler)
     # A folder of the user's alone: who reaches the socket can run anything as this user.
     with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
         _say(f"importing {runtime}")

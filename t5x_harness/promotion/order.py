@@ -40,7 +40,7 @@ class JobOrder:
     shrink: bool = False
     steps: int | None = None
     standins: bool = False
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: JobOptions = dataclasses.field(default_factory=JobOptions)
 

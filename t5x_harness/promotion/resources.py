@@ -64,7 +64,7 @@ class TpuResources:
     strategy: str | None = None
     max_wait_duration: float | str | None = None
     reservation: str | None = None
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = dataclasses.field(default=None, repr=False)
     labels: Mapping[str, str] | None = None
     service_account: str | None = None
     network: str | None = None

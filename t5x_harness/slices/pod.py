@@ -33,6 +33,7 @@ class Pod:
         return {
             POD_VARIABLE: f"{self.coordinator},{self.processes},{self.index}",
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
+            "JAX_COORDINATOR_BIND_ADDRESS": self.coordinator,  # by default it is reached from other machines, too
         }
 
     @classmethod

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 from pathlib import Path
 
 # linux/prctl.h
@@ -60,6 +61,16 @@ def reset_signals() -> None:
             signal.signal(number, wanted)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def handle_interrupts() -> None:
+    """Has SIGINT raise KeyboardInterrupt where only a script's shell, which had started this with ``&``, ignored it.
+
+    Under nohup, which has SIGHUP ignored as well, it stays ignored; as it does where this is not the main thread.
+    """
+    ignored = [signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGINT, signal.SIGHUP)]
+    if ignored == [True, False] and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def flush_c_streams() -> None:

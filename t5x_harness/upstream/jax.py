@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.system.after_import import after_import
-from t5x_harness.variables import POD_VARIABLE
 
 if TYPE_CHECKING:
     from t5x_harness.slices.pod import Pod
@@ -73,6 +72,7 @@ def _open_private(path: str, flags: int) -> int:
 def _complete(pod: Pod, distributed: ModuleType) -> None:
     """Completes the arguments of ``jax.distributed.initialize()``, which needs none on a TPU pod."""
     original = distributed.initialize
+    attendances: list[Any] = []
 
     @functools.wraps(original)
     def initialize(
@@ -82,17 +82,41 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        original(
-            coordinator_address or pod.coordinator,
-            pod.processes if num_processes is None else num_processes,
-            pod.index if process_id is None else process_id,
-            *args,
-            **kwargs,
-        )
+        from t5x_harness.slices.attendance import Attendance, waiting_for_others
+
+        address = coordinator_address or pod.coordinator
+        if _is_reached_directly(address.rpartition(":")[0]):
+            _expect_proxies()
+        attendance = Attendance(pod)
+        with waiting_for_others(attendance, pod):
+            original(
+                address,
+                pod.processes if num_processes is None else num_processes,
+                pod.index if process_id is None else process_id,
+                *args,
+                **kwargs,
+            )
+        attendances.append(attendance)  # others may still be on their way here
         # What this process starts from now on (workers that read data) is not a host of the slice.
-        os.environ.pop(POD_VARIABLE, None)
+        for name in pod.variables():
+            os.environ.pop(name, None)
 
     distributed.__dict__["initialize"] = initialize
+
+
+def _is_reached_directly(host: str) -> bool:
+    """Returns whether no proxy stands between this process and a host, by either spelling of the variable."""
+    return all(host in os.environ.get(name, host).split(",") for name in ("no_proxy", "NO_PROXY")) and (
+        "no_proxy" in os.environ or "NO_PROXY" in os.environ
+    )
+
+
+def _expect_proxies() -> None:
+    """Has JAX not warn of a hang that proxies may cause, where they are not in the way."""
+    import jax
+
+    with contextlib.suppress(AttributeError):  # a JAX that does not look for them
+        jax.config.update("jax_check_proxy_envs", False)
 
 
 def _join_before_backends(bridge: ModuleType) -> None:

@@ -39,7 +39,7 @@ class ContainerJob:
     machine: Machine
     args: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     timeout: int = FOUR_HOURS
     output: str = ""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation import Verdict, judge
+from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
@@ -136,8 +137,22 @@ def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """Returns a message as the REST API has it."""
+    """Returns a message as the REST API has it, but for secrets in variables of containers, which are masked."""
     from google.protobuf.json_format import MessageToDict
 
     values: dict[str, Any] = MessageToDict(type(message).pb(message))
+    _mask(values)
     return values
+
+
+def _mask(value: Any) -> None:
+    if isinstance(value, list):
+        for each in value:
+            _mask(each)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            if name == "env":
+                for variable in part:
+                    variable["value"] = masked(variable.get("name", ""), variable.get("value", ""))
+            else:
+                _mask(part)

@@ -74,7 +74,7 @@ class T5XJob:
     timeout: int = FOUR_HOURS
     name: str = ""
     stamp: str = dataclasses.field(default_factory=unique_stamp)
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: JobOptions = dataclasses.field(default_factory=JobOptions)
 

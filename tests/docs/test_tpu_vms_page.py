@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import with_programs
 from t5x_harness.google.session import GoogleSession
 
+CREATE = (
+    "gcloud alpha compute tpus tpu-vm create old --zone us-central2-b --accelerator-type v4-8 --version v2-alpha-tpuv4"
+)
+ADDRESS = "gcloud compute tpus tpu-vm describe old --zone us-central2-b --format='value(networkEndpoints[0].ipAddress)'"
+DELETE = "gcloud compute tpus tpu-vm delete old --zone us-central2-b --quiet"
 PROJECT, VOCABULARY = "tests/public_configs/script", "sample_tasks/data/sentencepiece.model"
 
 
@@ -43,6 +49,24 @@ def test_the_commands_for_the_server_parse(page: str) -> None:
     (command,) = re.findall(r"`t5x-harness (exec [^`]+)`", page)
     parser, _ = parser_of("exec")
     assert parser.parse_args(shlex.split(command)).command == ["--", "bash", "my-commands.sh"]
+
+
+@pytest.mark.journey
+def test_a_recipe_s_setup_ends_as_the_table_says(page: str, environment: Mapping[str, str], tmp_path: Path) -> None:
+    """All lines on one worker, one after another, as they are typed there."""
+    rows = re.findall(r"^\| `(.+?)` \| (\d+)(?: or (\d+))? \| .+ \|$", page, re.MULTILINE)
+    assert len(rows) > 10
+    commands = [command.replace("\\|", "|") for command, *_ in rows]
+    script = "".join(f"( {command} ) >&2\necho $?\n" for command in commands)
+    bash(CREATE, tmp_path, environment)
+    (address,) = bash(ADDRESS, tmp_path, environment).split()
+    done = subprocess.run(["ssh", address, script], env=dict(environment), capture_output=True, text=True, check=True)
+    statuses = done.stdout.split()
+    wrong = [row for row, status in zip(rows, statuses, strict=True) if status not in row[1:]]
+    assert not wrong, (statuses, done.stderr)
+    for said in ("apt-get update does nothing", "reaches no network", "asks no index", "python3 -m t5x.train"):
+        assert said in done.stderr
+    bash(DELETE, tmp_path, environment)
 
 
 @pytest.mark.journey

@@ -54,6 +54,18 @@ def test_a_dry_run_shows_everything_that_would_be_sent(capsys: pytest.CaptureFix
     ]
 
 
+@pytest.mark.parametrize("how", [[], ["--json"], ["--json", "--output=job.json"]])
+def test_secrets_in_variables_are_not_shown(capsys: pytest.CaptureFixture[str], project: Path, how: list[str]) -> None:
+    secret = "abcdefgh12345678"
+    given = [f"--env=HF_TOKEN={secret}", f"--env=WHERE=https://me:{secret}@example.org/x", "--env=MAX_TOKENS=77"]
+    assert _dry("--timeout=1h", *given, *how) == 0
+    written = [file.read_text() for file in project.glob("job.json")]
+    everything = "".join([*capsys.readouterr(), *written])
+    assert secret not in everything
+    assert everything.count('"***"') == 2 * (1 + len(written))
+    assert '"77"' in everything
+
+
 def test_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert _dry("--json", "--gin.TRAIN_STEPS=5") == 0
     document = json.loads(capsys.readouterr().out)

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -47,10 +48,11 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
     Raises:
       ServerError: it cannot be done; the message says why.
     """
+    _check_temporary_folder()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background have it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             loop.add_signal_handler(number, stopped.set)
     with own_folder(SERVERS) as own:
         path = own.path
@@ -119,6 +121,19 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         tpu_vms = endpoints.root / "tpu" if is_kept else folder.tpu_vms
         tpu.begin(tpu_vms, folder.programs, vertex_settings, vertex.state)
         yield endpoints
+
+
+def _check_temporary_folder() -> None:
+    """Raises ServerError if configurations of clients cannot name what is in it.
+
+    They have a line for each value, and gsutil reads a percent sign as the beginning of another value's name.
+    """
+    folder = tempfile.gettempdir()
+    if not folder.isprintable() or "%" in folder:
+        raise ServerError(
+            f"the temporary folder {folder!r} has a character in its name that configuration files of gsutil and "
+            "gcloud cannot have: set TMPDIR to another one"
+        )
 
 
 def _storage(settings: Settings, root: Path) -> StorageApp:

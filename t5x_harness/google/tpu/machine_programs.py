@@ -19,6 +19,7 @@ from typing import NoReturn
 
 _REFUSED, _NOT_FOUND, _APT_ERROR = 1, 127, 100
 
+_PIPS = ("pip", "pip3")
 _PACKAGES = ("apt", "apt-get", "aptitude")
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +45,7 @@ _REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 _BECOMING = ("sudo", "su", "doas", "pkexec")
-NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, "git")
+NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, "git", *_PIPS)
 """The programs that it stands for."""
 
 _SUDO_OPTIONS = "ABbC:D:Eeg:HhiKklnPp:R:r:ST:t:U:u:Vvs"
@@ -75,6 +76,8 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
         _alternatives(own, arguments)
     if name == "git":
         _git(own, arguments)
+    if name in _PIPS:
+        _pip(name, own, arguments)
     _end(f"{name} does nothing on an emulated worker: {_REASONS.get(name, 'it would change this machine')}", _REFUSED)
 
 
@@ -156,6 +159,18 @@ def _git(own: str, arguments: Sequence[str]) -> NoReturn:
         _say(
             f"git {verb} ended with {status}: an emulated worker reaches no network. Copy a folder to all workers "
             "instead: gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all"
+        )
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs the worker's; where that finds nothing, says what it looks in."""
+    status = subprocess.call([_real(name, own), *arguments])
+    if status and "install" in arguments:
+        _say(
+            f"{name} ended with {status}: on an emulated worker it asks no index. What the environment has that "
+            f"t5x-harness runs in is there already: go on without the rest, or run {sys.executable} -m pip install … "
+            "in a shell of your own"
         )
     sys.exit(status if status >= 0 else 128 - status)
 

@@ -224,11 +224,31 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cloud"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+# As a script's shell starts what an & is behind.
+IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a%(b)s"])
+def test_a_temporary_folder_that_configurations_cannot_name_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    done = run("serve", TMPDIR=str(folder))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"t5x-harness serve: the temporary folder {str(folder)!r} has a character in its name that configuration files "
+        "of gsutil and gcloud cannot have: set TMPDIR to another one\n"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_serve_prints_the_lines_and_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        [*COMMAND, "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [*IN_THE_BACKGROUND, *COMMAND, "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as serving:
         assert serving.stdout
         lines = [serving.stdout.readline()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +20,10 @@ def run(tmp_path: Path) -> Run:
     own, machine = tmp_path / "bin", tmp_path / "machine"
     workers._write_programs(own)
     machine.mkdir()
-    for name in ("sudo", "apt", "apt-get", "update-alternatives", "reboot", "docker", "git", "tool", "python"):
-        (machine / name).write_text(f'#!/bin/sh\necho "the machine\'s {name} $*"\n[ "$1" != clone ]\n')
+    for name in ("sudo", "apt", "apt-get", "update-alternatives", "reboot", "docker", "git", "tool", "python", "pip3"):
+        (machine / name).write_text(
+            f'#!/bin/sh\necho "the machine\'s {name} $*"\n[ "$1" != clone ] && [ "$2" != absent ]\n'
+        )
         (machine / name).chmod(0o755)
 
     def script(text: str) -> subprocess.CompletedProcess[str]:
@@ -97,4 +100,15 @@ def test_a_clone_that_fails_says_what_to_do_instead(run: Run) -> None:
     assert done.stderr == (
         "t5x-harness: git clone ended with 1: an emulated worker reaches no network. Copy a folder to all workers "
         "instead: gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all\n"
+    )
+
+
+def test_an_install_that_finds_nothing_says_where_pip_looks(run: Run) -> None:
+    assert run("pip3 install present; echo $?").stdout == "the machine's pip3 install present\n0\n"
+    done = run("sudo pip3 install absent")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "t5x-harness: pip3 ended with 1: on an emulated worker it asks no index. What the environment has that "
+        f"t5x-harness runs in is there already: go on without the rest, or run {sys.executable} -m pip install … in a "
+        "shell of your own\n"
     )

@@ -159,6 +159,21 @@ def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(
     assert any(python.endswith("/0/home/.python/bin/python") for python in pythons)
 
 
+@pytest.mark.journey
+def test_one_worker_alone_says_for_whom_it_waits(tpu: Any, shell_environment: Mapping[str, str]) -> None:
+    hosts = addresses(tpu.create("pod", "v4-32"))
+    words = ["ssh", hosts[1], "exec python3 -c 'import jax; jax.devices()'"]
+    with subprocess.Popen(words, env=dict(shell_environment), stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr
+        said = []
+        while not said or "waits for" not in said[-1]:
+            said.append(running.stderr.readline())
+            assert said[-1], said
+        tpu("DELETE", f"{ZONE}/nodes/pod")
+    assert said[-1].startswith("t5x-harness: worker 1 of 4 waits for workers 0, 2, 3, where no program has asked JAX ")
+    assert "prox" not in "".join(said)
+
+
 def test_tmux_is_the_worker_s_own(tpu: Any, shell: Shell) -> None:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")

@@ -23,7 +23,7 @@ from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, pool
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
 from t5x_harness.google.vertex.jobs.publishing import publish
-from t5x_harness.google.vertex.jobs.replicas import replica_of
+from t5x_harness.google.vertex.jobs.replicas import host_of, replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import Said, Watched
 from t5x_harness.google.vertex.services import Services
@@ -243,13 +243,22 @@ class Driver:
                 if self._fault and self._fault.output and any(re.search(self._fault.output, s) for s in each.lines):
                     yield _Order.STRIKE, nobody
             else:
-                if each.status == endings.KILLED and each.unit not in self._stopped:
-                    self._log.service(endings.KILLED_NOTE, "WARNING")
+                if each.status and each.unit not in self._stopped:
+                    self._note_exit(each.unit, each.status)
                 yield machine.Exited(each.unit, each.status), nobody
         for due in self._deadlines.due():
             yield due, nobody
         while not self._inbox.empty():
             yield self._inbox.get()
+
+    def _note_exit(self, unit: str, status: int) -> None:
+        """Says which host has failed, as the service names the replica alone, and what a kill may be."""
+        if host := host_of(unit):
+            self._log.service(
+                f"Host {host} of the replica {replica_of(unit)} exited with a status of {status}.", "WARNING"
+            )
+        if status == endings.KILLED:
+            self._log.service(endings.KILLED_NOTE, "WARNING")
 
     def _take(self, message: _Message) -> None:
         if self._over.is_set():

@@ -53,6 +53,11 @@ def replica_of(unit: str) -> str:
     return unit.partition(".")[0]
 
 
+def host_of(unit: str) -> str:
+    """Returns the number of a slice's host; empty for a unit that is a whole replica."""
+    return unit.partition(".")[2]
+
+
 @dataclasses.dataclass(frozen=True)
 class Pool:
     """A worker pool.

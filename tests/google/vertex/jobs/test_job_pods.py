@@ -121,4 +121,5 @@ def test_the_first_death_ends_the_pod(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]}))
     assert job.state == State.FAILED
     assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 5.")
+    assert "Host 2 of the replica workerpool0-0 exited with a status of 5." in service.said(job, "service")
     assert not processes_of(service.api.services.settings.folder)

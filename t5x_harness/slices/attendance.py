@@ -1,0 +1,95 @@
+"""Which processes of a pod wait for the others, so that one that waits in vain can say for whom.
+
+Each holds a name of the kernel's for as long as it lives: an abstract address of a Unix socket, which leaves nothing
+behind however the process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from t5x_harness.slices.pod import Pod
+from t5x_harness.variables import TPU_VM_VARIABLE
+
+_FIRST_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
+
+
+class Attendance:
+    """One process's place among those that have come.
+
+    Args:
+      pod: its place in the slice.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError):  # another program of this host has come before
+            self._own.bind(self._name(pod.index))
+
+    def missing(self) -> list[int]:
+        """Returns the hosts where no program has come to this point."""
+        return [index for index in range(self._pod.processes) if index != self._pod.index and not self._is_there(index)]
+
+    def leave(self) -> None:
+        """Gives the name back. May be called again."""
+        self._own.close()
+
+    def _is_there(self, index: int) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            return asking.connect_ex(self._name(index)) == 0
+
+    def _name(self, index: int) -> bytes:
+        return f"\0t5x-harness-pod/{os.geteuid()}/{self._pod.coordinator}/{index}".encode()
+
+
+@contextlib.contextmanager
+def waiting_for_others(
+    attendance: Attendance, pod: Pod, *, first: float = _FIRST_SECONDS, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Says whom this process waits for, for as long as the block lasts: after ``first`` seconds, and ever less often.
+
+    Args:
+      attendance: of this process.
+      pod: its place in the slice.
+      first: seconds until the first line.
+      say: takes a line; it goes to standard error by default.
+    """
+    over = threading.Event()
+
+    def keep_saying() -> None:
+        patience = first
+        while not over.wait(patience):
+            if missing := attendance.missing():
+                (say or _say)(message(pod, missing))
+            patience = min(2 * patience, _LONGEST_SECONDS)
+
+    saying = threading.Thread(target=keep_saying, name="pod-attendance", daemon=True)
+    saying.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def message(pod: Pod, missing: Sequence[int]) -> str:
+    """Returns the line that says whom a process waits for."""
+    on_a_tpu_vm = bool(os.environ.get(TPU_VM_VARIABLE))
+    host = "worker" if on_a_tpu_vm else "host"
+    all_at_once = " (gcloud compute tpus tpu-vm ssh NAME --worker=all --command=…)" if on_a_tpu_vm else ""
+    numbers = ", ".join(map(str, missing))
+    return (
+        f"{host} {pod.index} of {pod.processes} waits for {host}{'s' * (len(missing) > 1)} {numbers}, where no program "
+        f"has asked JAX for devices yet: a slice of several hosts begins when all have. Run the same command on each "
+        f"{host}{all_at_once}"
+    )
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"t5x-harness: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,72 @@
+"""A process of a pod that waits says for whom, for as long as they are not there."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from t5x_harness.slices.attendance import Attendance, message, waiting_for_others
+from t5x_harness.slices.pod import Pod
+from t5x_harness.variables import TPU_VM_VARIABLE
+
+PROGRAM = (
+    "import sys; from t5x_harness.slices.attendance import Attendance; from t5x_harness.slices.pod import Pod;"
+    "kept = Attendance(Pod(sys.argv[1], 3, int(sys.argv[2]))); print('here', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def coordinator(request: pytest.FixtureRequest) -> str:
+    """An address that no other test has; nobody listens there."""
+    return f"127.0.0.1:{request.node.name}"
+
+
+@pytest.fixture
+def first(coordinator: str) -> Iterator[Attendance]:
+    attendance = Attendance(Pod(coordinator, 3, 0))
+    yield attendance
+    attendance.leave()
+
+
+def test_those_who_have_come_are_not_missing(first: Attendance, coordinator: str) -> None:
+    assert first.missing() == [1, 2]
+    second = Attendance(Pod(coordinator, 3, 1))
+    assert (first.missing(), second.missing()) == ([2], [2])
+    second.leave()
+    assert first.missing() == [1, 2]
+    assert Attendance(Pod("127.0.0.1:another", 3, 1)).missing() == [0, 2]
+
+
+def test_one_that_was_killed_is_missing_again(first: Attendance, coordinator: str) -> None:
+    words = [sys.executable, "-c", PROGRAM, coordinator, "2"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "here\n"
+        assert first.missing() == [1]
+        other.kill()
+        other.wait()
+        assert first.missing() == [1, 2]
+
+
+def test_it_is_said_again_until_nobody_is_missing(first: Attendance, coordinator: str) -> None:
+    pod, said = Pod(coordinator, 3, 0), queue.SimpleQueue[str]()
+    with waiting_for_others(first, pod, first=0.01, say=said.put):
+        assert "waits for hosts 1, 2, where no program" in said.get(timeout=60)
+        second = Attendance(Pod(coordinator, 3, 1))
+        while "hosts 1, 2" in (line := said.get(timeout=60)):
+            pass
+        assert "host 0 of 3 waits for host 2, where no program" in line
+    second.leave()
+
+
+def test_on_a_tpu_vm_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TPU_VM_VARIABLE, "/tpu/0a1b2c3d")
+    assert message(Pod("127.0.0.1:1", 4, 1), [0, 2, 3]) == (
+        "worker 1 of 4 waits for workers 0, 2, 3, where no program has asked JAX for devices yet: a slice of several "
+        "hosts begins when all have. Run the same command on each worker (gcloud compute tpus tpu-vm ssh NAME "
+        "--worker=all --command=…)"
+    )
