@@ -39,7 +39,12 @@ def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool 
 
 
 def lint_program(
-    program: GinProgram, *, start: float, run_if: RunIf = RunIf.ALWAYS, on_slice: bool = False
+    program: GinProgram,
+    *,
+    start: float,
+    run_if: RunIf = RunIf.ALWAYS,
+    on_slice: bool = False,
+    begins_run: bool = False,
 ) -> StageResult:
     """Applies the rules to what was read.
 
@@ -49,6 +54,7 @@ def lint_program(
       run_if: when it is judged as a run; a fragment is spared the rules that need a whole run.
       on_slice: whether the run's slice is one that the user named; where it is only the usual one, nothing is judged by
         it here.
+      begins_run: whether further stages are to follow, so that there has to be something to run.
     """
     from t5x_harness.lint.rules.run_mode import NoRunConfig
 
@@ -69,7 +75,7 @@ def lint_program(
     spec = program.spec
     own = _in_reading_order(program, on_own_lines(findings, program))
     broke = _codes_that_broke_reading(program, findings)
-    if program.mode is None and not fragment:
+    if begins_run and program.mode is None:
         broke |= {NoRunConfig.code}  # what comes after lint would be nothing
     ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(

@@ -214,7 +214,13 @@ class Pipeline(Closing):
     def _run(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
             start = time.perf_counter()
-            return lint_program(self._read(), start=start, run_if=self._run_if, on_slice=self._lint_on_slice)
+            return lint_program(
+                self._read(),
+                start=start,
+                run_if=self._run_if,
+                on_slice=self._lint_on_slice,
+                begins_run=self._zygote is not None,
+            )
         from t5x_harness.google.server.settings import ServerError
         from t5x_harness.workers.errors import WorkerError
 

@@ -11,6 +11,7 @@ from linting import RUN, TINY, Folder
 
 from t5x_harness.findings.rule import all_codes
 from t5x_harness.findings.silencing import codes_to_silence, not_codes, split_silenced
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage
 
@@ -125,5 +126,7 @@ def test_what_broke_the_reading_is_never_silenced(folder: Folder, text: str, cod
 
 
 def test_a_run_of_nothing_is_an_error_whatever_is_ignored(folder: Folder) -> None:
-    result = folder.lint(f"include '{TINY}'\n", ignore=tuple(all_codes()))
+    program = folder.read(f"include '{TINY}'\n", ignore=tuple(all_codes()))
+    assert lint_program(program, start=0.0).outcome is Outcome.PASSED, "no rule that was asked for has a finding"
+    result = lint_program(program, start=0.0, begins_run=True)
     assert (result.outcome, [finding.code for finding in result.errors]) == (Outcome.FAILED, ["GIN31"])
