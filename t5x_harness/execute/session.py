@@ -74,7 +74,7 @@ class CannotGoOn(Exception):
 
     def finding(self, stage: Stage) -> Finding:
         """Returns what to say of it."""
-        return Finding("RUN12", Severity.ERROR, stage, str(self), fix=self._fix)
+        return Finding("RUN08", Severity.ERROR, stage, str(self), fix=self._fix)
 
 
 class Session:

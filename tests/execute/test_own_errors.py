@@ -20,7 +20,7 @@ def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
     result = StageResult.from_json(session._stage(Stage.EVAL, lambda report: session._checkpoint()))
     assert result.outcome is Outcome.FAILED
     (error,) = result.findings
-    assert error.code == "RUN12"
+    assert error.code == "RUN08"
     assert error.message == "training wrote no checkpoint, so there is none to evaluate or infer with"
     assert error.fix == "let the run save: bind a SaveCheckpointConfig whose period is above 0"
 
@@ -35,7 +35,7 @@ def test_a_jax_without_the_rules_is_said_to_be_one(tmp_path: Path, monkeypatch: 
     result = StageResult.from_json(session._stage(Stage.TRAIN, lambda report: None))
     (error,) = result.findings
     assert (error.code, error.message, error.fix) == (
-        "RUN12",
+        "RUN08",
         f"--tpu-numerics: JAX {jax.__version__} has no rule for dot_general where JAX 0.10.2 has it",
         "install JAX 0.10.2, or run without --tpu-numerics",
     )

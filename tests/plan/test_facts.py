@@ -455,3 +455,16 @@ def test_a_run_that_is_to_save_nothing_is_no_mistake(plan_on: PlanOn) -> None:
         f for f in plan_on(examples.trained("utils.CheckpointConfig.save = None")).findings if f.code == "CKP23"
     )
     assert finding.severity is Severity.NOTE
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("BATCH_SIZE = 0", "GIN08", "the batch size of train and train_eval is 0"),
+        ("network.T5Config.num_decoder_layers = 1_000_000_000", "MSH09", "num_decoder_layers = 1,000,000,000: "),
+    ],
+)
+def test_sizes_that_cannot_be_meant(plan_on: PlanOn, line: str, code: str, says: str) -> None:
+    errors = plan_on(examples.trained(line)).errors
+    assert [error.code for error in errors] == [code]
+    assert says in errors[0].message

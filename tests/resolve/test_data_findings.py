@@ -498,3 +498,40 @@ seqio.MixtureRegistry.add('mixed', NAMES, default_rate=1.0)
         "metric function exact of task counting has the positional arguments (labels, preds), from which SeqIO cannot "
         "tell what to call it with; the same goes for tasks four, one, three and 1 more"
     )
+
+
+SHORT = """\
+def spans(dataset, sequence_length):
+    if sequence_length['targets'] < 40:
+        raise ValueError('Expected targets length (40) is greater than configured targets length (24)')
+    return dataset
+
+
+"""
+
+
+def test_what_a_task_says_of_its_lengths_is_not_what_it_says_without_any(resolve: Resolve) -> None:
+    files = module((STEPS, f"[spans, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{SHORT}seqio.TaskRegistry"))
+    result = resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24}"), files)
+    (error,) = {finding.message for finding in result.errors}
+    assert "raised ValueError: Expected targets length (40) is greater" in error
+    assert "it is about TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24} (run.gin:" in error
+
+
+def test_a_length_that_leaves_the_model_nothing(resolve: Resolve) -> None:
+    error = of(
+        resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 0, 'targets': 32}"), examples.FILES), "SEQ15"
+    )
+    assert error.message.endswith("so that the model's encoder_input_tokens have no position")
+
+
+def test_a_feature_converter_of_another_architecture(resolve: Resolve) -> None:
+    lines = ("from t5x import models", "models.EncoderDecoderModel.feature_converter_cls = @seqio.LMFeatureConverter")
+    error = of(resolve(examples.trained(*lines), examples.FILES), "SEQ15")
+    assert error.message == (
+        "feature_converter_cls is LMFeatureConverter, which takes targets; the model (EncoderDecoderModel) has "
+        "EncDecFeatureConverter for the features of task_feature_lengths, inputs, targets"
+    )
+    assert error.fix == (
+        "leave models.EncoderDecoderModel.feature_converter_cls out, or bind @seqio.EncDecFeatureConverter"
+    )
