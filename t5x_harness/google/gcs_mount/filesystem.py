@@ -37,7 +37,7 @@ class FileSystem:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Takes the root of a store."""
         self._layout = Layout(Path(root))
-        self._buckets = os.fsencode(self._layout.buckets)
+        self._buckets = os.fsencode(self._layout.buckets) + b"/"
         self._numbers = itertools.count(2)
         self._by_path: dict[bytes, Node] = {b"": Node(1, b"", folder=True, lookups=1)}
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
@@ -345,7 +345,7 @@ class FileSystem:
         return parent.path + b"/" + name if parent.path else name
 
     def _real(self, path: bytes) -> bytes:
-        return os.path.join(self._buckets, path) if path else self._buckets
+        return self._buckets + path
 
     def _stat(self, path: bytes) -> os.stat_result:
         found = os.stat(self._real(path), follow_symlinks=False)

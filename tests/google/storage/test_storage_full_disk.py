@@ -11,7 +11,7 @@ from full_disk import FullDisk
 from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.errors import CannotOpen, NotFound
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ObjectFields, StoredObject
+from t5x_harness.google.storage.values import ObjectFields, SourceObject, StoredObject
 
 
 @pytest.fixture
@@ -52,6 +52,9 @@ def test_what_is_new_is_refused_and_leaves_nothing(
             lambda: store.multiparts.start("data", "new"),
             lambda: store.multiparts.open_part(parts.id, 1).write(b"x"),
             lambda: store.create_bucket("more"),
+            lambda: store.move(SourceObject("data", "c/d"), "c"),
+            lambda: store.move(SourceObject("data", "a/b"), "new"),
+            lambda: store.move(SourceObject("data", "e//"), "e"),
             lambda: store.patch_bucket("data", {"labels": {"a": "b"}}),
         ):
             refused(store, call)

@@ -94,7 +94,8 @@ def test_what_is_not_emulated_says_what_is(call: Any) -> None:
     error = call("GET", "/storage/v1/b/bucket/notificationConfigs").json["error"]
     assert error["code"] == 403  # clients repeat what is answered with 501
     assert error["message"] == (
-        "t5x-harness does not emulate notifications; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
+        "t5x-harness does not emulate notifications; "
+        "buckets, objects, listings, uploads, compose, copy, rewrite and move are"
     )
 
 
