@@ -8,10 +8,11 @@ import json
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, Protocol, TypeVar
 
+from t5x_harness.google.tpu import fields
 from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.vertex.jobs.replicas import free_ports
@@ -25,15 +26,11 @@ _KEY = "tpu"
 _MOST_OPERATIONS = 500
 
 _GIVEN_ID = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_GIVEN = frozenset(
-    "acceleratorType acceleratorConfig description runtimeVersion networkConfig networkConfigs cidrBlock "
-    "serviceAccount schedulingConfig labels metadata tags dataDisks shieldedInstanceConfig bootDiskConfig "
-    "autocheckpointEnabled".split()
-)
 _CHANGEABLE = frozenset(("description", "labels", "metadata", "tags", "dataDisks"))
 _TYPE = "type.googleapis.com/google.cloud.tpu"
 # Addresses that no machine has: https://www.rfc-editor.org/rfc/rfc2544 sets them apart.
 _EXTERNAL, _INTERNAL = "198.18", "198.19"
+_ADDRESSES = 1 << 16
 
 
 class Worker:
@@ -83,7 +80,7 @@ class _Kept:
     """All that there is, by name: one value of the state, so that each change is one write.
 
     Attributes:
-      addresses: how many were given to workers.
+      addresses: the number of the last one that was given to a worker.
     """
 
     nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
@@ -102,6 +99,18 @@ class _Kept:
         if name not in self.queue:
             raise _not_found(name)
         return self.queue[name]
+
+    def take_addresses(self, count: int) -> list[int]:
+        """Returns the numbers of addresses that no worker has; one that is gone comes again as late as can be."""
+        taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
+        if len(taken) + count > _ADDRESSES:
+            raise TpuError("RESOURCE_EXHAUSTED", f"t5x-harness has {_ADDRESSES} addresses for workers, and no more")
+        found: list[int] = []
+        while len(found) < count:
+            self.addresses = (self.addresses + 1) % _ADDRESSES
+            if self.addresses not in taken:
+                found.append(self.addresses)
+        return found
 
     def to_bytes(self) -> bytes:
         return json.dumps(vars(self)).encode()
@@ -153,15 +162,17 @@ class TpuVms:
 
     def update_node(self, name: str, given: Json, mask: str) -> Json:
         """Changes the fields that a mask names; returns the operation."""
-        fields = [_camel(path) for path in mask.split(",") if path]
-        if not fields or (wrong := [field for field in fields if field.partition(".")[0] not in _CHANGEABLE]):
+        named = [_camel(path) for path in mask.split(",") if path]
+        if not named or (wrong := [field for field in named if field.partition(".")[0] not in _CHANGEABLE]):
             known = ", ".join(sorted(_CHANGEABLE))
-            what = f"{', '.join(wrong)} cannot be changed" if fields else "update_mask is required"
+            what = f"{', '.join(wrong)} cannot be changed" if named else "update_mask is required"
             raise TpuError("INVALID_ARGUMENT", f"{what}; these can: {known}")
+
+        fields.check_types(given)
 
         def update(kept: _Kept) -> Json:
             node = kept.node(name, self._clock())
-            for field in fields:
+            for field in named:
                 node.pop(field, None)
                 if field in given:
                     node[field] = given[field]
@@ -223,7 +234,7 @@ class TpuVms:
     def create_queued(self, parent: str, queued_id: str, given: Json) -> Json:
         """Makes a queued resource with its TPU VMs, which come after it has waited; returns the operation."""
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
-        specs = given.get("tpu", {}).get("nodeSpec") or []
+        specs = fields.objects_at(fields.object_at(given, "tpu"), "nodeSpec")
         if not specs:
             raise TpuError("INVALID_ARGUMENT", "queued_resource.tpu.node_spec must be specified")
 
@@ -233,7 +244,7 @@ class TpuVms:
             now = self._clock()
             provisioned, ready = now + self._queued, now + self._queued + self._pending
             nodes = []
-            for node_id, node in (each for spec in specs for each in _nodes_of(spec, queued_id)):
+            for node_id, node in (each for spec in specs for each in fields.nodes_of(spec, queued_id)):
                 added = self._add_node(kept, parent, node_id, node, ready_at=ready, from_=provisioned)
                 added["queuedResource"] = name
                 nodes.append(added)
@@ -315,16 +326,13 @@ class TpuVms:
         zone = parent.rpartition("/")[2]
         check_zone(zone)
         name = f"{parent}/nodes/{_checked(node_id, 'node_id')}"
-        if unknown := sorted(set(given) - _GIVEN):
-            raise TpuError(
-                "INVALID_ARGUMENT", f"Invalid JSON payload received. Unknown name \"{unknown[0]}\" at 'node'"
-            )
+        fields.check_node(given)
         found = slice_of(given, zone)
         check_runtime(str(given.get("runtimeVersion") or ""), found)
         if name in kept.nodes:
             raise _already_there(name)
-        network = {"network": "default", "subnetwork": "default", **given.get("networkConfig", {})}
-        first, kept.addresses = kept.addresses + 1, kept.addresses + found.hosts
+        network = {"network": "default", "subnetwork": "default", **(given.get("networkConfig") or {})}
+        addresses = kept.take_addresses(found.hosts)
         uid = f"{random.randrange(1 << 32):08x}"
         (port,) = free_ports(1)
         kept.nodes[name] = node = {
@@ -337,7 +345,8 @@ class TpuVms:
             "createTime": _time(self._clock()),
             "health": "HEALTHY",
             "state": "READY",
-            "networkEndpoints": [_endpoint(network, first + index) for index in range(found.hosts)],
+            "networkEndpoints": [_endpoint(network, number) for number in addresses],
+            "_addresses": addresses,
             "_folder": self._machines.folder(uid),
             "_slice": found.name,
             "_coordinator": f"127.0.0.1:{port}",
@@ -389,18 +398,6 @@ def typed(message: Json, version: str) -> Json:
         empty = {"@type": "type.googleapis.com/google.protobuf.Empty"}
         found["response"] = {"@type": f"{prefix}.{kind}", **response} if response else empty
     return found
-
-
-def _nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
-    """Yields the ids and the nodes that one specification of a queued resource asks for."""
-    several = spec.get("multisliceParams") or spec.get("multiNodeParams")
-    node = spec.get("node", {})
-    if not several:
-        yield spec.get("nodeId", ""), node
-        return
-    prefix = several.get("nodeIdPrefix") or queued_id
-    for number in range(int(several.get("nodeCount", 0))):
-        yield f"{prefix}-{number}", node
 
 
 def _endpoint(network: Mapping[str, Any], number: int) -> Json:

@@ -176,6 +176,66 @@ def test_versions_that_public_recipes_name_are_taken(
     vms.create_node(f"projects/p/locations/{zone}", "t", given)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"networkConfig": "x"}, "Invalid value at 'networkConfig': 'x'"),
+        ({"acceleratorType": ["v4-8"]}, "Invalid value at 'acceleratorType': ['v4-8']"),
+        ({"labels": [1]}, "Invalid value at 'labels': [1]"),
+        ({"_folder": "/etc"}, "Unknown name \"_folder\" at 'node'"),
+    ],
+)
+def test_fields_of_another_type_are_refused(vms: TpuVms, fields: dict[str, Any], said: str) -> None:
+    assert said in refused(vms.create_node, ZONE, "t", {**NODE, **fields})
+    if "_folder" not in fields:
+        vms.create_node(ZONE, "t", NODE)
+        (name,) = fields
+        mask = "labels"
+        assert said in refused(vms.update_node, f"{ZONE}/nodes/t", fields, mask), name
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tpu": "x"}, "Invalid value at 'tpu': 'x'"),
+        ({"tpu": {"nodeSpec": "x"}}, "Invalid value at 'nodeSpec': 'x'"),
+        ({"tpu": {"nodeSpec": [{"node": 1, "nodeId": "t"}]}}, "Invalid value at 'node': 1"),
+        (
+            {"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": 10**6}, "node": NODE}]}},
+            "node_count 1000000 is not",
+        ),
+        (
+            {"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": "two"}, "node": NODE}]}},
+            "node_count 'two' is not from 1",
+        ),
+    ],
+)
+def test_queued_resources_of_another_form_are_refused(vms: TpuVms, given: dict[str, Any], said: str) -> None:
+    assert said in refused(vms.create_queued, ZONE, "q", given)
+    assert vms.list_queued(ZONE) == []
+
+
+def test_no_two_workers_have_one_address_however_many_there_were(vms: TpuVms, state: SteppedStore) -> None:
+    vms.create_node(ZONE, "first", NODE)
+
+    def near_the_end(value: bytes) -> bytes:
+        return json.dumps({**json.loads(value), "addresses": (1 << 16) - 2}).encode()
+
+    state.update("tpu", near_the_end)
+    vms.create_node(ZONE, "pod", {**NODE, "acceleratorType": "v4-32"})
+    found = [endpoint["ipAddress"] for node in vms.list_nodes(ZONE) for endpoint in node["networkEndpoints"]]
+    assert sorted(found) == ["198.19.0.0", "198.19.0.1", "198.19.0.2", "198.19.0.3", "198.19.255.255"]
+
+    def full(value: bytes) -> bytes:
+        kept = json.loads(value)
+        kept["nodes"][f"{ZONE}/nodes/first"]["_addresses"] = list(range(1 << 16))
+        return json.dumps(kept).encode()
+
+    state.update("tpu", full)
+    said = "RESOURCE_EXHAUSTED: t5x-harness has 65536 addresses for workers, and no more"
+    assert refused(vms.create_node, ZONE, "more", NODE) == said
+
+
 def test_names_are_checked_and_taken_once(vms: TpuVms) -> None:
     vms.create_node(ZONE, "t", NODE)
     assert refused(vms.create_node, ZONE, "t", NODE) == f"ALREADY_EXISTS: Resource '{ZONE}/nodes/t' already exists"
