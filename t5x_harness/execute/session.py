@@ -57,7 +57,8 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     runtime = Runtime(**described) if described else runtime_of(spec)
     activate(runtime)
     slice_ = get_slice(spec.slice)
-    compile_cheaply()
+    if not spec.exact_numerics:
+        compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
     configure_for_short_run()
