@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.numerics import Numerics
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
@@ -192,7 +193,8 @@ class Session:
         self._progress({"stage": stage.value})
         try:
             self._use_numerics()
-            work(report)
+            with as_t5x(self._spec, self._runtime.location):
+                work(report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             program = None if self._config else self._read_program()
