@@ -298,6 +298,7 @@ class RunSpec(JsonValue):
       full_size: run the config at the sizes it names and on the slice's whole mesh, without shrinking.
       full_mesh: execute on the slice's whole mesh; else its data axis is cut to a few positions.
       tpu_numerics: round the operands of float32 matrix products in its steps as a TPU does by default; approximate.
+      exact_numerics: compile its steps as T5X does, so that its numbers equal T5X's to the bit; else cheaply.
       model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
       ignore: codes of findings that nobody wants to see.
@@ -328,6 +329,7 @@ class RunSpec(JsonValue):
     full_size: bool = False
     full_mesh: bool = False
     tpu_numerics: bool = False
+    exact_numerics: bool = False
     model_dir: str | None = None
     cwd: str = "."
     ignore: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ __all__ = [
     "BRIEF_VARIABLE",
     "CACHE_VARIABLE",
     "COMMIT_VARIABLE",
+    "EXACT_NUMERICS_VARIABLE",
     "MODE_VARIABLE",
     "NETWORK_VARIABLE",
     "PATCH_VARIABLE",
@@ -37,6 +38,8 @@ TPU_AOT_VARIABLE = "T5X_HARNESS_TPU_AOT"
 """How programs of jobs are compiled before they are sent; ``off`` for not at all."""
 TPU_NUMERICS_VARIABLE = "T5X_HARNESS_TPU_NUMERICS"
 """Whether matrix products of float32 have a TPU's default precision: 1 or 0."""
+EXACT_NUMERICS_VARIABLE = "T5X_HARNESS_EXACT_NUMERICS"
+"""Whether steps are compiled as T5X compiles them, and not cheaply: 1 or 0."""
 STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
 """Set in a process that makes stand-ins itself: the folder of the project with its declared rows."""
 TPU_VM_VARIABLE = "T5X_HARNESS_TPU_VM"

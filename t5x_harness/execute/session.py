@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.numerics import Numerics
 from t5x_harness.execute.sandbox import OutputFolder, empty, not_written_to, output_folder, sandbox
 from t5x_harness.execute.sharing import share_steps
@@ -57,7 +58,8 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     runtime = Runtime(**described) if described else runtime_of(spec)
     activate(runtime)
     slice_ = get_slice(spec.slice)
-    compile_cheaply()
+    if not spec.exact_numerics:
+        compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
     configure_for_short_run()
@@ -192,7 +194,8 @@ class Session:
         stopped: Exception | None = None
         try:
             self._use_numerics()
-            work(report)
+            with as_t5x(self._spec, self._runtime.location):
+                work(report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             stopped = error

@@ -1,6 +1,7 @@
 """Options that make programs cheap to compile: here every program runs for moments and is compiled for seconds.
 
-They change which instructions are chosen, not what is computed; tests hold the losses against T5X's recorded ones.
+They change which instructions are chosen, and with them in which order sums are made and where products are fused with
+sums. So single bits of a float differ from what XLA's usual options give; ``--exact-numerics`` leaves them out.
 """
 
 from __future__ import annotations

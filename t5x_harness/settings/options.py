@@ -25,7 +25,7 @@ from t5x_harness.spec import (
     Stage,
     StandInPolicy,
 )
-from t5x_harness.variables import TPU_AOT_VARIABLE, TPU_NUMERICS_VARIABLE, VERTEX_PREFIX
+from t5x_harness.variables import EXACT_NUMERICS_VARIABLE, TPU_AOT_VARIABLE, TPU_NUMERICS_VARIABLE, VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
 
 Kind = Literal["value", "flag", "list"]
@@ -295,6 +295,20 @@ RUNS: tuple[Option, ...] = (
         ini="t5x_tpu_numerics",
         key="tpu_numerics",
         variable=TPU_NUMERICS_VARIABLE,
+        parse=switch,
+        commands=("run",),
+    ),
+    Option(
+        "exact_numerics",
+        "compile steps as T5X does, so that losses equal those of T5X on this CPU to the bit; without it compiling is "
+        "cheap, and single bits of a float may differ",
+        "off",
+        kind="flag",
+        shell=("--exact-numerics",),
+        pytest=("--t5x-exact-numerics",),
+        ini="t5x_exact_numerics",
+        key="exact_numerics",
+        variable=EXACT_NUMERICS_VARIABLE,
         parse=switch,
         commands=("run",),
     ),

@@ -100,6 +100,7 @@ class ProjectConfig:
       select: the only codes to see, likewise; empty for all.
       strict: warnings are errors.
       tpu_numerics: steps have a TPU's default precision of matrix products.
+      exact_numerics: steps are compiled as T5X compiles them.
       standins: what is generated: ``off``, ``missing`` or ``all``; None if the table does not say.
       aot: how the full-size programs are compiled for the slice; None if the table does not say.
       samples: rows in the place of data, as :class:`~t5x_harness.spec.RunSpec` takes them.
@@ -124,6 +125,7 @@ class ProjectConfig:
     select: tuple[str, ...] = ()
     strict: bool = False
     tpu_numerics: bool = False
+    exact_numerics: bool = False
     standins: str | None = None
     aot: str | None = None
     samples: tuple[str, ...] = ()
@@ -205,6 +207,7 @@ class _Reader:
             select=self._codes(table, "select", where),
             strict=self._flag(table, "strict", where),
             tpu_numerics=self._flag(table, "tpu_numerics", where),
+            exact_numerics=self._flag(table, "exact_numerics", where),
             standins=self._one_of(StandInPolicy, table, "standins", where),
             aot=self._one_of(AotMode, table, "aot", where),
             samples=self._samples(folder, table, where),

@@ -27,6 +27,7 @@ class RequestedRun:
       full_size: run at the sizes that the config names.
       full_mesh: run on the slice's whole mesh.
       tpu_numerics: compute the steps with a TPU's default precision.
+      exact_numerics: compile the steps as T5X does.
       check: whether a stage that fails fails the test.
       auxiliary: jobs for each checkpoint that it writes.
       aot: compile its programs so for the slice, and execute nothing.
@@ -44,6 +45,7 @@ class RequestedRun:
     full_size: bool = False
     full_mesh: bool = False
     tpu_numerics: bool = False
+    exact_numerics: bool = False
     check: bool = True
     auxiliary: tuple[Auxiliary, ...] = ()
     aot: AotMode | None = None
@@ -62,6 +64,7 @@ class RequestedRun:
             full_size=self.full_size or base.full_size,
             full_mesh=self.full_mesh or base.full_mesh,
             tpu_numerics=self.tpu_numerics or base.tpu_numerics,
+            exact_numerics=self.exact_numerics or base.exact_numerics,
             samples=samples_with(self.samples, base.samples),
             aot=self.aot,
             until=Stage.AOT if self.aot else self.until,

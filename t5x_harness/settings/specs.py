@@ -65,6 +65,7 @@ class Given:
     full_size: bool = False
     full_mesh: bool = False
     tpu_numerics: bool | None = None
+    exact_numerics: bool | None = None
     until: Stage | None = None
     aot: AotMode | None = None
     golden: str | None = None
@@ -116,6 +117,7 @@ class Given:
             "full_size": self.full_size,
             "full_mesh": self.full_mesh,
             "tpu_numerics": project.tpu_numerics if self.tpu_numerics is None else self.tpu_numerics,
+            "exact_numerics": project.exact_numerics if self.exact_numerics is None else self.exact_numerics,
             "model_dir": self.model_dir,
             "ignore": self.silenced(project),
             "standins": self.standins or project.standins or StandInPolicy.MISSING,

@@ -21,7 +21,14 @@ from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import AotMode
-from t5x_harness.variables import BRIEF_VARIABLE, CACHE_VARIABLE, RUNTIME_VARIABLE, TPU_NUMERICS_VARIABLE
+from t5x_harness.system.switch import is_on
+from t5x_harness.variables import (
+    BRIEF_VARIABLE,
+    CACHE_VARIABLE,
+    EXACT_NUMERICS_VARIABLE,
+    RUNTIME_VARIABLE,
+    TPU_NUMERICS_VARIABLE,
+)
 
 MODULE = "t5x.main"
 
@@ -94,7 +101,8 @@ def environment(
     """Returns the harness's environment, as for programs of ``t5x-harness exec``."""
     seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
     if words_are_theirs:
-        compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
+        if not is_on(os.environ.get(EXACT_NUMERICS_VARIABLE, "")):
+            compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
         if pod is None:  # what a host of several saves is divided as on a TPU
             seen[BRIEF_VARIABLE] = "1"
     seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers

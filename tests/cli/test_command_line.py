@@ -145,7 +145,7 @@ def test_a_variable_that_is_neither_on_nor_off_is_refused(
     assert main(["lint", "run.gin", EMBEDDED]) == 0  # it runs nothing
 
 
-@pytest.mark.parametrize("option", ["--full-size", "--full-mesh", "--tpu-numerics"])
+@pytest.mark.parametrize("option", ["--full-size", "--full-mesh", "--tpu-numerics", "--exact-numerics"])
 def test_plan_has_no_option_for_the_size_of_what_it_does_not_run(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

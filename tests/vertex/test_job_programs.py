@@ -48,3 +48,12 @@ def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words
 def test_a_job_stands_for_one_on_a_tpu_which_has_its_own_numbers() -> None:
     made = job_programs.environment({"T5X_HARNESS_TPU_NUMERICS": "1", "PATH": "/bin"}, True, None, None)
     assert made["T5X_HARNESS_TPU_NUMERICS"] == ""
+
+
+@pytest.mark.parametrize(("exact", "is_cheap"), [("", True), ("0", True), ("1", False)])
+def test_jobs_are_compiled_as_t5x_does_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, exact: str, is_cheap: bool
+) -> None:
+    monkeypatch.setenv("T5X_HARNESS_EXACT_NUMERICS", exact)
+    made = job_programs.environment({"PATH": "/bin"}, True, None, None)
+    assert ("xla_backend_optimization_level" in made.get("XLA_FLAGS", "")) is is_cheap

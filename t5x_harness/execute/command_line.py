@@ -1,0 +1,60 @@
+"""The words that a stage's process was started with, as those of T5X's own program: a module may read them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+
+from t5x_harness.spec import Mode, RunSpec
+
+
+class ProgramEnded(Exception):
+    """The user's code has ended the program by ``sys.exit``, as it would end T5X's."""
+
+
+@contextlib.contextmanager
+def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
+    """Has ``sys.argv`` be what it is in ``python -m t5x.main`` of a run, while a block works.
+
+    Args:
+      spec: the run.
+      location: the folder of the package ``t5x``.
+
+    Raises:
+      ProgramEnded: the block calls ``sys.exit``, as argparse does where it is given T5X's own flags.
+    """
+    before = sys.argv
+    sys.argv = words_of(spec, location)
+    try:
+        yield
+    except SystemExit as stop:
+        by = "argparse does not know them; call parse_known_args, or parse in a function of your own program"
+        advice = f": {by}" if _is_of_argparse(stop) else ""
+        message = (
+            f"it ends the program with status {stop.code!r}, and T5X's, too, whose flags are in sys.argv, such as "
+            f"{sys.argv[2]}{advice}"
+        )
+        raise ProgramEnded(message).with_traceback(stop.__traceback__) from None
+    finally:
+        sys.argv = before
+
+
+def words_of(spec: RunSpec, location: str) -> list[str]:
+    """Returns the words of a run's command line, the program's file first."""
+    return [
+        os.path.join(location, "main.py"),
+        f"--run_mode={spec.mode or Mode.TRAIN}",
+        *(f"--gin_file={file}" for file in spec.gin_files),
+        *(f"--gin_bindings={binding}" for binding in spec.bindings),
+        *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else []),
+        *([f"--tfds_data_dir={spec.tfds_data_dir}"] if spec.tfds_data_dir else []),
+    ]
+
+
+def _is_of_argparse(stop: SystemExit) -> bool:
+    frames = traceback.walk_tb(stop.__traceback__)
+    return any(frame.f_code.co_filename == argparse.__file__ for frame, _ in frames)
