@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+import time
 from types import ModuleType
 from typing import Any
 
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
+from t5x_harness.slices.pod import Pod
 from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import (
     BRIEF_VARIABLE,
-    POD_VARIABLE,
     RUNTIME_VARIABLE,
     SLICE_VARIABLE,
     START_VARIABLE,
     TPU_NUMERICS_VARIABLE,
 )
+
+_STEPS_SECONDS = 10.0
+"""Between two lines on where training stands: T5X itself may say nothing for hours."""
 
 
 def start() -> None:
@@ -34,15 +39,15 @@ def start() -> None:
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
         after_import("jax", _round_as_a_tpu)
+    pod = Pod.from_environment(os.environ)
+    if is_brief or (pod is not None and pod.index == 0):
+        after_import("t5x.trainer", _report_steps)
     if named := os.environ.get(START_VARIABLE):
         module, _, function = named.partition(":")
         getattr(importlib.import_module(module), function)()
-    if os.environ.get(POD_VARIABLE):
-        from t5x_harness.slices.pod import Pod
+    if pod is not None:
         from t5x_harness.upstream.jax import join_pod_when_needed
 
-        pod = Pod.from_environment(os.environ)
-        assert pod
         join_pod_when_needed(pod)
 
 
@@ -70,6 +75,22 @@ def _round_as_a_tpu(_: ModuleType) -> None:
         use_tpu_numerics(True)
     except JaxLacksRules as error:
         raise SystemExit(f"t5x-harness exec: {error}; install JAX 0.10.2, or run without --tpu-numerics") from None
+
+
+def _report_steps(trainer: ModuleType) -> None:
+    """Has a job's training say where it stands now and then."""
+    from t5x_harness.upstream.t5x import report_steps
+
+    last = time.monotonic()
+
+    def report(step: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _STEPS_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(f"t5x-harness: training is at step {step}\n")
+            sys.stderr.flush()
+
+    report_steps(trainer, report)
 
 
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:

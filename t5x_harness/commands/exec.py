@@ -18,20 +18,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.commands.google_arguments import (
+    add_shrink_argument,
     add_standins_argument,
     add_vertex_arguments,
     options_of,
     project_of,
     uses_vertex,
 )
-from t5x_harness.execute import program_standins
+from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.options import RUNS, add_option, from_environment
 from t5x_harness.settings.project import SettingsError
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
-from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE, TPU_NUMERICS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
 _LAUNCHERS, _LAUNCHER_SCRIPTS = ("gxm", "xmanager"), ("xm_launch.py",)
 _SUBMIT = "t5x-harness submit CONFIG.gin --model_dir=gs://BUCKET/RUN sends a config as a job of Vertex AI"
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_vertex_arguments(parser)
     add_standins_argument(parser, "the command's processes, and with --google its jobs,")
+    add_shrink_argument(parser, "the command's processes, and with --google in its jobs and on its TPU VMs,")
     parser.add_argument(
         "--gcs-paths",
         choices=("folder", "fuse", "off"),
@@ -155,7 +157,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
             "the lines of t5x-harness serve into this shell",
             _USAGE_ERROR,
         )
-    return {**environment, **(program_standins.variables(project) if project else {STANDINS_VARIABLE: ""})}
+    return {**environment, **program_setup.variables(project, shrink=args.shrink)}
 
 
 def _with_google(args: argparse.Namespace, project: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -171,7 +173,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     root = Path(args.google_root).absolute() if args.google_root else None
     try:
         launched = launch(
-            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project))
+            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project, shrink=args.shrink))
         )
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None

@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from t5x_harness.execute import program_standins
+from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import JUDGING, VertexOptions
 from t5x_harness.settings.project import find_project
@@ -77,6 +77,17 @@ def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
     )
 
 
+def add_shrink_argument(parser: argparse.ArgumentParser, whose: str) -> None:
+    """Adds ``--shrink`` to a parser of ``exec`` or ``serve``."""
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help=f"have T5X's train, eval and infer in {whose} run small, as t5x-harness run does: few layers, steps and "
+        "examples, small widths, lengths and batches, the same mesh and structure; each change is a line on standard "
+        "error (default: at the sizes that the config names)",
+    )
+
+
 def project_of(args: argparse.Namespace) -> str:
     """Returns the folder of the project whose processes get stand-ins; empty if none do.
 
@@ -91,8 +102,8 @@ def uses_vertex(args: argparse.Namespace) -> bool:
     return options_of(args) != VertexOptions()
 
 
-def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
-    """Returns what was chosen, with the project whose jobs get stand-ins."""
+def options_of(args: argparse.Namespace, project: str = "", *, shrink: bool = False) -> VertexOptions:
+    """Returns what was chosen, with the project whose jobs get stand-ins, and whether these shrink."""
     return VertexOptions(
         state=args.vertex_state or VertexOptions.state,
         images=dict(args.vertex_image),
@@ -100,7 +111,7 @@ def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
         pending_seconds=args.vertex_pending,
         faults=tuple(args.vertex_fault),
         aot=AotMode(args.vertex_aot) if args.vertex_aot else None,
-        job_environment=program_standins.variables(project) if project else {},
+        job_environment=program_setup.variables(project, shrink=shrink) if project or shrink else {},
     )
 
 

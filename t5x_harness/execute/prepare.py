@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import seqio
 
 from t5x_harness.execute import sizes
@@ -134,7 +135,7 @@ def prepare(
     partitioner = config.build("partitioner")
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
     start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
-    first = _first_step(config, start)
+    first = first_step_of(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
     if not spec.full_size:
         shrinker.shrink()
@@ -149,7 +150,7 @@ def prepare(
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
         policy = spec.standins
-        _start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
+        start_from(start, first, config, shapes, partitioner, workspace, policy, report, in_bucket=in_bucket)
     examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         read = "examples of each task that eval and infer read"
@@ -170,7 +171,7 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
         report.changes.append(change)
 
 
-def _first_step(config: GinConfig, start: StartPoint) -> int:
+def first_step_of(config: GinConfig, start: StartPoint) -> int:
     """Returns the step of the checkpoint to start from.
 
     For one that names none, the usual one if training goes beyond it.
@@ -185,7 +186,7 @@ def _first_step(config: GinConfig, start: StartPoint) -> int:
     return _PRETRAINED_STEP
 
 
-def _start_from(
+def start_from(
     start: StartPoint,
     step: int,
     config: GinConfig,
@@ -232,6 +233,8 @@ def _start_from(
 
 def _kind_of(start: StartPoint, config: GinConfig) -> CheckpointKind:
     """Returns how the checkpoint lies that a stand-in takes the place of: as it can be seen, else as its path tells."""
+    if jax.process_count() > 1:
+        return CheckpointKind.LEGACY  # orbax would wait for the other hosts, of which each has its own here
     kind = kind_at(start.path or "", use_orbax=uses_orbax(config))
     seen = layout_of(start.checkpoint) if start.reachable and start.checkpoint else None
     return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind

@@ -28,19 +28,10 @@ from t5x_harness.standins import t5_package
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.upstream.t5x import before_restoring
-from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
+from t5x_harness.variables import STANDINS_VARIABLE
 
 _BATCH = 512
 """Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
-
-
-def variables(project: str) -> dict[str, str]:
-    """Returns the variables of a program whose processes make stand-ins.
-
-    Args:
-      project: the folder of the pyproject.toml with rows for Hugging Face's datasets.
-    """
-    return {STANDINS_VARIABLE: project, START_VARIABLE: f"{__name__}:{install.__name__}"}
 
 
 def install() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.commands.arguments import (
@@ -16,11 +16,12 @@ from t5x_harness.commands.arguments import (
     require_google_sdk,
     specs_of,
 )
+from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSpec, StandInPolicy
 from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.files import ClosureError
@@ -73,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
     job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
     add_job_options(parser.add_argument_group("how Vertex AI runs it"))
+    what.add_argument(
+        "--full-size",
+        dest="job_full_size",
+        action="store_true",
+        help="with the emulated Vertex AI: run the job at the sizes and for the steps that the config names, on this "
+        "machine's CPU (default: small, as t5x-harness run does)",
+    )
     where.add_argument(
         "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
     )
@@ -113,6 +121,8 @@ def targets_emulated_google(args: argparse.Namespace) -> bool:
         raise UsageError(
             "--google-root is for the emulated Google Cloud of --vertex=emulated, and none is started here"
         )
+    if args.job_full_size and service != "emulated":
+        raise UsageError("--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size")
     require_google_sdk()
     return service == "emulated"
 
@@ -139,8 +149,13 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
         raise UsageError(f"{error}; or give {options}{hint}" if options else str(error)) from None
 
 
-def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
+def jobs_of(args: argparse.Namespace, target: VertexTarget, emulated: bool) -> list[T5XJob]:
     """Returns a job for each run, with everything read that it needs of this machine.
+
+    Args:
+      args: parsed.
+      target: where they go.
+      emulated: of :func:`targets_emulated_google`; jobs there shrink unless that is not wanted.
 
     Raises:
       UsageError: there is no run, or one cannot be a job.
@@ -149,7 +164,7 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
     try:
         mode = RunMode.parse(args.run_mode) if args.run_mode else None
         specs = specs_of(_as_shared(args), Path.cwd())
-        jobs = [_job(args, spec, mode, target) for spec in specs]
+        jobs = [_job(args, spec, mode, target, _own_variables(args, spec) if emulated else {}) for spec in specs]
         for job in jobs:
             job.to_pb()
         _require_own_folders(jobs)
@@ -180,7 +195,15 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
 
 
-def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
+def _own_variables(args: argparse.Namespace, spec: RunSpec) -> Mapping[str, str]:
+    """Returns the variables by which a job of the emulated Vertex AI shrinks and makes stand-ins."""
+    project = str(find_project(Path(spec.cwd)).root) if spec.standins is not StandInPolicy.OFF else ""
+    return program_setup.variables(project, shrink=not args.job_full_size)
+
+
+def _job(
+    args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget, variables: Mapping[str, str]
+) -> T5XJob:
     if args.tpu and args.slice:
         raise UsageError("--accelerator and --slice at once: --accelerator says what to run and to check on")
     machine = Machine.parse(args.tpu or spec.slice)
@@ -193,7 +216,7 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         run_mode=mode or RunMode.TRAIN,
         timeout=args.timeout,
         name=args.name or "",
-        env=dict(pair(text, "--env") for text in args.env),
+        env={**variables, **dict(pair(text, "--env") for text in args.env)},
         labels=dict(pair(text, "--label") for text in args.label),
         options=JobOptions.of(vars(args)),
     )

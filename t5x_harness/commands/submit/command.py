@@ -25,6 +25,12 @@ from t5x_harness.vertex.target import VertexTarget
 
 __all__ = ["add_arguments", "run"]
 
+_SMALL = (
+    "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
+    "log says what was changed. --full-size runs them at the sizes and for the steps that the config names"
+)
+_FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, here at full size (--full-size): that may take long"
+
 
 def run(args: argparse.Namespace) -> int:
     """Checks, sends and follows jobs.
@@ -40,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     emulated = targets_emulated_google(args)
     target = target_of(args, emulated)
-    jobs = [] if args.attach else jobs_of(args, target)
+    jobs = [] if args.attach else jobs_of(args, target, emulated)
     output = SubmitOutput(args, sys.stdout)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
@@ -84,6 +90,8 @@ class _Submission:
         if self._args.dry_run:
             self._output.note("nothing was sent: --dry-run")
             return 0
+        if self._emulated:
+            self._output.note(_FULL_SIZE if self._args.job_full_size else _SMALL)
         with _google(self._args, self._emulated):
             if self._emulated:
                 _make_bucket(self._jobs[0].target)
