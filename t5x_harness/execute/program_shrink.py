@@ -18,7 +18,7 @@ from types import ModuleType
 from t5x_harness.spec import Mode, Reason, RunSpec, Stage, StandInPolicy
 from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.t5x import before_finalizing
-from t5x_harness.variables import SHRINK_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import SHRINK_VARIABLE
 
 ON, OFF = "1", "0"
 """The values of the variable: whether programs of T5X make their config small."""
@@ -99,10 +99,9 @@ class _Shrinking:
                 role.dataset.pack and mode is Mode.TRAIN,
             )
             shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
-            policy = StandInPolicy.MISSING if os.environ.get(STANDINS_VARIABLE) else StandInPolicy.OFF
-            start_from(
-                start, first, config, shapes, partitioner, self._folder(), policy, report, in_bucket=False
-            )
+            # One that is missing is left to what makes stand-ins, or is T5X's error.
+            policy = StandInPolicy.OFF
+            start_from(start, first, config, shapes, partitioner, self._folder(), policy, report, in_bucket=False)
         if batch:
             tasks = [task for role in roles for task in tasks_of(role)]
             self._kept.enter_context(few_examples(tasks, batch))

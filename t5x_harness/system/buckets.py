@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
 _MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
 """A bucket where Vertex AI mounts it, or another storage of Google's."""
@@ -37,7 +37,7 @@ class Store:
     Attributes:
       root: its folder; the object ``gs://b/x`` is the file ``buckets/b/x`` in it.
       source: the user's folder that it was filled from; None if it began empty.
-      standins: for the stand-ins that processes of ``exec`` and ``serve`` make; None where they make none.
+      standins: for the stand-ins that processes of ``exec`` and ``serve`` make; None in any other process.
     """
 
     root: Path
@@ -106,7 +106,8 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
     root, source = environment.get(ROOT_VARIABLE), environment.get(SOURCE_VARIABLE)
     if not root:
         return None
-    standins = _standins_of(Path(root)) if environment.get(STANDINS_VARIABLE) and not source else None
+    is_program = environment.get(STANDINS_VARIABLE) or environment.get(SHRINK_VARIABLE) == "1"
+    standins = _standins_of(Path(root)) if is_program and not source else None
     return Store(Path(root), Path(source) if source else None, standins)
 
 
