@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.commands.arguments import (
@@ -149,13 +149,8 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
         raise UsageError(f"{error}; or give {options}{hint}" if options else str(error)) from None
 
 
-def jobs_of(args: argparse.Namespace, target: VertexTarget, emulated: bool) -> list[T5XJob]:
+def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
     """Returns a job for each run, with everything read that it needs of this machine.
-
-    Args:
-      args: parsed.
-      target: where they go.
-      emulated: of :func:`targets_emulated_google`; jobs there shrink unless that is not wanted.
 
     Raises:
       UsageError: there is no run, or one cannot be a job.
@@ -164,7 +159,7 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget, emulated: bool) -> l
     try:
         mode = RunMode.parse(args.run_mode) if args.run_mode else None
         specs = specs_of(_as_shared(args), Path.cwd())
-        jobs = [_job(args, spec, mode, target, _own_variables(args, spec) if emulated else {}) for spec in specs]
+        jobs = [_job(args, spec, mode, target) for spec in specs]
         for job in jobs:
             job.to_pb()
         _require_own_folders(jobs)
@@ -195,15 +190,15 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
 
 
-def _own_variables(args: argparse.Namespace, spec: RunSpec) -> Mapping[str, str]:
-    """Returns the variables by which a job of the emulated Vertex AI shrinks and makes stand-ins."""
-    project = str(find_project(Path(spec.cwd)).root) if spec.standins is not StandInPolicy.OFF else ""
-    return program_setup.variables(project, shrink=not args.job_full_size)
+def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
+    """Returns a job as the emulated Vertex AI gets it: its programs make stand-ins, and run small unless told not to."""
+    run = job.run
+    project = str(find_project(Path(run.cwd)).root) if run.standins is not StandInPolicy.OFF else ""
+    own = program_setup.variables(project, shrink=not args.job_full_size)
+    return dataclasses.replace(job, env={**own, **job.env})
 
 
-def _job(
-    args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget, variables: Mapping[str, str]
-) -> T5XJob:
+def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:
     if args.tpu and args.slice:
         raise UsageError("--accelerator and --slice at once: --accelerator says what to run and to check on")
     machine = Machine.parse(args.tpu or spec.slice)
@@ -216,7 +211,7 @@ def _job(
         run_mode=mode or RunMode.TRAIN,
         timeout=args.timeout,
         name=args.name or "",
-        env={**variables, **dict(pair(text, "--env") for text in args.env)},
+        env=dict(pair(text, "--env") for text in args.env),
         labels=dict(pair(text, "--label") for text in args.label),
         options=JobOptions.of(vars(args)),
     )

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.commands.submit.arguments import add_arguments, jobs_of, target_of, targets_emulated_google
+from t5x_harness.commands.submit.arguments import add_arguments, as_emulated, jobs_of, target_of, targets_emulated_google
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.settings.options import from_environment, option
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     emulated = targets_emulated_google(args)
     target = target_of(args, emulated)
-    jobs = [] if args.attach else jobs_of(args, target, emulated)
+    jobs = [] if args.attach else jobs_of(args, target)
     output = SubmitOutput(args, sys.stdout)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
@@ -90,13 +90,15 @@ class _Submission:
         if self._args.dry_run:
             self._output.note("nothing was sent: --dry-run")
             return 0
+        jobs = self._jobs
         if self._emulated:
             self._output.note(_FULL_SIZE if self._args.job_full_size else _SMALL)
+            jobs = [as_emulated(job, self._args) for job in jobs]
         with _google(self._args, self._emulated):
             if self._emulated:
                 _make_bucket(self._jobs[0].target)
             with PrintedBatch(self._output, waits=self._args.wait) as batch:
-                for job in self._jobs:
+                for job in jobs:
                     batch.launch(job, duplicate=self._args.duplicate)
                 return batch.finish()
 
