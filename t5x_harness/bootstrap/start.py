@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 from types import ModuleType
 from typing import Any
 
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH, use_runtime
-from t5x_harness.slices.pod import Pod
 from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import (
     BRIEF_VARIABLE,
+    POD_VARIABLE,
     RUNTIME_VARIABLE,
     SLICE_VARIABLE,
     START_VARIABLE,
@@ -39,15 +38,17 @@ def start() -> None:
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
         after_import("jax", _round_as_a_tpu)
-    pod = Pod.from_environment(os.environ)
-    if is_brief or (pod is not None and pod.index == 0):
+    if is_brief or os.environ.get(POD_VARIABLE):
         after_import("t5x.trainer", _report_steps)
     if named := os.environ.get(START_VARIABLE):
         module, _, function = named.partition(":")
         getattr(importlib.import_module(module), function)()
-    if pod is not None:
+    if os.environ.get(POD_VARIABLE):
+        from t5x_harness.slices.pod import Pod
         from t5x_harness.upstream.jax import join_pod_when_needed
 
+        pod = Pod.from_environment(os.environ)
+        assert pod
         join_pod_when_needed(pod)
 
 
@@ -79,6 +80,8 @@ def _round_as_a_tpu(_: ModuleType) -> None:
 
 def _report_steps(trainer: ModuleType) -> None:
     """Has a job's training say where it stands now and then."""
+    import time
+
     from t5x_harness.upstream.t5x import report_steps
 
     last = time.monotonic()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.commands import xmanager
 from t5x_harness.commands.google_arguments import (
     add_shrink_argument,
     add_standins_argument,
@@ -34,8 +34,6 @@ from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
-_LAUNCHERS, _LAUNCHER_SCRIPTS = ("gxm", "xmanager"), ("xm_launch.py",)
-_SUBMIT = "t5x-harness submit CONFIG.gin --model_dir=gs://BUCKET/RUN sends a config as a job of Vertex AI"
 _T5X_SCRIPTS = ("train.py", "eval.py", "infer.py", "main.py")
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
@@ -123,15 +121,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_guides(command: Sequence[str]) -> str | None:
     """Returns what there is in place of a command of T5X's guides that is not here; None for any other command."""
+    if (launched := xmanager.instead_of(command)) is not None:
+        return launched
     program = os.path.basename(command[0])
-    if program in _LAUNCHERS and shutil.which(command[0]) is None:
-        return f"{command[0]}: command not found. It launches XManager; {_SUBMIT}"
     script = next((word for word in command[1:] if not word.startswith("-")), "")
     if not program.startswith("python") or command[1:2] == ["-m"] or os.path.exists(script):
         return None
     folder, name = os.path.split(script)
-    if name in _LAUNCHER_SCRIPTS:
-        return f"there is no file {script}. It launches XManager; {_SUBMIT}"
     if os.path.basename(folder) == "t5x" and name in _T5X_SCRIPTS:
         module = name.removesuffix(".py")
         return f"there is no file {script}; T5X is imported by its name here: {program} -m t5x.{module} …"

@@ -177,6 +177,10 @@ def test_programs_that_are_not_there_are_named_with_what_is(module: str, said: s
     [
         (["gxm", "t5x/google/xm_launch.py"], "gxm: command not found. It launches XManager; t5x-harness submit"),
         (
+            ["gxm", "t5x/google/xm_launch.py", "--auxiliary_job_mixtures=wmt14_enfr_v003"],
+            "gxm: command not found. It launches XManager; t5x-harness auxiliary takes the same options",
+        ),
+        (
             ["python3", "-u", "gone/t5x/scripts/xm_launch.py"],
             "there is no file gone/t5x/scripts/xm_launch.py. It launc",
         ),
