@@ -23,13 +23,14 @@ from t5x_harness.commands.google_arguments import (
     add_vertex_arguments,
     options_of,
     project_of,
+    root_of,
     uses_vertex,
 )
 from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.options import RUNS, add_option, from_environment
-from t5x_harness.settings.project import SettingsError
+from t5x_harness.settings.project import SettingsError, find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="TPU slice to emulate, by name or topology; none leaves the devices as they are "
         f"(default: {DEFAULT_SLICE})",
     )
+    add_option(parser, "python_path")
     add_option(parser, "runtime")
     add_option(parser, "tpu_numerics")
     parser.add_argument(
@@ -140,10 +142,13 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         choice = args.runtime or RuntimeChoice.AUTO
         runtime = find_runtime(choice)
         project = project_of(args)
+        given = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
+        folders = [*map(os.path.abspath, given), *find_project(Path.cwd()).python_path]
         numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
-    environment = program_environment(slice_, runtime, choice)
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+    environment = program_environment(slice_, runtime, choice, {**os.environ, "PYTHONPATH": path})
     environment[TPU_NUMERICS_VARIABLE] = "1" if numerics else ""
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
         environment = _with_google(args, project, environment)
@@ -166,10 +171,15 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     from t5x_harness.google.server.launch import launch
     from t5x_harness.google.server.settings import ServerError, Settings
 
-    root = Path(args.google_root).absolute() if args.google_root else None
+    root = root_of(args.google_root, "--google-root")
     try:
         launched = launch(
-            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project, shrink=args.shrink))
+            Settings(
+                root,
+                owner=os.getpid(),
+                create_buckets=args.create_buckets,
+                vertex=options_of(args, project, shrink=args.shrink),
+            )
         )
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None

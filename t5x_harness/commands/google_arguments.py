@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 
 from t5x_harness.execute import program_setup
@@ -11,6 +12,7 @@ from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import JUDGING, VertexOptions
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import AotMode, StandInPolicy
+from t5x_harness.system.buckets import misplaced_buckets
 
 
 def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +88,16 @@ def add_shrink_argument(parser: argparse.ArgumentParser, whose: str) -> None:
         "examples, small widths, lengths and batches, the same mesh and structure; each change is a line on standard "
         "error (default: at the sizes that the config names)",
     )
+
+
+def root_of(text: str | None, option: str) -> Path | None:
+    """Returns the folder that keeps the buckets, and says so if folders in it look like buckets and are not seen."""
+    if not text:
+        return None
+    root = Path(text).absolute()
+    if said := misplaced_buckets(root):
+        print(f"t5x-harness: {option}: {said}", file=sys.stderr)
+    return root
 
 
 def project_of(args: argparse.Namespace) -> str:

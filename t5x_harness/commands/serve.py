@@ -17,6 +17,7 @@ from t5x_harness.commands.google_arguments import (
     add_vertex_arguments,
     options_of,
     project_of,
+    root_of,
 )
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
     """
-    root = Path(args.root).absolute() if args.root else None
+    root = root_of(args.root, "--root")
     if root is not None and root.exists() and not root.is_dir():
         raise UsageError(f"--root {args.root} is not a folder")
     try:

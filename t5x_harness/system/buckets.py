@@ -14,6 +14,9 @@ from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, SOURCE_VARIABL
 _MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
 """A bucket where Vertex AI mounts it, or another storage of Google's."""
 
+_BUCKETS = "buckets"
+"""The folder of a store's root that has a folder for each bucket."""
+
 _PREFIXES = ("gs://", "/gcs/")
 _OUTSIDE_A_TREE = ("", ".", "..")
 
@@ -109,6 +112,34 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
     is_program = environment.get(STANDINS_VARIABLE) or environment.get(SHRINK_VARIABLE) == "1"
     standins = _standins_of(Path(root)) if is_program and not source else None
     return Store(Path(root), Path(source) if source else None, standins)
+
+
+def buckets_in(folder: str) -> str:
+    """Returns the folder that has a folder for each bucket.
+
+    That is ``folder``, or its ``buckets`` if it is the root of an emulated Google Cloud, such as ``serve --root`` keeps.
+    """
+    try:
+        names = {name for name in os.listdir(folder) if not name.startswith(".")}
+        below = os.path.join(folder, _BUCKETS)
+        is_root = names == {_BUCKETS} and all(entry.is_dir() for entry in os.scandir(below))
+    except OSError:
+        return folder
+    return below if is_root else folder
+
+
+def misplaced_buckets(root: Path) -> str:
+    """Returns what to say of a root of an emulated Google Cloud whose folders are not seen there; empty for nothing."""
+    try:
+        names = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return ""
+    if not names or _BUCKETS in names:
+        return ""
+    return (
+        f"{root} has no folder {_BUCKETS}, so it begins without a bucket: gs://{names[0]}/x would be "
+        f"{root / _BUCKETS / names[0] / 'x'}; move folders there that are buckets"
+    )
 
 
 def is_remote(path: str) -> bool:

@@ -217,7 +217,7 @@ def test_a_train_job_that_is_none(
         ),
         (
             ["train.gin", "--on=vertex", "--auxiliary_job_cell=iz"],
-            "--auxiliary_job_cell=iz is a cell of Google's own clusters: give a region of Vertex AI, such as us-central1",
+            "--auxiliary_job_cell=iz is a cell of Google's own clusters: give a region of Vertex AI, such as us-centr",
         ),
         (
             ["train.gin", "--on=vertex", "--auxiliary_job_cell=us-central1", "--location=us-east1"],

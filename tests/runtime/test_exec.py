@@ -31,6 +31,23 @@ def run_exec(
     )
 
 
+def test_modules_of_the_project_are_found(tmp_path: Path) -> None:
+    for folder, name in (
+        ("src", "of_project"),
+        ("given", "of_option"),
+        ("more", "of_second"),
+        ("other", "of_variable"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text("")
+    (tmp_path / "pyproject.toml").write_text('[tool.t5x_harness]\npython_path = ["src"]\n')
+    program = "import of_project, of_option, of_second, of_variable; print('found')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "other")}
+    words = ("--slice=none", "--python-path=given,more", "--", sys.executable, "-c", program)
+    done = run_exec(*words, cwd=tmp_path, env=environment)
+    assert (done.stdout, done.stderr) == ("found\n", "")
+
+
 def test_python_finds_t5x_and_the_devices(machine) -> None:
     program = "import os, t5x, jax; print(t5x.__file__, jax.device_count(), jax.devices()[0].platform)"
     done = machine.run(program, before=(*EXEC, "--slice", "v4-8", "--"))

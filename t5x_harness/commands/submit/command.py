@@ -9,7 +9,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.commands.submit.arguments import add_arguments, as_emulated, jobs_of, target_of, targets_emulated_google
+from t5x_harness.commands.google_arguments import root_of
+from t5x_harness.commands.submit.arguments import (
+    add_arguments,
+    as_emulated,
+    jobs_of,
+    target_of,
+    targets_emulated_google,
+)
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.settings.options import from_environment, option
@@ -29,7 +36,7 @@ _SMALL = (
     "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
     "log says what was changed. --full-size runs them at the sizes and for the steps that the config names"
 )
-_FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, here at full size (--full-size): that may take long"
+_FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, at full size (--full-size): that may take long"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,7 +136,8 @@ class _Submission:
 def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if emulated:
-            stack.enter_context(emulated_google(args.google_root, args.gcs_root))
+            root = root_of(args.google_root, "--google-root")
+            stack.enter_context(emulated_google(root and str(root), args.gcs_root))
         yield
 
 

@@ -64,7 +64,8 @@ class JobLog:
         """
         if not lines:
             return
-        lines = [line.encode(errors="replace").decode() for line in lines]  # what the service says may quote a file's name
+        # What the service says may quote a file's name, which need not be Unicode.
+        lines = [line.encode(errors="replace").decode() for line in lines]
         with open(self.folder / f"{unit}.log", "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
         said = _Said(

@@ -170,8 +170,8 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
         ),
         (
             "ModuleNotFoundError: No module named 'xgboost.sklearn'; 'xgboost' is not a package",
-            f"the environment that t5x-harness runs in ({sys.executable}), and it has no module xgboost.sklearn. If the "
-            "image has it, install its package there; a module of your own has to come with the job, in its Python "
+            f"the environment that t5x-harness runs in ({sys.executable}), and it has no module xgboost.sklearn. If "
+            "the image has it, install its package there; a module of your own has to come with the job, in its Python "
             "package or its staged files",
         ),
         (
