@@ -102,7 +102,12 @@ class _Process:
             return
         if self._here.is_declared(path):
             self._explained.add(what)
-            _say(f"none for {what}: the bucket {found[0]} is there, so what it lacks is missing")
+            why = (
+                f"none for {what}: the bucket {found[0]} is there, so what it lacks is missing. Put it there, or leave "
+                "the bucket to --create-buckets: what a bucket lacks that is made when it is first used is generated"
+            )
+            _say(why)
+            atexit.register(_repeat_below_traceback, why, os.getpid())
 
     def take_sources(self, providers: ModuleType) -> None:
         """Has SeqIO's TFDS sources read generated examples where their data is not here."""
@@ -180,6 +185,12 @@ class _Process:
         shutil.move(staging / f"checkpoint_{step}", place)
         shutil.rmtree(staging)
         _say(f"checkpoint {path}: generated in the model's shapes, at step {step}")
+
+
+def _repeat_below_traceback(why: str, owner: int) -> None:
+    """Says so again at the end of a process that an error ended: the traceback is long."""
+    if os.getpid() == owner and getattr(sys, "last_value", None) is not None:
+        _say(why)
 
 
 def _say(what: str) -> None:

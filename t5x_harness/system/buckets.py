@@ -117,7 +117,7 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
 def buckets_in(folder: str) -> str:
     """Returns the folder that has a folder for each bucket.
 
-    That is ``folder``, or its ``buckets`` if it is the root of an emulated Google Cloud, such as ``serve --root`` keeps.
+    That is ``folder``, or its ``buckets`` if it is the root of an emulated Google Cloud, as ``serve --root`` keeps it.
     """
     try:
         names = {name for name in os.listdir(folder) if not name.startswith(".")}

@@ -1,4 +1,4 @@
-"""A folder with a folder for each bucket, and a root that has it below: either is taken for what it is, and it is said."""
+"""A folder with a folder for each bucket, and a root that has it below: either is taken for what it is."""
 
 from __future__ import annotations
 
