@@ -137,7 +137,7 @@ def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if emulated:
             root = root_of(args.google_root, "--google-root")
-            stack.enter_context(emulated_google(root and str(root), args.gcs_root))
+            stack.enter_context(emulated_google(str(root) if root else None, args.gcs_root))
         yield
 
 
