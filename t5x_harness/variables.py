@@ -14,6 +14,7 @@ __all__ = [
     "REQUIREMENTS_VARIABLE",
     "ROOT_VARIABLE",
     "RUNTIME_VARIABLE",
+    "SHRINK_VARIABLE",
     "SLICE_VARIABLE",
     "SOURCE_VARIABLE",
     "STANDINS_VARIABLE",
@@ -42,6 +43,8 @@ EXACT_NUMERICS_VARIABLE = "T5X_HARNESS_EXACT_NUMERICS"
 """Whether steps are compiled as T5X compiles them, and not cheaply: 1 or 0."""
 STANDINS_VARIABLE = "T5X_HARNESS_STANDINS"
 """Set in a process that makes stand-ins itself: the folder of the project with its declared rows."""
+SHRINK_VARIABLE = "T5X_HARNESS_SHRINK"
+"""Whether programs of T5X make their config small: 1 or 0."""
 TPU_VM_VARIABLE = "T5X_HARNESS_TPU_VM"
 """Set in the processes of a TPU VM: its folder, by which they are found when it ends."""
 START_VARIABLE = "T5X_HARNESS_START"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from t5x_harness.auxiliary.journal import Record, State
+from t5x_harness.auxiliary.reasons import reason_in
 from t5x_harness.findings.tables import columns
 
 
@@ -72,5 +73,4 @@ def _took(record: Record) -> str:
 
 
 def _note(record: Record) -> str:
-    lines = (record.message or record.job).strip().splitlines()
-    return lines[-1] if lines else "-"
+    return reason_in(record.message or record.job)

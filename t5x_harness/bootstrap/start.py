@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,9 @@ from t5x_harness.variables import (
     START_VARIABLE,
     TPU_NUMERICS_VARIABLE,
 )
+
+_STEPS_SECONDS = 10.0
+"""Between two lines on where training stands: T5X itself may say nothing for hours."""
 
 
 def start() -> None:
@@ -34,6 +38,8 @@ def start() -> None:
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
     if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
         after_import("jax", _round_as_a_tpu)
+    if is_brief or os.environ.get(POD_VARIABLE):
+        after_import("t5x.trainer", _report_steps)
     if named := os.environ.get(START_VARIABLE):
         _call(named)
     if os.environ.get(POD_VARIABLE):
@@ -85,6 +91,24 @@ def _round_as_a_tpu(_: ModuleType) -> None:
         use_tpu_numerics(True)
     except JaxLacksRules as error:
         raise SystemExit(f"t5x-harness exec: {error}; install JAX 0.10.2, or run without --tpu-numerics") from None
+
+
+def _report_steps(trainer: ModuleType) -> None:
+    """Has a job's training say where it stands now and then."""
+    import time
+
+    from t5x_harness.upstream.t5x import report_steps
+
+    last = time.monotonic()
+
+    def report(step: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _STEPS_SECONDS:
+            last = time.monotonic()
+            sys.stderr.write(f"t5x-harness: training is at step {step}\n")
+            sys.stderr.flush()
+
+    report_steps(trainer, report)
 
 
 def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:

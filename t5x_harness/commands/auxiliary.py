@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
+from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import UsageError, add_job_options, pair, require_google_sdk
 from t5x_harness.findings.text import Style
 from t5x_harness.report.terminal import finding_lines, run_failure
@@ -43,6 +45,7 @@ from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
 
 _FOUND = 1
+_CELL = re.compile(r"[a-z]{2}")
 _REPLACE = "--replace_gin_file"
 _WIDTH = 120
 _OPTION_NAMES = {"train_job": "--train_job", "max_chip_hours": option("max_chip_hours").shell[0]}
@@ -95,8 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--retry_failed", action="store_true", help="start jobs again that have failed before")
     how.add_argument("--once", action="store_true", help="for the checkpoints that are finished now, and wait for none")
+    how.add_argument(
+        "--no-plan", action="store_true", help="start them without having planned one for each mixture on their slice"
+    )
     how.add_argument("--status", action="store_true", help="show how the jobs stand, and start none")
     how.add_argument("--json", action="store_true", help="print how they stand as JSON")
+    xmanager.add_arguments(how)
     _add_vertex(parser.add_argument_group("on Vertex AI"))
 
 
@@ -128,10 +135,16 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--auxiliary_job_platform",
+        type=xmanager.platform,
         default=DEFAULT_SLICE,
         metavar="SLICE",
-        help="their TPU slice, as v3-32, TPU_V3:32 in cores, or gcloud's keys, as "
+        help="their TPU slice, as v3-32, jf_2x2, TPU_V3:32 in cores, or gcloud's keys, as "
         f"machine-type=ct5lp-hightpu-4t,tpu-topology=4x4 (default: {DEFAULT_SLICE})",
+    )
+    group.add_argument(
+        "--auxiliary_job_cell",
+        metavar="REGION",
+        help="with --on=vertex the same as --location; processes of this machine have none",
     )
     group.add_argument(
         "--auxiliary_job_build_target",
@@ -151,17 +164,13 @@ def _add_vertex(group: argparse._ArgumentGroup) -> None:
     )
     for field in _TARGET:
         row = option(field)
-        names = (*row.shell, *(["--auxiliary_job_cell"] if field == "location" else ()))
-        group.add_argument(*names, dest=field, metavar=row.metavar, help=row.full_help)
+        group.add_argument(*row.shell, dest=field, metavar=row.metavar, help=row.full_help)
     group.add_argument("--timeout", type=duration, metavar="TIME", help="when one is ended (default: 4h)")
     group.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the jobs")
     group.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of their containers")
     row = option("max_chip_hours")
     group.add_argument(*row.shell, dest=row.field, help=row.full_help, **row.of_argparse())
     add_job_options(group)
-    group.add_argument(
-        "--no-plan", action="store_true", help="send them without having planned one for each mixture on their slice"
-    )
     group.add_argument("--train_job", metavar="JOB", help="the train job's name or number: when it ends, these do")
 
 
@@ -192,6 +201,11 @@ def run(args: argparse.Namespace) -> int:
       ProjectError: pyproject.toml has a mistake in it.
     """
     try:
+        unused = xmanager.not_used(args)
+        if args.on == "here" and args.auxiliary_job_cell:
+            unused.append(f"--auxiliary_job_cell={args.auxiliary_job_cell}")
+        if unused:
+            _say(f"not used: {', '.join(unused)}, of XManager's clusters; jobs run on this machine or with --on=vertex")
         prepared = prepare(_request(args))
         project = args.project
         if args.status:
@@ -229,6 +243,7 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
             "the train job's config does not say at which step it ends: give --last_step=N, --train_job=JOB, --once, "
             "or its command after --"
         )
+    _require_plans(args, prepared)
     interrupts = Interrupts()
     interrupts.begin()  # one that comes while Google's libraries work is not lost
     try:
@@ -268,6 +283,15 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Cal
     options = JobOptions.of(vars(args))
     require_google_sdk()
     given = {name: getattr(args, name) for name in _TARGET}
+    if cell := args.auxiliary_job_cell:
+        if _CELL.fullmatch(cell):
+            raise UsageError(
+                f"--auxiliary_job_cell={cell} is a cell of Google's own clusters: give a region of Vertex AI, such as "
+                "us-central1, or leave it out"
+            )
+        if given["location"] not in (None, cell):
+            raise UsageError(f"--auxiliary_job_cell={cell} and --location={given['location']}: give one of them")
+        given["location"] = cell
     target = find_target(
         given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google(os.environ) else {}
     )
@@ -283,14 +307,13 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Cal
     step = prepared.train.last_step or 1
     mixture = prepared.request.mixtures[0]
     jobs.check(prepared.template.job(f"{prepared.train.model_dir}/checkpoint_{step}", step, mixture))
-    _require_plans(args, prepared)
     return jobs, lambda: args.once or bool(args.train_job and _has_ended(args.train_job, target))
 
 
 def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
     """Refuses what processes of this machine cannot have; the project is also that of the train job's bucket."""
     options = [field.name for field in dataclasses.fields(JobOptions)]
-    names = [*_TARGET, *options, "timeout", "label", "env", "max_chip_hours", "no_plan", "train_job"]
+    names = [*_TARGET, *options, "timeout", "label", "env", "max_chip_hours", "train_job"]
     given = [name for name in names if getattr(args, name) and name != "project"]
     if given:
         named = ", ".join(_OPTION_NAMES.get(name, f"--{name.replace('_', '-')}") for name in given)

@@ -12,29 +12,29 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.commands import xmanager
 from t5x_harness.commands.google_arguments import (
+    add_shrink_argument,
     add_standins_argument,
     add_vertex_arguments,
     options_of,
     project_of,
+    root_of,
     uses_vertex,
 )
-from t5x_harness.execute import program_standins
+from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.options import RUNS, add_option, from_environment
-from t5x_harness.settings.project import SettingsError
+from t5x_harness.settings.project import SettingsError, find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
-from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE, TPU_NUMERICS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
-_LAUNCHERS, _LAUNCHER_SCRIPTS = ("gxm", "xmanager"), ("xm_launch.py",)
-_SUBMIT = "t5x-harness submit CONFIG.gin --model_dir=gs://BUCKET/RUN sends a config as a job of Vertex AI"
 _T5X_SCRIPTS = ("train.py", "eval.py", "infer.py", "main.py")
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="TPU slice to emulate, by name or topology; none leaves the devices as they are "
         f"(default: {DEFAULT_SLICE})",
     )
+    add_option(parser, "python_path")
     add_option(parser, "runtime")
     add_option(parser, "tpu_numerics")
     parser.add_argument(
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_vertex_arguments(parser)
     add_standins_argument(parser, "the command's processes, and with --google its jobs,")
+    add_shrink_argument(parser, "the command's processes, and with --google in its jobs and on its TPU VMs,")
     parser.add_argument(
         "--gcs-paths",
         choices=("folder", "fuse", "off"),
@@ -121,15 +123,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_guides(command: Sequence[str]) -> str | None:
     """Returns what there is in place of a command of T5X's guides that is not here; None for any other command."""
+    if (launched := xmanager.instead_of(command)) is not None:
+        return launched
     program = os.path.basename(command[0])
-    if program in _LAUNCHERS and shutil.which(command[0]) is None:
-        return f"{command[0]}: command not found. It launches XManager; {_SUBMIT}"
     script = next((word for word in command[1:] if not word.startswith("-")), "")
     if not program.startswith("python") or command[1:2] == ["-m"] or os.path.exists(script):
         return None
     folder, name = os.path.split(script)
-    if name in _LAUNCHER_SCRIPTS:
-        return f"there is no file {script}. It launches XManager; {_SUBMIT}"
     if os.path.basename(folder) == "t5x" and name in _T5X_SCRIPTS:
         module = name.removesuffix(".py")
         return f"there is no file {script}; T5X is imported by its name here: {program} -m t5x.{module} …"
@@ -142,10 +142,13 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         choice = args.runtime or RuntimeChoice.AUTO
         runtime = find_runtime(choice, folders_of())
         project = project_of(args)
+        given = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
+        folders = [*map(os.path.abspath, given), *find_project(Path.cwd()).python_path]
         numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None
-    environment = program_environment(slice_, runtime, choice)
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+    environment = program_environment(slice_, runtime, choice, {**os.environ, "PYTHONPATH": path})
     environment[TPU_NUMERICS_VARIABLE] = "1" if numerics else ""
     if args.google or args.google_root or args.create_buckets or uses_vertex(args):
         environment = _with_google(args, project, environment)
@@ -155,7 +158,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
             "the lines of t5x-harness serve into this shell",
             _USAGE_ERROR,
         )
-    return {**environment, **(program_standins.variables(project) if project else {STANDINS_VARIABLE: ""})}
+    return {**environment, **program_setup.variables(project, shrink=args.shrink)}
 
 
 def _with_google(args: argparse.Namespace, project: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -168,10 +171,15 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     from t5x_harness.google.server.launch import launch
     from t5x_harness.google.server.settings import ServerError, Settings
 
-    root = Path(args.google_root).absolute() if args.google_root else None
+    root = root_of(args.google_root, "--google-root")
     try:
         launched = launch(
-            Settings(root, owner=os.getpid(), create_buckets=args.create_buckets, vertex=options_of(args, project))
+            Settings(
+                root,
+                owner=os.getpid(),
+                create_buckets=args.create_buckets,
+                vertex=options_of(args, project, shrink=args.shrink),
+            )
         )
     except ServerError as error:
         raise _Refused(str(error), _NOT_HAD) from None

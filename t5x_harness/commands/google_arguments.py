@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 
-from t5x_harness.execute import program_standins
+from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import JUDGING, VertexOptions
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import AotMode, StandInPolicy
+from t5x_harness.system.buckets import misplaced_buckets
 
 
 def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +79,27 @@ def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
     )
 
 
+def add_shrink_argument(parser: argparse.ArgumentParser, whose: str) -> None:
+    """Adds ``--shrink`` to a parser of ``exec`` or ``serve``."""
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help=f"have T5X's train, eval and infer in {whose} run small, as t5x-harness run does: few layers, steps and "
+        "examples, small widths, lengths and batches, the same mesh and structure; each change is a line on standard "
+        "error (default: at the sizes that the config names)",
+    )
+
+
+def root_of(text: str | None, option: str) -> Path | None:
+    """Returns the folder that keeps the buckets, and says so if folders in it look like buckets and are not seen."""
+    if not text:
+        return None
+    root = Path(text).absolute()
+    if said := misplaced_buckets(root):
+        print(f"t5x-harness: {option}: {said}", file=sys.stderr)
+    return root
+
+
 def project_of(args: argparse.Namespace) -> str:
     """Returns the folder of the project whose processes get stand-ins; empty if none do.
 
@@ -91,8 +114,8 @@ def uses_vertex(args: argparse.Namespace) -> bool:
     return options_of(args) != VertexOptions()
 
 
-def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
-    """Returns what was chosen, with the project whose jobs get stand-ins."""
+def options_of(args: argparse.Namespace, project: str = "", *, shrink: bool = False) -> VertexOptions:
+    """Returns what was chosen, with the project whose jobs get stand-ins, and whether these shrink."""
     return VertexOptions(
         state=args.vertex_state or VertexOptions.state,
         images=dict(args.vertex_image),
@@ -100,7 +123,7 @@ def options_of(args: argparse.Namespace, project: str = "") -> VertexOptions:
         pending_seconds=args.vertex_pending,
         faults=tuple(args.vertex_fault),
         aot=AotMode(args.vertex_aot) if args.vertex_aot else None,
-        job_environment=program_standins.variables(project) if project else {},
+        job_environment=program_setup.variables(project, shrink=shrink) if project or shrink else {},
     )
 
 

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
-from t5x_harness.commands.google_arguments import add_standins_argument, add_vertex_arguments, options_of, project_of
+from t5x_harness.commands.google_arguments import (
+    add_shrink_argument,
+    add_standins_argument,
+    add_vertex_arguments,
+    options_of,
+    project_of,
+    root_of,
+)
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.launch import require_extra
@@ -43,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_vertex_arguments(parser)
     add_standins_argument(parser, "jobs")
+    add_shrink_argument(parser, "jobs and on TPU VMs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
     """
-    root = Path(args.root).absolute() if args.root else None
+    root = root_of(args.root, "--root")
     if root is not None and root.exists() and not root.is_dir():
         raise UsageError(f"--root {args.root} is not a folder")
     try:
@@ -74,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
                         args.port,
                         args.proxy_port,
                         create_buckets=args.create_buckets,
-                        vertex=options_of(args, project),
+                        vertex=options_of(args, project, shrink=args.shrink),
                     ),
                     lambda endpoints: _announce(endpoints, root, env_file, stack),
                 )

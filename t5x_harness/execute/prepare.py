@@ -130,7 +130,7 @@ def prepare(
     partitioner = config.build("partitioner")
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
     start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
-    first = _first_step(config, start)
+    first = first_step_of(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
     if not spec.full_size:
         shrinker.shrink()
@@ -166,7 +166,7 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
         report.changes.append(change)
 
 
-def _first_step(config: GinConfig, start: StartPoint) -> int:
+def first_step_of(config: GinConfig, start: StartPoint) -> int:
     """Returns the step of the checkpoint to start from.
 
     For one that names none, the usual one if training goes beyond it.

@@ -28,19 +28,10 @@ from t5x_harness.standins import t5_package
 from t5x_harness.system.after_import import after_import
 from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.upstream.t5x import before_restoring
-from t5x_harness.variables import STANDINS_VARIABLE, START_VARIABLE
+from t5x_harness.variables import STANDINS_VARIABLE
 
 _BATCH = 512
 """Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
-
-
-def variables(project: str) -> dict[str, str]:
-    """Returns the variables of a program whose processes make stand-ins.
-
-    Args:
-      project: the folder of the pyproject.toml with rows for Hugging Face's datasets.
-    """
-    return {STANDINS_VARIABLE: project, START_VARIABLE: f"{__name__}:{install.__name__}"}
 
 
 def install() -> None:
@@ -111,7 +102,12 @@ class _Process:
             return
         if self._here.is_declared(path):
             self._explained.add(what)
-            _say(f"none for {what}: the bucket {found[0]} is there, so what it lacks is missing")
+            why = (
+                f"none for {what}: the bucket {found[0]} is there, so what it lacks is missing. Put it there, or leave "
+                "the bucket to --create-buckets: what a bucket lacks that is made when it is first used is generated"
+            )
+            _say(why)
+            atexit.register(_repeat_below_traceback, why, os.getpid())
 
     def take_sources(self, providers: ModuleType) -> None:
         """Has SeqIO's TFDS sources read generated examples where their data is not here."""
@@ -189,6 +185,12 @@ class _Process:
         shutil.move(staging / f"checkpoint_{step}", place)
         shutil.rmtree(staging)
         _say(f"checkpoint {path}: generated in the model's shapes, at step {step}")
+
+
+def _repeat_below_traceback(why: str, owner: int) -> None:
+    """Says so again at the end of a process that an error ended: the traceback is long."""
+    if os.getpid() == owner and getattr(sys, "last_value", None) is not None:
+        _say(why)
 
 
 def _say(what: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from t5x_harness.execute.checkpoint_arrays import Shrunk
 from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
 from t5x_harness.execute.shrink import as_gin
@@ -99,6 +101,8 @@ class StartMaker:
 
     def _kind(self) -> CheckpointKind:
         """Returns the layout of the checkpoint that is replaced: as it can be seen, else as its path tells."""
+        if jax.process_count() > 1:
+            return CheckpointKind.LEGACY  # orbax would wait for the other hosts, of which each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
         seen = layout_of(self.start.checkpoint) if self.start.reachable and self.start.checkpoint else None
         if seen is Layout.ORBAX:

@@ -23,6 +23,7 @@ _EPOCH = re.compile(r"Epoch (\d+) of \d+")
 _METRICS = re.compile(r"\[(\d+)\] collection=train ")
 # The same of the embedded runtime.
 _FROM_TO = re.compile(r"Epoch (\d+): training from step (\d+) to (\d+)")
+_STANDS = re.compile(r"t5x-harness: training is at step (\d+)")
 _SAVED = re.compile(r"Saving the checkpoint of step (\d+)")
 
 
@@ -48,7 +49,7 @@ class Steps:
         elif found := _FROM_TO.search(text):
             self._reach(int(found[2]))
             self.of = max(self.of or 0, int(found[3]))
-        elif found := _SAVED.search(text) or _METRICS.search(text):
+        elif found := _SAVED.search(text) or _STANDS.search(text) or _METRICS.search(text):
             self._reach(int(found[1]))
         return (self.step, self.of) != before
 

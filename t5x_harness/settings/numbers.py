@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
 from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.system.buckets import buckets_in
 from t5x_harness.system.switch import is_on
 
 
@@ -48,6 +50,17 @@ def switch(text: str) -> bool:
         return is_on(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def buckets(text: str) -> str:
+    """Returns the absolute path of a folder with a folder for each bucket; a root that ``serve`` keeps has one."""
+    given = folder(text)
+    found = buckets_in(given)
+    if found != given:
+        print(
+            f"t5x-harness: the buckets of {text} are the folders in {found}, as serve --root has them", file=sys.stderr
+        )
+    return found
 
 
 def folder(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, UNSEEN
-from t5x_harness.settings.numbers import count, folder, from_zero, positive, switch
+from t5x_harness.settings.numbers import buckets, count, from_zero, positive, switch
 from t5x_harness.settings.project import SettingsError
 from t5x_harness.spec import (
     DEFAULT_SLICE,
@@ -214,7 +214,7 @@ RUNS: tuple[Option, ...] = (
         old="--gcs-root",
         key="gcs_root",
         metavar="DIR",
-        parse=folder,
+        parse=buckets,
         commands=_READS,
     ),
     Option(

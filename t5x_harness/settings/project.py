@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.spec import AotMode, GcsPaths, Mode, StandInPolicy
+from t5x_harness.system.buckets import buckets_in
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"
@@ -213,7 +214,7 @@ class _Reader:
             samples=self._samples(folder, table, where),
             read_seconds=self._seconds(table, "read_seconds", where),
             gcs=self._one_of(GcsPaths, table, "gcs", where),
-            gcs_root=self._folder(folder, table, "gcs_root", where),
+            gcs_root=buckets_in(given) if (given := self._folder(folder, table, "gcs_root", where)) else None,
             plan_golden=str(folder / golden) if (golden := self._text(table, "plan_golden", where)) else None,
             vertex=self._vertex(table, where),
             tpu=self._tpu(table, where),

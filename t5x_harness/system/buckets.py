@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
 _MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
 """A bucket where Vertex AI mounts it, or another storage of Google's."""
+
+_BUCKETS = "buckets"
+"""The folder of a store's root that has a folder for each bucket."""
 
 _PREFIXES = ("gs://", "/gcs/")
 _OUTSIDE_A_TREE = ("", ".", "..")
@@ -37,7 +40,7 @@ class Store:
     Attributes:
       root: its folder; the object ``gs://b/x`` is the file ``buckets/b/x`` in it.
       source: the user's folder that it was filled from; None if it began empty.
-      standins: for the stand-ins that processes of ``exec`` and ``serve`` make; None where they make none.
+      standins: for the stand-ins that processes of ``exec`` and ``serve`` make; None in any other process.
     """
 
     root: Path
@@ -106,7 +109,8 @@ def store(environment: Mapping[str, str] | None = None) -> Store | None:
     root, source = environment.get(ROOT_VARIABLE), environment.get(SOURCE_VARIABLE)
     if not root:
         return None
-    standins = _standins_of(Path(root)) if environment.get(STANDINS_VARIABLE) and not source else None
+    is_program = environment.get(STANDINS_VARIABLE) or environment.get(SHRINK_VARIABLE) == "1"
+    standins = _standins_of(Path(root)) if is_program and not source else None
     return Store(Path(root), Path(source) if source else None, standins)
 
 
@@ -119,6 +123,34 @@ def on_disk(path: str) -> str:
     here = store()
     local = here.local(path) if here is not None else None
     return path if local is None else str(local)
+
+
+def buckets_in(folder: str) -> str:
+    """Returns the folder that has a folder for each bucket.
+
+    That is ``folder``, or its ``buckets`` if it is the root of an emulated Google Cloud, as ``serve --root`` keeps it.
+    """
+    try:
+        names = {name for name in os.listdir(folder) if not name.startswith(".")}
+        below = os.path.join(folder, _BUCKETS)
+        is_root = names == {_BUCKETS} and all(entry.is_dir() for entry in os.scandir(below))
+    except OSError:
+        return folder
+    return below if is_root else folder
+
+
+def misplaced_buckets(root: Path) -> str:
+    """Returns what to say of a root of an emulated Google Cloud whose folders are not seen there; empty for nothing."""
+    try:
+        names = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return ""
+    if not names or _BUCKETS in names:
+        return ""
+    return (
+        f"{root} has no folder {_BUCKETS}, so it begins without a bucket: gs://{names[0]}/x would be "
+        f"{root / _BUCKETS / names[0] / 'x'}; move folders there that are buckets"
+    )
 
 
 def is_remote(path: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -24,7 +25,14 @@ RESTORING = "create_checkpoint_manager_and_restore"
 INFERRING = "get_infer_fn"
 """Of ``t5x.utils``: what makes the functions by which eval and infer send examples through the model."""
 
-CHANGED = {"t5x.partitioning": MESH_FUNCTIONS, "t5x.utils": (RESTORING, INFERRING)}
+PARSING = "parse_gin_flags"
+"""Of ``t5x.gin_utils``: what reads a program's Gin files and bindings, and locks them."""
+
+CHANGED = {
+    "t5x.gin_utils": (PARSING,),
+    "t5x.partitioning": MESH_FUNCTIONS,
+    "t5x.utils": (RESTORING, INFERRING),
+}
 """Every name that is changed, by module."""
 
 _ORIGINAL = "__t5x_harness_original__"
@@ -178,6 +186,58 @@ def observe(utils: ModuleType) -> Iterator[Observed]:
     finally:
         for name, original in originals.items():
             setattr(utils, name, original)
+
+
+def before_finalizing(gin_utils: ModuleType, change: Callable[[], None]) -> None:
+    """Has T5X's reading of Gin flags call a function before the config that it read is locked.
+
+    Args:
+      gin_utils: the imported ``t5x.gin_utils``.
+      change: may change what Gin holds. It is not called where the config stays open.
+
+    Raises:
+      T5XLacks: it has no such function.
+    """
+    import gin
+
+    original = _find(gin_utils, PARSING, "makes configs of programs small")
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def parse(*args: Any, **options: Any) -> Any:
+        given = signature.bind(*args, **options)
+        given.apply_defaults()
+        if not given.arguments.get("finalize_config"):
+            return original(*args, **options)
+        given.arguments["finalize_config"] = False
+        result = original(*given.args, **given.kwargs)
+        change()
+        gin.finalize()
+        return result
+
+    setattr(gin_utils, PARSING, parse)
+
+
+def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
+    """Has the train loops of a process call a function with the number of each step that they begin.
+
+    Args:
+      trainer: the imported ``t5x.trainer``; one of a fork without ``BaseTrainer.train`` stays as it is.
+      report: is given the step, counted from 1.
+    """
+    base = getattr(trainer, "BaseTrainer", None)
+    original = getattr(base, "train", None)
+    if base is None or original is None:
+        return
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def train(self: Any, batch_iter: Iterator[Any], *args: Any, **options: Any) -> Any:
+        given = signature.bind(self, batch_iter, *args, **options).arguments
+        steps = itertools.count(int(given.get("start_step") or 0) + 1)
+        return original(self, _Counted(batch_iter, lambda: report(next(steps))), *args, **options)
+
+    base.train = train
 
 
 def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:

@@ -75,7 +75,7 @@ class Closure:
       modules: files of Python modules, below ``python/``.
       of_image: gin files and modules that the image has to have.
       of_buckets: gin files that the job reads where they are.
-      passed_over: files of packages that are not staged, each with the reason.
+      passed_over: files that are not staged, of packages and of values in the config, each with the reason.
     """
 
     program: GinProgram = dataclasses.field(repr=False)
@@ -146,7 +146,7 @@ class _Collector:
             modules=modules.files,
             of_image=(*self._of_image, *modules.of_image),
             of_buckets=tuple(self._of_buckets),
-            passed_over=modules.passed_over,
+            passed_over=(*modules.passed_over, *self._local_files()),
             _gin=tuple(
                 _GinFile(place.name, self._program.texts[shown], included.get(shown, {}))
                 for shown, place in self._places.items()
@@ -165,6 +165,17 @@ class _Collector:
         if shown.startswith(GS):
             return GinPath(f"gin/buckets/{shown.removeprefix(GS)}", staged=True)
         return GinPath(f"gin/{self._roots.name_of(Path(shown))}", staged=True)
+
+    def _local_files(self) -> Iterator[str]:
+        """Yields the files of this machine that values of the config name, as of a vocabulary: no job has them."""
+        for binding in self._program.final.values():
+            value = binding.value
+            is_path = isinstance(value, str) and "/" in value and not value.startswith((GS, "/gcs/", "t5x/"))
+            if is_path and os.path.isfile(os.path.join(self._spec.cwd, value)):
+                yield (
+                    f"{value}, which {binding} names ({binding.location}): a job does not have this machine's files; "
+                    "copy it to a bucket and name it gs://BUCKET/…, unless the image has it at this path"
+                )
 
     def _elsewhere(self, target: str) -> GinPath:
         """Returns where the job finds a file that is not here: in its bucket, or where it looks that up itself."""

@@ -27,6 +27,7 @@ from t5x_harness.variables import (
     CACHE_VARIABLE,
     EXACT_NUMERICS_VARIABLE,
     RUNTIME_VARIABLE,
+    SHRINK_VARIABLE,
     TPU_NUMERICS_VARIABLE,
 )
 
@@ -117,7 +118,7 @@ def judge(words: Sequence[str], slice: Slice, mode: AotMode) -> tuple[list[str],
     """Returns the process that compiles what a program of T5X runs, at its own size; see :data:`JUDGE`."""
     program = _program_of(words)
     cache = harness_cache_folder(os.environ)  # the job's HOME, where it would be else, is its own
-    variables = {CACHE_VARIABLE: str(cache) if cache is not None else "off"}
+    variables = {CACHE_VARIABLE: str(cache) if cache is not None else "off", SHRINK_VARIABLE: ""}
     return [sys.executable, "-m", JUDGE, slice.name, mode.value, *program], variables
 
 

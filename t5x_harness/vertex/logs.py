@@ -128,7 +128,7 @@ def _time(entry: Mapping[str, Any]) -> datetime:
 
 def _line(entry: Mapping[str, Any]) -> LogLine:
     payload = entry.get("jsonPayload", {})
-    text = entry.get("textPayload") or payload.get("message") or (str(payload) if payload else "")
+    text = str(entry.get("textPayload") or payload.get("message") or payload or "")
     replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
     return LogLine(replica, text.rstrip("\n"), entry.get("severity", "DEFAULT"), entry["timestamp"])
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from train_desk import Desk
 
+from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.commands.main import main
+from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 T5X = "--auxiliary_job_build_target=//t5x:eval"
 
@@ -151,7 +153,7 @@ def test_evaluation_that_stays_in_the_train_job(
 ) -> None:
     monkeypatch.setattr("t5x_harness.auxiliary.processes.LocalJobs.start", _failing)
     desk.checkpoint(30)
-    assert main(["auxiliary", "train.gin", *EVALUATING]) == 1
+    assert main(["auxiliary", "train.gin", *EVALUATING, "--no-plan"]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "note AUX10: the train job goes on evaluating by teacher forcing itself (train_eval_dataset_cfg)" in said
 
@@ -160,6 +162,28 @@ def test_what_lint_finds_in_the_jobs_config(desk: Desk, capsys: pytest.CaptureFi
     _add(desk, "eval.gin", "DROPOUT_RATE = %gin.REQUIRED")
     said = refused(desk, capsys, *EVALUATING)
     assert "eval.gin:7: error GIN27: DROPOUT_RATE is gin.REQUIRED and nothing gives it a value" in said
+
+
+def test_jobs_of_this_machine_are_planned_before_anything_starts(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = Finding("SEQ07", Severity.ERROR, Stage.RESOLVE, "no task 'numbres'", fix="did you mean 'numbers'?")
+    asked = []
+
+    def plan_jobs(template: JobTemplate, last_step: int | None) -> list[RunResult]:
+        asked.append((template.request.mixtures, last_step))
+        return [RunResult(RunSpec(("eval.gin",)), (StageResult(Stage.RESOLVE, Outcome.FAILED, (unknown,)),))]
+
+    monkeypatch.setattr("t5x_harness.commands.auxiliary.plan_jobs", plan_jobs)
+    words = ["--auxiliary_job_mixtures=numbres", *EVALUATING[1:], "--", sys.executable, "-c", "open('began', 'w')"]
+    desk.checkpoint(30)
+    assert main(["auxiliary", "train.gin", *words]) == 1
+    said = capsys.readouterr().err
+    assert "no task 'numbres'" in said
+    assert said.endswith("t5x-harness auxiliary: nothing was started: fix what was found, or give --no-plan\n")
+    assert asked == [(("numbres",), 30)]
+    assert not (desk.folder / "began").exists()
+    assert desk.calls == []
 
 
 @pytest.mark.parametrize(
@@ -190,6 +214,14 @@ def test_a_train_job_that_is_none(
         (
             ["train.gin", "--train_job=1", "--strategy=SPOT", "--tpu-max-chip-hours=1"],
             "--strategy, --tpu-max-chip-hours, --train_job: that is of jobs on Vertex AI: give --on=vertex, or leave",
+        ),
+        (
+            ["train.gin", "--on=vertex", "--auxiliary_job_cell=iz"],
+            "--auxiliary_job_cell=iz is a cell of Google's own clusters: give a region of Vertex AI, such as us-centr",
+        ),
+        (
+            ["train.gin", "--on=vertex", "--auxiliary_job_cell=us-central1", "--location=us-east1"],
+            "--auxiliary_job_cell=us-central1 and --location=us-east1: give one of them",
         ),
         (["train.gin", "--on=vertex", "--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
         (["train.gin", "--gin.TRAIN_STEPS=%LATER"], "does not say at which step it ends: give --last_step=N"),
@@ -226,3 +258,14 @@ def test_a_bucket_without_its_client(
     assert "t5x-harness auxiliary: buckets need google-cloud-storage, not installed here (" in capsys.readouterr().err
     assert main([*words, "--on=vertex"]) == 2
     assert "jobs need google-cloud-aiplatform, not installed here" in capsys.readouterr().err
+
+
+def test_what_the_guides_script_gives_xmanager_is_accepted_and_said(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = ["--cell=iz", "--platform=jf_2x2", "--auxiliary_job_cell=iz", "--auxiliary_job_platform=jf_2x2"]
+    desk.checkpoint(30)
+    assert desk.run(*script, "--name=continuous_eval_test", "--final_auxiliary_job_steps=0") == 0
+    expected = "not used: --cell=iz, --platform=jf_2x2, --auxiliary_job_cell=iz, of XManager's clusters; jobs run on"
+    assert f"t5x-harness auxiliary: {expected}" in capsys.readouterr().err
+    assert len(desk.calls) == 1

@@ -34,6 +34,23 @@ def run_exec(
     )
 
 
+def test_modules_of_the_project_are_found(tmp_path: Path) -> None:
+    for folder, name in (
+        ("src", "of_project"),
+        ("given", "of_option"),
+        ("more", "of_second"),
+        ("other", "of_variable"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text("")
+    (tmp_path / "pyproject.toml").write_text('[tool.t5x_harness]\npython_path = ["src"]\n')
+    program = "import of_project, of_option, of_second, of_variable; print('found')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "other")}
+    words = ("--slice=none", "--python-path=given,more", "--", sys.executable, "-c", program)
+    done = run_exec(*words, cwd=tmp_path, env=environment)
+    assert (done.stdout, done.stderr) == ("found\n", "")
+
+
 def test_python_finds_t5x_and_the_devices(machine) -> None:
     program = "import os, t5x, jax; print(t5x.__file__, jax.device_count(), jax.devices()[0].platform)"
     done = machine.run(program, before=(*EXEC, "--slice", "v4-8", "--"))
@@ -241,6 +258,10 @@ def test_programs_that_are_not_there_are_named_with_what_is(module: str, said: s
     ("command", "said"),
     [
         (["gxm", "t5x/google/xm_launch.py"], "gxm: command not found. It launches XManager; t5x-harness submit"),
+        (
+            ["gxm", "t5x/google/xm_launch.py", "--auxiliary_job_mixtures=wmt14_enfr_v003"],
+            "gxm: command not found. It launches XManager; t5x-harness auxiliary takes the same options",
+        ),
         (
             ["python3", "-u", "gone/t5x/scripts/xm_launch.py"],
             "there is no file gone/t5x/scripts/xm_launch.py. It launc",

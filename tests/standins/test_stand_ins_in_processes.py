@@ -79,7 +79,10 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
     assert read.startswith("32100 8 ")
     assert read.endswith(" 8 a row")
     assert ends == ["fails"] * 3  # in a bucket of the user's, what is missing is missing
-    of_mine = ": the bucket mine is there, so what it lacks is missing"
+    of_mine = (
+        ": the bucket mine is there, so what it lacks is missing. Put it there, or leave the bucket to "
+        "--create-buckets: what a bucket lacks that is made when it is first used is generated"
+    )
     lines = [line.partition("stand-in: ")[2] for line in done.stderr.splitlines() if "t5x-harness: stand-in: " in line]
     assert sorted(set(lines)) == [
         "TFDS data wmt_t2t_translate/de-en:1.0.0: examples generated from its features",
@@ -144,3 +147,20 @@ def test_a_bucket_with_stand_ins_alone_is_not_the_users(
     here.claim("gs://theirs/x")
     (tmp_path / "buckets" / "theirs").mkdir()
     assert {name: here.is_declared(f"gs://{name}/y") for name in declared} == declared
+
+
+@pytest.mark.parametrize(("end", "times"), [("raise ValueError('not a checkpoint')", 2), ("", 1)])
+def test_why_there_is_none_stands_below_the_traceback_too(end: str, times: int, tmp_path: Path) -> None:
+    (tmp_path / "buckets" / "mine").mkdir(parents=True)
+    program = (
+        "from t5x_harness.execute import program_standins as p; from t5x_harness.system.buckets import store; "
+        f"here = store(); p._Process(here, here.standins, '.')._explain('checkpoint x', 'gs://mine/x'); {end}"
+    )
+    environment = {**os.environ, ROOT_VARIABLE: str(tmp_path), STANDINS_VARIABLE: "."}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    said = "t5x-harness: stand-in: none for checkpoint x: the bucket mine is there, so what it lacks is missing. Put it"
+    lines = done.stderr.splitlines()
+    assert sum(line.startswith(said) for line in lines) == times
+    assert lines[-1].startswith(said)

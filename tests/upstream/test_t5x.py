@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.upstream.t5x import MESH_FUNCTIONS, T5XLacks, before_restoring, count_batches, emulate_slice
+from t5x_harness.upstream.t5x import (
+    MESH_FUNCTIONS,
+    T5XLacks,
+    before_finalizing,
+    before_restoring,
+    count_batches,
+    emulate_slice,
+    report_steps,
+)
 
 
 def module(name: str, **names: Any) -> types.ModuleType:
@@ -82,3 +90,39 @@ def test_batches_are_counted_as_the_loop_draws_them() -> None:
     assert trainer.train(iter([3, 4, 5]), num_steps=2) == 7
     assert len(drawn) == 2
     count_batches(object(), lambda: drawn.append(None))  # of a fork with a loop of another name
+
+
+def test_a_parsed_config_is_changed_before_it_is_locked() -> None:
+    gin = pytest.importorskip("gin")
+    happened: list[str] = []
+
+    def parse_gin_flags(files: list[str], finalize_config: bool = True) -> None:
+        happened.append(f"parsed {files[0]}, {finalize_config}")
+
+    gin_utils = module("t5x.gin_utils", parse_gin_flags=parse_gin_flags)
+    gin.clear_config()
+    try:
+        before_finalizing(gin_utils, lambda: happened.append(f"changed, locked: {gin.config_is_locked()}"))
+        gin_utils.parse_gin_flags(["a.gin"], finalize_config=False)
+        assert (happened, gin.config_is_locked()) == (["parsed a.gin, False"], False)
+        gin_utils.parse_gin_flags(files=["b.gin"])
+        assert happened[1:] == ["parsed b.gin, False", "changed, locked: False"]
+        assert gin.config_is_locked()
+    finally:
+        gin.clear_config()
+
+
+def test_train_loops_report_their_steps() -> None:
+    class BaseTrainer:
+        def train(self, batch_iter: Iterator[Any], num_steps: int, start_step: int | None = None) -> list[Any]:
+            return [next(batch_iter) for _ in range(num_steps)]
+
+    class Own(BaseTrainer):
+        pass
+
+    steps: list[int] = []
+    report_steps(module("t5x.trainer", BaseTrainer=BaseTrainer), steps.append)
+    assert Own().train(iter("abc"), 2, start_step=6) == ["a", "b"]
+    assert Own().train(iter("abc"), num_steps=1) == ["a"]
+    assert steps == [7, 8, 1]
+    report_steps(module("t5x.trainer"), steps.append)  # a fork's, which has none

@@ -156,3 +156,20 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     )
     allowed = _closure(tmp_path / "project", "run.gin", search_paths=(str(tmp_path / "secrets"),))
     assert "X = 1\n" in _staged(allowed).values()
+
+
+def test_files_of_this_machine_that_values_name_are_said_to_be_missing_in_the_job(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        run_gin="A = 'vocab/own.model'\nB = 'vocab/other.model'\nC = 'train'\nD = 'gs://b/own.model'\nE = 3\nA = %F\n"
+        "F = 'vocab/own.model'\nG = 't5x/own.model'\n",
+        train="",
+    )
+    for name in ("vocab", "t5x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own.model").write_text("")
+    closure = _closure(tmp_path, "run.gin")
+    assert closure.passed_over == (
+        "vocab/own.model, which F names (run.gin:7): a job does not have this machine's files; copy it to a bucket and "
+        "name it gs://BUCKET/…, unless the image has it at this path",
+    )

@@ -77,3 +77,14 @@ def test_no_more_is_asked_for_again_than_what_may_come_in_late() -> None:
     reader.new_lines()
     reader.entries = [_entry("a", 10, textPayload="too late"), _entry("c", 48, textPayload="late"), *reader.entries]
     assert [line.text for line in reader.new_lines()] == ["late"]
+
+
+def test_a_structured_message_may_be_anything() -> None:
+    reader = _Reader()
+    reader.entries = [
+        _entry("a", 1, jsonPayload={"message": 5}),
+        _entry("b", 2, jsonPayload={"message": ["x"]}),
+        _entry("c", 3, jsonPayload={"loss": 0.5}),
+        _entry("d", 4, jsonPayload={}),
+    ]
+    assert [line.text for line in reader.new_lines()] == ["5", "['x']", "{'loss': 0.5}", ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.commands.main import main
+from t5x_harness.commands.submit.arguments import add_arguments, as_emulated, jobs_of, target_of
 from t5x_harness.runs.several import RunOptions
 from t5x_harness.spec import RunResult, RunSpec
 
@@ -225,7 +227,6 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--network=vpc"], "network 'vpc': give projects/NUMBER/global/networks/NAME"),
         (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: must be a whole number from 1 up, not 'big'"),
         (["--format=sarif"], "argument --format: invalid choice: 'sarif'"),
-        (["--full-size"], "unrecognized arguments: --full-size"),
         (["--no-wait"], "the emulated Google Cloud of --vertex=emulated ends with this command, and its jobs with it"),
         (["--attach=3"], "--attach follows a job that was sent: leave out FILE, --gin_file and --dry-run"),
         (["--gin.X='a'", "--gin_bindings=include 'no.gin'"], "no.gin: there is no such file; nothing is staged"),
@@ -234,6 +235,35 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
 def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _dry(*arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_real_job_has_its_full_size_anyway(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "run.gin", "--vertex=real", "--dry-run", "--full-size"]) == 2
+    expected = "--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size"
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], {"T5X_HARNESS_SHRINK": "1", "T5X_HARNESS_STANDINS": "here"}),
+        (["--full-size"], {"T5X_HARNESS_SHRINK": "0", "T5X_HARNESS_STANDINS": "here"}),
+        (["--standins=off"], {"T5X_HARNESS_SHRINK": "1", "T5X_HARNESS_STANDINS": ""}),
+        (["--full-size", "--standins=off", "--env=A=1"], {"T5X_HARNESS_START": "", "A": "1"}),
+        (["--env=T5X_HARNESS_SHRINK=0"], {"T5X_HARNESS_SHRINK": "0"}),
+    ],
+)
+def test_jobs_of_the_emulated_vertex_ai_run_small_unless_told_not_to(
+    arguments: list[str], expected: dict[str, str], project: Path
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args(["run.gin", "--vertex=emulated", *arguments])
+    [job] = jobs_of(args, target_of(args, emulated=True))
+    assert not set(expected) & set(job.env) - {"A", "T5X_HARNESS_SHRINK"}, "a dry run shows the job as Google gets it"
+    sent = as_emulated(job, args).env
+    found = {name: value.replace(str(project), "here") for name, value in sent.items()}
+    assert found | expected == found
 
 
 def test_a_private_google_of_ones_own_has_no_job_to_attach_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,12 @@ from t5x_harness.commands.arguments import (
     require_google_sdk,
     specs_of,
 )
+from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import duration
 from t5x_harness.settings.options import JOBS, add_to_command, option
 from t5x_harness.settings.project import find_project
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSpec, StandInPolicy
 from t5x_harness.vertex.container import FOUR_HOURS
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.files import ClosureError
@@ -73,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the container")
     job.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the job")
     add_job_options(parser.add_argument_group("how Vertex AI runs it"))
+    what.add_argument(
+        "--full-size",
+        dest="job_full_size",
+        action="store_true",
+        help="with the emulated Vertex AI: run the job at the sizes and for the steps that the config names, on this "
+        "machine's CPU (default: small, as t5x-harness run does)",
+    )
     where.add_argument(
         "--google-root", metavar="DIR", help="with --vertex=emulated: folder that keeps the buckets (default: none)"
     )
@@ -113,6 +121,8 @@ def targets_emulated_google(args: argparse.Namespace) -> bool:
         raise UsageError(
             "--google-root is for the emulated Google Cloud of --vertex=emulated, and none is started here"
         )
+    if args.job_full_size and service != "emulated":
+        raise UsageError("--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size")
     require_google_sdk()
     return service == "emulated"
 
@@ -178,6 +188,14 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
     The folder for results is the job's, any mode may be meant.
     """
     return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
+
+
+def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
+    """Returns a job for the emulated Vertex AI: its programs make stand-ins, and run small unless told not to."""
+    run = job.run
+    project = str(find_project(Path(run.cwd)).root) if run.standins is not StandInPolicy.OFF else ""
+    own = program_setup.variables(project, shrink=not args.job_full_size)
+    return dataclasses.replace(job, env={**own, **job.env})
 
 
 def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: VertexTarget) -> T5XJob:

@@ -9,7 +9,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.commands.submit.arguments import add_arguments, jobs_of, target_of, targets_emulated_google
+from t5x_harness.commands.google_arguments import root_of
+from t5x_harness.commands.submit.arguments import (
+    add_arguments,
+    as_emulated,
+    jobs_of,
+    target_of,
+    targets_emulated_google,
+)
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.settings.options import from_environment, option
@@ -24,6 +31,12 @@ from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.target import VertexTarget
 
 __all__ = ["add_arguments", "run"]
+
+_SMALL = (
+    "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
+    "log says what was changed. --full-size runs them at the sizes and for the steps that the config names"
+)
+_FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, at full size (--full-size): that may take long"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,11 +97,15 @@ class _Submission:
         if self._args.dry_run:
             self._output.note("nothing was sent: --dry-run")
             return 0
+        jobs = self._jobs
+        if self._emulated:
+            self._output.note(_FULL_SIZE if self._args.job_full_size else _SMALL)
+            jobs = [as_emulated(job, self._args) for job in jobs]
         with _google(self._args, self._emulated):
             if self._emulated:
                 _make_bucket(self._jobs[0].target)
             with PrintedBatch(self._output, waits=self._args.wait) as batch:
-                for job in self._jobs:
+                for job in jobs:
                     batch.launch(job, duplicate=self._args.duplicate)
                 return batch.finish()
 
@@ -119,7 +136,8 @@ class _Submission:
 def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if emulated:
-            stack.enter_context(emulated_google(args.google_root, args.gcs_root))
+            root = root_of(args.google_root, "--google-root")
+            stack.enter_context(emulated_google(str(root) if root else None, args.gcs_root))
         yield
 
 

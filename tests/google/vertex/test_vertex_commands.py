@@ -121,9 +121,10 @@ def test_what_serve_is_told_of_stand_ins_reaches_its_jobs(tmp_path: Path, monkey
     serve.add_arguments(parser)
     chosen = parser.parse_args(["--standins=missing"])
     given = options_of(chosen, project_of(chosen)).job_environment
-    assert given == {
-        "T5X_HARNESS_STANDINS": str(tmp_path),
-        "T5X_HARNESS_START": "t5x_harness.execute.program_standins:install",
-    }
+    start = {"T5X_HARNESS_START": "t5x_harness.execute.program_setup:install"}
+    assert given == {**start, "T5X_HARNESS_STANDINS": str(tmp_path), "T5X_HARNESS_SHRINK": "0"}
+    chosen = parser.parse_args(["--shrink"])
+    given = options_of(chosen, shrink=chosen.shrink).job_environment
+    assert given == {**start, "T5X_HARNESS_STANDINS": "", "T5X_HARNESS_SHRINK": "1"}
     chosen = parser.parse_args([])
     assert options_of(chosen, project_of(chosen)).job_environment == {}

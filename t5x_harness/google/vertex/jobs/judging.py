@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from t5x_harness.google.vertex.jobs.json_lines import read_object
+
 _NOTE, _VERDICT, _TEXT, _OPEN = "note", "verdict", "text", "open"
 
 
@@ -97,8 +99,4 @@ def not_judged(slice: str, why: str) -> str:
 
 
 def _read(line: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_object(line) or {}

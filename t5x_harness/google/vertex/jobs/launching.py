@@ -221,6 +221,7 @@ class Attempt:
             **kept,
             **python_environment.variables(folder / "home", kept.get("PATH", os.defpath)),
             **self.settings.environment,
+            **self.settings.options.job_environment,
             "HOME": str(folder / "home"),
             "TMPDIR": str(self._temporary(unit)),
             **job_variables(JobPlace.of(self.name), self.spec),
@@ -267,7 +268,7 @@ class Attempt:
         mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
         root = str(self.settings.root)
         seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
-        return launched(words, {**seen, **self.settings.options.job_environment}, root, mode)
+        return launched(words, seen, root, mode)
 
 
 def announced(settings: VertexSettings) -> Standbys:

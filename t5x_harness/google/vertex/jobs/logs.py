@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import codecs
 import dataclasses
 import json
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from t5x_harness.google.vertex.jobs.json_lines import read_object
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.resources import aspect_key
@@ -62,6 +64,8 @@ class JobLog:
         """
         if not lines:
             return
+        # What the service says may quote a file's name, which need not be Unicode.
+        lines = [line.encode(errors="replace").decode() for line in lines]
         with open(self.folder / f"{unit}.log", "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
         said = _Said(
@@ -183,20 +187,22 @@ class Lines:
         """
         *whole, self._rest = (self._rest + data).split(b"\n") if data else (self._rest, b"")
         if len(self._rest) > _LONGEST_LINE:
-            whole, self._rest = [*whole, self._rest], b""
+            end = _end_of_characters(self._rest)
+            whole, self._rest = [*whole, self._rest[:end]], self._rest[end:]
         return [line.decode(errors="replace").removesuffix("\r") for line in whole if line or data]
+
+
+def _end_of_characters(data: bytes) -> int:
+    """Returns the length without a last character of UTF-8 that is not all there."""
+    _, kept = codecs.utf_8_decode(data[-4:], "replace", False)
+    return len(data) - len(data[-4:]) + kept
 
 
 def _payload(line: str, severity: str) -> dict[str, Any]:
     """Returns a structured entry for a line that is a JSON object, with the severity that it gives itself."""
-    if line.startswith("{"):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
-            given = str(value.pop(_SEVERITY_FIELD, severity)).upper()
-            return {"severity": given if given in _SEVERITIES else "DEFAULT", "jsonPayload": value}
+    if (value := read_object(line)) is not None:
+        given = str(value.pop(_SEVERITY_FIELD, severity)).upper()
+        return {"severity": given if given in _SEVERITIES else "DEFAULT", "jsonPayload": value}
     return {"severity": severity, "textPayload": line}
 
 

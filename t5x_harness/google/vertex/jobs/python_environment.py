@@ -56,6 +56,15 @@ _HINTS = {
     re.compile(r".*: No module named pip"): (
         "neither the environment that t5x-harness runs in nor its Python's ensurepip has pip. Install it there"
     ),
+    re.compile(r"ModuleNotFoundError: No module named 'hypertune'"): (
+        "the images of Vertex AI have cloudml-hypertune; what stands for them is the environment that t5x-harness runs "
+        "in. Install it there: {python} -m pip install 'cloudml-hypertune>=0.1.0.dev6'"
+    ),
+    re.compile(r"ModuleNotFoundError: No module named '(?!hypertune')(?P<name>[\w.]+)'.*"): (
+        "what stands for a job's image is the environment that t5x-harness runs in ({python}), and it has no module "
+        "{name}. If the image has it, install its package there; a module of your own has to come with the job, in its "
+        "Python package or its staged files"
+    ),
     re.compile(r".*\.BackendUnavailable: .*| *error: backend-unavailable"): (
         "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
         "the build system there that the package's pyproject.toml names; without one it is setuptools"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,12 @@ from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 _EMULATED = (
     "of Vertex AI it has CustomJob and HyperparameterTuningJob (JobService), TrainingPipeline for custom tasks "
     "(PipelineService), models as metadata (ModelService), MetadataService, TensorboardService and operations"
+)
+
+_SERVING = re.compile(r"Endpoint|Predict|DeploymentResourcePool|Deployed")
+_SERVED = (
+    "No model is served here: after training, read the model's files at its artifact_uri, which are the same as on the "
+    "service, and predict with its own library in a program or a custom job"
 )
 
 
@@ -222,4 +229,5 @@ def _lost(error: StateError) -> ApiError:
 
 def _unimplemented(path: str) -> ApiError:
     method = path.rpartition(".")[2].replace("/", ".")
-    return NotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}")
+    instead = f". {_SERVED}" if _SERVING.search(method) else ""
+    return NotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}{instead}")

@@ -165,6 +165,16 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
     ("line", "hint"),
     [
         (
+            "ModuleNotFoundError: No module named 'hypertune'",
+            f"Install it there: {sys.executable} -m pip install 'cloudml-hypertune>=0.1.0.dev6'",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'xgboost.sklearn'; 'xgboost' is not a package",
+            f"the environment that t5x-harness runs in ({sys.executable}), and it has no module xgboost.sklearn. If "
+            "the image has it, install its package there; a module of your own has to come with the job, in its Python "
+            "package or its staged files",
+        ),
+        (
             "ERROR: No matching distribution found for scikit-learn>=1 (from aiplatform-custom-trainer-script==0.1)",
             f"Install it there: {sys.executable} -m pip install 'scikit-learn>=1'",
         ),

@@ -15,7 +15,8 @@ from google.protobuf.json_format import ParseDict
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.spec import AotMode
+from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,24 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
     assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
     assert environment.get(STANDINS_VARIABLE, "") == project
     assert (BOOTSTRAP_PATH in environment.get("PYTHONPATH", "").split(os.pathsep)) == is_set_up
+
+
+@pytest.mark.parametrize("own", ["0", None])
+def test_a_jobs_own_variable_wins_over_the_servers_and_what_judges_it_sees_full_size(
+    own: str | None, tmp_path: Path
+) -> None:
+    chosen = VertexOptions(job_environment={SHRINK_VARIABLE: "1"}, aot=AotMode.MEMORY)
+    container = {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]}
+    if own is not None:
+        container["env"] = [{"name": SHRINK_VARIABLE, "value": own}]
+    pool = {
+        "machineSpec": {"machineType": "cloud-tpu", "acceleratorType": "TPU_V3", "acceleratorCount": 8},
+        "replicaCount": 1,
+        "containerSpec": container,
+    }
+    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
+    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
+    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    [(pool_of, unit)] = attempt.units.values()
+    assert attempt.task(unit.name).environment[SHRINK_VARIABLE] == (own or "1")
+    assert attempt.judge(pool_of).environment[SHRINK_VARIABLE] == ""

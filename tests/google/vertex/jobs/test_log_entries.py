@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,57 @@ def test_a_line_of_json_is_structured(service: Any) -> None:
         ("INFO", None, "{no json"),
         ("DEFAULT", {}, None),
     ]
+
+
+_ODD_LINES = {
+    "nested": b'{"a":' + b"[" * 60_000,
+    "nested and closed": b'{"a":' + b"[" * 3_000 + b"]" * 3_000 + b"}",
+    "not a number": b'{"loss": NaN, "bound": -Infinity}',
+    "beyond a double": b'{"loss": 1e999}',
+    "a long integer": b'{"step": ' + b"9" * 400 + b"}",
+    "more digits than Python reads": b'{"step": ' + b"9" * 5_000 + b"}",
+    "half a pair": b'{"text": "\\ud800"}',
+    "half a pair as a name": b'{"\\ud800": 1}',
+    "control characters": b"\x00\x01\x1b[31m\x7f\xc2\x85 \xe2\x80\xa8",
+    "not UTF-8": b"\xff\xfe\xed\xa0\x80",
+    "huge": b"x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("line", _ODD_LINES.values(), ids=_ODD_LINES)
+def test_whatever_a_program_prints_stays_listable(service: Any, tmp_path: Path, line: bytes) -> None:
+    service.api.services.projects.number("p")
+    state = service.api.services.state
+    log = JobLog(f"projects/{service.api.services.projects.number('p')}/locations/l/customJobs/7", "p", state, tmp_path)
+    lines = Lines()
+    log.write("workerpool0-0", [*lines.feed(line + b"\nafter\n"), *lines.feed(b"")], "INFO")
+    entries = listed(service)["entries"]
+    json.dumps(entries, allow_nan=False, ensure_ascii=False).encode()
+    assert [entry["textPayload"] for entry in entries][-1] == "after", "a line that is not structured is text"
+    assert (tmp_path / "workerpool0-0.log").read_text(encoding="utf-8").endswith("after\n")
+
+
+def test_a_structured_line_keeps_the_last_of_a_repeated_name(service: Any) -> None:
+    line = '{"step": 1, "step": 2, "text": "\\u0000\\ud83d\\ude00"}'
+    job = service.ended(service.run("printf", "%s\\n", line))
+    [said] = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    assert said["jsonPayload"] == {"step": 2, "text": "\x00\U0001f600"}
+
+
+def test_what_the_service_quotes_may_be_no_unicode(service: Any, tmp_path: Path) -> None:
+    log = JobLog("projects/1/locations/l/customJobs/7", "p", service.api.services.state, tmp_path)
+    log.service("no such file: \udcff.gin")
+    assert texts({"entries": read_entries(service.api.services.state, log.name)}) == ["no such file: ?.gin"]
+
+
+def test_a_long_line_is_cut_between_characters() -> None:
+    lines = Lines()
+    text = "ü€😀" * 10_000
+    data = text.encode()
+    said = [line for start in range(0, len(data), 1_000) for line in lines.feed(data[start : start + 1_000])]
+    said += lines.feed(b"")
+    assert len(said) > 1
+    assert "".join(said) == text
 
 
 def test_the_service_tells_the_course_of_a_job(service: Any) -> None:

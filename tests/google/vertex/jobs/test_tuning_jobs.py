@@ -198,6 +198,24 @@ def test_metrics_are_read_by_steps_and_whatever_else_is_there_is_passed_over(tmp
     assert read_metrics(tmp_path / "none", study_of("loss")) == []
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '{"a":' + "[" * 60_000,
+        '{"loss": 1, "global_step": 1e300}',
+        '{"loss": 1, "global_step": Infinity}',
+        '{"loss": 1, "timestamp": 1e300}',
+        '{"loss": 1, "timestamp": NaN}',
+        '{"loss": NaN}',
+        '{"loss": 1e999}',
+    ],
+)
+def test_metrics_that_no_message_can_hold_are_passed_over(tmp_path: Path, odd: str) -> None:
+    file = tmp_path / "metrics"
+    file.write_text(f'{odd}\n{{"loss": 0.5, "global_step": 2}}\n')
+    assert [each.step for each in read_metrics(file, study_of("loss"))] == [2]
+
+
 def test_a_measurement_counts_only_with_all_metrics(tmp_path: Path) -> None:
     file = tmp_path / "output.metrics"
     file.write_text('{"global_step": "1", "loss": "1", "accuracy": "1"}\n{"global_step": "2", "loss": "0.5"}\n')

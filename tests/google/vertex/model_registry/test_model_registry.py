@@ -237,3 +237,5 @@ def test_prediction_is_refused_by_name(call: Ask) -> None:
         message = refused(Code.UNIMPLEMENTED, call, method, **fields)
         assert message.startswith(f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob")
         assert "models as metadata (ModelService)" in message
+        predicts = "predict with its own library in a program or a custom job"
+        assert message.endswith(predicts) == (method != "ModelService.ExportModel")

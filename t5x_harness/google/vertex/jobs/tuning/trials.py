@@ -13,6 +13,8 @@ from t5x_harness.google.vertex.jobs.tuning.suggesting import Value
 
 # StudySpec.MeasurementSelectionType and StudySpec.MetricSpec.GoalType
 _BEST, _MINIMIZE = 2, 2
+# The end of the year 9999, where google.protobuf.Timestamp ends.
+_LAST_SECOND = 253_402_300_799
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,9 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
             step = int(line.get("global_step", 0))
             values = {name: float(line[name]) for name in names if name in line}
             seconds = float(line.get("timestamp", 0.0))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if not (abs(step) < 1 << 63 and 0 <= seconds <= _LAST_SECOND):  # what messages of the API can hold
             continue
         values = {name: value for name, value in values.items() if math.isfinite(value)}
         if values:
@@ -83,7 +87,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             yield value
