@@ -91,7 +91,8 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False,
     shown = [f for f in result.findings if notes or f.severity is not Severity.NOTE]
     lines = [line for f in shown for line in finding_lines(f, width=width, style=style)]
     if result.outcome is Outcome.NOT_RUN or not lines:
-        lines += result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",)
+        for text in result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",):
+            lines += wrap(text, width, "", "    ")
     return "\n".join([*lines, *_log(result, width)])
 
 
