@@ -30,7 +30,9 @@ def render(report: Report) -> str:
         "skipped": sum(stage.outcome is Outcome.NOT_RUN for stage in stages),
     }
     suites = Element("testsuites")
-    suite = SubElement(suites, "testsuite", name="t5x-harness", **{name: str(n) for name, n in numbers.items()})
+    suite = SubElement(suites, "testsuite", name="t5x-harness")
+    for name, number in numbers.items():
+        suite.set(name, str(number))
     suite.set("time", f"{report.waited:.3f}")
     if report.results:
         slices = (result.spec.slice for result in report.results)
