@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.settings.configured import files_of, require_matches
 from t5x_harness.settings.numbers import count, duration
 from t5x_harness.settings.options import RUNS, add_to_command, from_environment, option
@@ -20,7 +21,7 @@ from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.job_options import STRATEGIES
 
-FORMATS = ("text", "json", "sarif", "github")
+FORMATS = ("text", "json", "sarif", "github", "junit")
 
 
 class UsageError(ValueError):
@@ -85,7 +86,11 @@ def _add_format_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
         choices=formats,
         default="text",
         help="text for people; json with everything, the source of each binding too"
-        + ("; sarif for code scanning; github for annotations in a workflow" if "sarif" in formats else "")
+        + (
+            "; sarif for code scanning; github for annotations in a workflow; junit for CI services that show tests"
+            if "sarif" in formats
+            else ""
+        )
         + " (default: text)",
     )
     output.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
@@ -248,7 +253,7 @@ def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfi
             elif verdict.mode is not None:
                 unfinished[file] = verdict.reason
         for reason in (reason for file, reason in unfinished.items() if file not in included):
-            print(f"t5x-harness: left out: {reason}", file=sys.stderr)
+            print(f"t5x-harness: left out: {printable(reason)}", file=sys.stderr)
         if not chosen:
             seen = f"{len(below)} gin files that are only included" if below else "no gin file"
             raise UsageError(f"{name}: no run config there, but {seen}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for,
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import UsageError, add_job_options, pair, require_google_sdk
 from t5x_harness.findings.text import Style
+from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.numbers import count, duration
@@ -376,7 +376,7 @@ def _request(args: argparse.Namespace) -> AuxiliaryRequest:
 
 
 def _show(status: Status, args: argparse.Namespace) -> int:
-    print(json.dumps(status.values(), indent=2) if args.json else status.text())
+    print(json_text(status.values()) if args.json else status.text())
     return 0 if status.succeeded else _FOUND
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.findings.tables import columns
+from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
 from t5x_harness.spec import RunSpec, Stage, StandInPolicy
 
@@ -286,7 +286,7 @@ class _Progress:
 
 def _report(form: str, done: Sequence[CachedTask], standins: Sequence[str]) -> None:
     if form == "json":
-        print(json.dumps({"tasks": [one.to_json() for one in done], "standins": list(standins)}, indent=2))
+        print(json_text({"tasks": [one.to_json() for one in done], "standins": list(standins)}))
         return
     rows = [
         (one.name, split.name, f"{split.stats['examples']:,}", split.shards, _tokens(split.stats), split.resumed or "-")

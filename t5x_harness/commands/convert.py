@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
 from typing import TYPE_CHECKING
 
 from t5x_harness.commands.arguments import UsageError
+from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ConversionError as error:
         print(f"t5x-harness: {error}", file=sys.stderr)
         return _FOUND
-    print(json.dumps(conversion.to_json(), indent=2) if arguments.format == "json" else "\n".join(describe(conversion)))
+    print(json_text(conversion.to_json()) if arguments.format == "json" else "\n".join(describe(conversion)))
     return _FINE
 
 

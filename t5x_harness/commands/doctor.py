@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import platform
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from t5x_harness import __version__
 from t5x_harness.doctor import diagnose
 from t5x_harness.doctor.check import Diagnosis
 from t5x_harness.doctor.environment import Environment
+from t5x_harness.report.json import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,4 +60,4 @@ def as_json(diagnoses: Sequence[Diagnosis]) -> str:
         "ok": all(d.status != "error" for d in diagnoses),
         "checks": [{"status": d.status, **dataclasses.asdict(d)} for d in diagnoses],
     }
-    return json.dumps(value, indent=2)
+    return json_text(value)

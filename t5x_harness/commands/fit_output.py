@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.prices import price_of
@@ -15,7 +15,11 @@ from t5x_harness.aot.request import TRAIN, AotRun
 from t5x_harness.aot.search import Row, cheapest, smallest
 from t5x_harness.aot.speed import BAND_NAME, Span
 from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.report_output import PLAIN_WIDTH
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.tables import Bytes, columns
+from t5x_harness.findings.text import wrap, wrap_table
+from t5x_harness.report.json import json_text
 from t5x_harness.report.report import Report
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, RunResult, RunSpec
@@ -64,10 +68,10 @@ def write(found: Found, arguments: argparse.Namespace) -> None:
     """
     as_text = arguments.format == "text"
     if not as_text and not found.is_complete:
-        print(as_table(found), file=sys.stderr)  # programs get whole reports only
+        print(as_table(found, _width(sys.stderr)), file=sys.stderr)  # programs get whole reports only
         return
     if as_text or arguments.output is not None:
-        print(as_table(found), flush=True)
+        print(as_table(found, _width(sys.stdout)), flush=True)
     else:
         print(as_json(found), flush=True)
     if arguments.output is not None and found.is_complete:
@@ -77,16 +81,21 @@ def write(found: Found, arguments: argparse.Namespace) -> None:
             raise UsageError(f"--output {arguments.output}: {error.strerror}") from None
 
 
-def as_table(found: Found) -> str:
-    """Returns the text for people."""
+def as_table(found: Found, width: int = PLAIN_WIDTH) -> str:
+    """Writes the text for people.
+
+    Args:
+      found: what is known.
+      width: columns to fill. Where the table is wider, the reasons stand below their rows.
+    """
     if found.refused is not None:
         from t5x_harness.report.terminal import render
 
-        return render(Report((found.refused,)), width=120).rstrip()
-    lines = [_table(found.rows)] if found.rows else []
-    lines += ["", *_sentences(found)] if found.rows else _sentences(found)
-    lines += [f"not checked: {text}" for text in _not_checked(found)]
-    return "\n".join(lines)
+        return render(Report((found.refused,)), width=width).rstrip()
+    lines = [*_table(found.rows, width), ""] if found.rows else []
+    for text in (*_sentences(found), *(f"not checked: {text}" for text in _not_checked(found))):
+        lines += wrap(text, width, "", "    ")
+    return printable("\n".join(lines))
 
 
 def as_json(found: Found) -> str:
@@ -106,13 +115,26 @@ def as_json(found: Found) -> str:
         "errors": errors,
         "not_checked": _not_checked(found),
     }
-    return json.dumps(whole, indent=2)
+    return json_text(whole)
 
 
-def _table(rows: list[Row]) -> str:
+def _width(stream: TextIO) -> int:
+    return shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
+
+
+def _table(rows: list[Row], width: int) -> Iterator[str]:
     cells = [_cells(row) for row in rows]
     used = [index for index in range(len(_COLUMNS)) if any(row[index] not in ("", "-") for row in cells)]
-    return columns([[row[i] for i in used] for row in cells], [_COLUMNS[i] for i in used])
+    whole = columns([[row[i] for i in used] for row in cells], [_COLUMNS[i] for i in used]).splitlines()
+    if max(map(len, whole)) <= width:
+        yield from whole
+        return
+    used = [index for index in used if _COLUMNS[index] != "why"]
+    head, *lines = columns([[row[i] for i in used] for row in cells], [_COLUMNS[i] for i in used]).splitlines()
+    yield from wrap_table(head, width, "")
+    for line, row in zip(lines, rows, strict=True):
+        yield from wrap_table(line, width, "")
+        yield from wrap(row.why, width, "    ", "    ") if row.why else ()
 
 
 def _cells(row: Row) -> list[object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from t5x_harness.commands.arguments import UsageError
+from t5x_harness.findings.printable import printable
 from t5x_harness.lint.applying import write_atomically
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
@@ -119,9 +120,7 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
     """Prints what ``--fix`` would do."""
     if arguments.format != "text" or arguments.output is not None:
         raise UsageError("--diff prints a diff and no report; --format json lists the edits of each finding")
-    for file in fixes.files:
-        sys.stdout.write(file.diff)
-    sys.stdout.flush()
+    _write_diffs(fixes, sys.stdout)
     print(_summary(fixes, "would be fixed"), file=sys.stderr)
     _explain_left(fixes)
     return 1 if fixes.files else 0
@@ -130,13 +129,18 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
 def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     """Prints the diff, then writes the files; a report for programs is left alone on standard output."""
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
-    for file in fixes.files:
-        beside.write(file.diff)
-    beside.flush()
+    _write_diffs(fixes, beside)
     for file in fixes.files:
         _write(file)
     print(f"{_summary(fixes, 'fixed')}\n", file=beside)
     _explain_left(fixes)
+
+
+def _write_diffs(fixes: Fixes, stream: TextIO) -> None:
+    """Writes what changes: as it is for a program that applies it, printable to a terminal."""
+    for file in fixes.files:
+        stream.write(printable(file.diff) if stream.isatty() else file.diff)
+    stream.flush()
 
 
 def _write(file: FixedFile) -> None:
@@ -155,6 +159,7 @@ def _summary(fixes: Fixes, done: str) -> str:
 
 def _explain_left(fixes: Fixes) -> None:
     for finding in fixes.refused:
-        print(f"{finding.location}: {finding.code} is left: fixing it would bring new errors", file=sys.stderr)
+        place = printable(finding).location
+        print(f"{place}: {finding.code} is left: fixing it would bring new errors", file=sys.stderr)
     for file in fixes.elsewhere:
-        print(f"{file} could be fixed, too: name it", file=sys.stderr)
+        print(f"{printable(file)} could be fixed, too: name it", file=sys.stderr)

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from t5x_harness import __version__
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.findings.printable import printable
 from t5x_harness.report.report import Report
 from t5x_harness.runs.model_dirs import ModelDirError
 from t5x_harness.settings.options import with_values
@@ -427,9 +428,9 @@ def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
 
 
 def _note(message: str) -> None:
-    print(f"t5x-harness: {message}", file=sys.stderr)
+    print(f"t5x-harness: {printable(message)}", file=sys.stderr)
 
 
 def _usage(message: str) -> int:
-    print(f"t5x-harness: {message}", file=sys.stderr)
+    _note(message)
     return USAGE

@@ -12,7 +12,8 @@ from typing import TextIO
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.report.report import Report
 
-_PLAIN_WIDTH = 120
+PLAIN_WIDTH = 120
+"""Columns to fill where standard output is no terminal."""
 
 
 def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool = False) -> None:
@@ -52,6 +53,8 @@ def _for_programs(report: Report, form: str) -> str:
         from t5x_harness.report.json import render
     elif form == "sarif":
         from t5x_harness.report.sarif import render
+    elif form == "junit":
+        from t5x_harness.report.junit import render
     else:
         from t5x_harness.report.github import render
     return render(report)
@@ -61,14 +64,14 @@ def _for_the_terminal(report: Report, arguments: argparse.Namespace, stream: Tex
     color = arguments.color == "always" or (
         arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
     )
-    width = shutil.get_terminal_size().columns if stream.isatty() else _PLAIN_WIDTH
+    width = shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
     return _as_text(report, arguments, facts, width=width, color=color)
 
 
 def _for_a_file(report: Report, arguments: argparse.Namespace, facts: bool) -> str:
     if arguments.format != "text":
         return _for_programs(report, arguments.format)
-    return _as_text(report, arguments, facts, width=_PLAIN_WIDTH)
+    return _as_text(report, arguments, facts, width=PLAIN_WIDTH)
 
 
 def _as_text(report: Report, arguments: argparse.Namespace, facts: bool, *, width: int, color: bool = False) -> str:

@@ -13,6 +13,8 @@ BASE_PAGE = "base.md"
 """The page with the files that examples start from."""
 
 _COMMAND_LINE = "command line"
+_REQUIRED = ("MIXTURE_OR_TASK_NAME", "TASK_FEATURE_LENGTHS", "DROPOUT_RATE")
+_OPEN = "The example is short: lint also names the required values that it leaves open ([GIN03](GIN03.md))."
 _LANGUAGES = {".py": "python", ".gin": "gin", ".json": "json"}
 
 
@@ -58,8 +60,16 @@ def example(bad: Example, good: Example, *, whole: bool) -> Iterator[str]:
     for sentence, names in about.items():
         if names:
             yield from (sentence.format(" and ".join(f"`{name}`" for name in names)), "")
+    if _leaves_values_open(good):
+        yield from (_OPEN, "")
     if bad.at:
         yield from (f"The finding points to the line that begins with `{bad.at.strip()}`.", "")
+
+
+def _leaves_values_open(example: Example) -> bool:
+    """Returns whether an example includes a run config of T5X's and not all that it requires, as short ones do."""
+    given = "\n".join(("", *example.gin.splitlines(), *example.bindings))
+    return "include 't5x/configs/runs/" in given and not all(f"\n{name} =" in given for name in _REQUIRED)
 
 
 def marked(bad: str, good: str, *, hidden: str = "") -> list[str]:

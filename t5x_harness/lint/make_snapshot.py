@@ -9,11 +9,13 @@ installed, also when that asks for another version of a library::
 
 from __future__ import annotations
 
+import ast
 import enum
 import importlib
 import importlib.metadata
 import inspect
 import json
+import math
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,9 +64,25 @@ def _signature(parameters: Sequence[Mapping[str, str]]) -> dict[str, Any]:
         "required": [p["name"] for p in named if "default" not in p],
         "optional": [p["name"] for p in named if "default" in p],
     }
+    literals = {p["name"]: _literal(p["default"]) for p in named if "default" in p}
+    signature["defaults"] = {name: value for name, value in literals.items() if _is_plain(value)}
     if any(p["kind"] == "VAR_KEYWORD" for p in parameters):
         signature["any"] = True
     return {key: value for key, value in signature.items() if value}
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _is_plain(value: object) -> bool:
+    """Returns whether a default is of a type that JSON has, tuples as lists, and is not None."""
+    if isinstance(value, (tuple, list)):
+        return all(item is None or _is_plain(item) for item in value)
+    return isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def library_text(package: str) -> str:
@@ -133,10 +151,15 @@ def _live_signature(function: Any) -> dict[str, Any] | None:
     except TypeError:
         return None
     names = [name for name in (*found.args, *found.kwonlyargs) if name not in ("self", "cls", "_cls")]
-    defaults = {*found.args[len(found.args) - len(found.defaults or ()) :], *(found.kwonlydefaults or ())}
+    values = found.defaults or ()
+    defaults = {
+        **dict(zip(found.args[len(found.args) - len(values) :], values, strict=True)),
+        **(found.kwonlydefaults or {}),
+    }
     signature: dict[str, Any] = {
         "required": [name for name in names if name not in defaults],
         "optional": [name for name in names if name in defaults],
+        "defaults": {name: defaults[name] for name in names if name in defaults and _is_plain(defaults[name])},
         "any": found.varkw is not None,
     }
     return {key: value for key, value in signature.items() if value}

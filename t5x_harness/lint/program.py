@@ -240,6 +240,16 @@ class GinProgram:
         return frozenset(seen)
 
     @cached_property
+    def former_readers(self) -> Mapping[str, Binding | MacroBinding]:
+        """The first statement that used each macro and was replaced by a later one with another value."""
+        found: dict[str, Binding | MacroBinding] = {}
+        for statement in self.statements:
+            if isinstance(statement, (Binding, MacroBinding)) and self.final[statement.key] is not statement:
+                for macro in macros_in(statement.value):
+                    found.setdefault(macro.name, statement)
+        return found
+
+    @cached_property
     def required_macros(self) -> tuple[MacroBinding, ...]:
         """The macros whose final value is ``%gin.REQUIRED``."""
         return tuple(m for m in self.macros.values() if is_required(m.value))

@@ -7,7 +7,8 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 # Names may come into a module, or leave it, in ways that no reading shows.
 _OPEN = re.compile(
@@ -25,10 +26,14 @@ _FLAX_FIELDS = ("parent", "name")
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """What Gin can bind of a function or class: the names in order, and whether any other name goes too."""
+    """What Gin can bind of a function or class: the names in order, and whether any other name goes too.
+
+    ``defaults`` are those that are literals and not None.
+    """
 
     names: tuple[str, ...]
     takes_any: bool = False
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Source:
@@ -154,14 +159,14 @@ class Source:
             return None if decorators or init.decorator_list else _parameters(init.args, skip=1)
         if is_flax and not decorators:
             fields = self._fields(node)
-            return None if fields is None else Parameters((*fields.names, *_FLAX_FIELDS))
+            return None if fields is None else Parameters((*fields.names, *_FLAX_FIELDS), defaults=fields.defaults)
         if len(decorators) == 1 and decorators[0] in _DATACLASSES and not bases and not _changes_init(node):
             return self._fields(node)
         return None
 
     def _fields(self, node: ast.ClassDef) -> Parameters | None:
         """Returns the fields of a dataclass; None if one is made in a way that is not plain."""
-        names: dict[str, None] = {}
+        names: dict[str, ast.expr | None] = {}
         for part in node.body:
             if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
                 continue
@@ -170,8 +175,8 @@ class Source:
                 continue
             if isinstance(part.value, ast.Call) and any(k.arg in ("init", None) for k in part.value.keywords):
                 return None
-            names[part.target.id] = None
-        return Parameters(tuple(names))
+            names[part.target.id] = part.value
+        return Parameters(tuple(names), defaults=_literals(names))
 
     def _full_name(self, node: ast.expr) -> str | None:
         """Returns ``dataclasses.dataclass`` for what an expression names, through the module's imports."""
@@ -192,7 +197,22 @@ _PUBLIC = {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}
 def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
     positional = [*arguments.posonlyargs, *arguments.args][skip:]
     names = tuple(argument.arg for argument in (*positional, *arguments.kwonlyargs))
-    return Parameters(names, takes_any=arguments.kwarg is not None)
+    values = dict(zip(names[: len(positional)][::-1], arguments.defaults[::-1], strict=False))
+    values |= {argument.arg: value for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    return Parameters(names, takes_any=arguments.kwarg is not None, defaults=_literals(values))
+
+
+def _literals(values: Mapping[str, ast.expr | None]) -> dict[str, Any]:
+    """Returns the values that are literals and not None."""
+    found = {}
+    for name, node in values.items():
+        try:
+            value = ast.literal_eval(node) if node is not None else None
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

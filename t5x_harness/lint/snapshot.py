@@ -39,12 +39,14 @@ class Configurable:
       parameters: what Gin can bind, in order; None if the record does not say.
       required: those without a default.
       takes_any: whether it takes any keyword.
+      defaults: those that are numbers, booleans, texts or lists (for tuples, too), as far as they are recorded.
     """
 
     name: str
     parameters: tuple[str, ...] | None
     required: tuple[str, ...] = ()
     takes_any: bool = False
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Snapshot:
         known = self._sources.parameters(module, symbol) if not method else None
         if known is None:
             return Configurable(name, None)
-        return Configurable(name, known.names, takes_any=known.takes_any)
+        return Configurable(name, known.names, takes_any=known.takes_any, defaults=known.defaults)
 
     def canonical(self, name: str) -> str:
         """Returns the one name of something that several modules of a library have: ``seqio.Evaluator``."""
@@ -236,7 +238,11 @@ def _configurable(name: str, signature: dict[str, Any] | None) -> Configurable:
         return Configurable(name, None)
     required = tuple(signature.get("required", ()))
     return Configurable(
-        name, (*required, *signature.get("optional", ())), required, takes_any=signature.get("any", False)
+        name,
+        (*required, *signature.get("optional", ())),
+        required,
+        takes_any=signature.get("any", False),
+        defaults=signature.get("defaults", {}),
     )
 
 

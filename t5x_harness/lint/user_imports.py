@@ -43,7 +43,7 @@ def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBin
     for binding in program.final_bindings:
         given = program.resolve(binding)
         is_name = (binding.target, binding.param) == (_DATASET, "module") and isinstance(given.value, str)
-        if is_name and given.value and given.value not in seen:
+        if is_name and given.value not in ("", "None", *seen):  # GIN08 has the quotes of 'None'
             seen.add(given.value)
             yield given.value, given
 

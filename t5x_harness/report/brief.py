@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import Style, wrap
 from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report
@@ -50,7 +51,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
       width: columns to fill.
       color: whether to use terminal colours.
     """
-    style = Style(color)
+    report, style = printable(report), Style(color)
     lines = table(report, width=width, style=style)
     for finding in dict.fromkeys(
         finding

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.report.places import Place, PlacedFinding, placed_findings, run_place, source_root
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import duration, stage_mark
@@ -67,6 +68,7 @@ def _of_finding(placed: PlacedFinding) -> str:
 
 def _encode(text: str, more: str = "") -> str:
     """Percent-encodes what would end the command, and the characters of ``more``, which would end a property."""
+    text = printable(text)
     for character in f"%\r\n{more}":  # the percent sign first: each of the others becomes one
         text = text.replace(character, f"%{ord(character):02X}")
     return text
@@ -96,6 +98,7 @@ def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
 
 def markdown(report: Report) -> str:
     """Returns a table of the runs, their stages, losses and metrics, their findings, and what was not checked."""
+    report = printable(report)
     parts = (_runs(report), _numbers(report), _findings(report), _not_checked(report))
     return "\n".join(["### t5x-harness", "", last_line(report), "", *(line for part in parts for line in part)]) + "\n"
 

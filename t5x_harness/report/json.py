@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.findings.printable import printable_json
 from t5x_harness.findings.work import UNITS
 from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
@@ -17,6 +18,9 @@ SCHEMA = 2
 """Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
 
 _STEPS = {"first": "first_step", "last": "last_step", "to_train": "steps_to_train"}
+
+_LINE = 400
+"""Columns of one line: a binding, and the include statements that led to it, stand in one."""
 
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 """The JSON Schema of the document."""
@@ -43,7 +47,29 @@ def document(report: Report) -> dict[str, Any]:
 
 def render(report: Report) -> str:
     """Returns the document as text that ends with a newline."""
-    return json.dumps(document(report), indent=2, allow_nan=False) + "\n"
+    return f"{json_text(document(report))}\n"
+
+
+def json_text(value: Any) -> str:
+    """Writes a JSON document in ASCII, whose lines begin no command to a CI service.
+
+    Args:
+      value: of plain values. What fits into a line stands in one, so that a search finds all of an object.
+    """
+    return printable_json(_laid_out(value, ""))
+
+
+def _laid_out(value: Any, indent: str) -> str:
+    line = json.dumps(value, allow_nan=False)
+    if len(indent) + len(line) <= _LINE or not value or not isinstance(value, (dict, list)):
+        return line
+    deeper = f"{indent}  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(str(key))}: {_laid_out(item, deeper)}" for key, item in value.items()]
+    else:
+        items = [_laid_out(item, deeper) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{last}"
 
 
 def _finding(finding: Finding, row: RunRow) -> dict[str, Any]:

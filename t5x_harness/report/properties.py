@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Iterable, Iterator
 
 from t5x_harness import __version__
+from t5x_harness.findings.printable import printable
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Measure, StageResult
 
@@ -26,6 +27,7 @@ def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tupl
 
 def stage_properties(result: StageResult) -> list[tuple[str, str]]:
     """Returns the numbers of a stage, ``t5x.loss.train.step_4``, its facts of one line, and its findings' places."""
+    result = printable(result)
     found = {
         ".".join(["t5x", measure.name, *filter(None, [measure.of]), *_step(measure)]): f"{measure.value:.10g}"
         for measure in result.measures

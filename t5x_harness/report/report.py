@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage
 
 
@@ -80,7 +81,7 @@ class Report:
             f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
             for index, name in enumerate(names)
         )
-        return tuple(RunRow(name, result) for name, result in zip(shown, self.results, strict=True))
+        return tuple(RunRow(printable(name), result) for name, result in zip(shown, self.results, strict=True))
 
     @property
     def waited(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,9 @@ from urllib.parse import quote
 from t5x_harness import __version__
 from t5x_harness.findings.codes import every_code, rules_by_code
 from t5x_harness.findings.pages import page
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.rule import Mistake
+from t5x_harness.report.json import json_text
 from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_findings, source_root
 from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import stage_failure
@@ -30,7 +31,7 @@ _LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
 
 def render(report: Report) -> str:
     """Returns the document as text that ends with a newline."""
-    return json.dumps(document(report), indent=2) + "\n"
+    return f"{json_text(document(report))}\n"
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -63,20 +64,21 @@ def _result(placed: PlacedFinding, rule_index: int, fingerprint: str, root: Path
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": finding.severity.value,
-        "message": {"text": f"{placed.text}{fix}"},
+        "message": {"text": printable(f"{placed.text}{fix}")},
         "locations": [{"physicalLocation": _physical(placed.place)}] if placed.place is not None else [],
         "partialFingerprints": {FINGERPRINT: fingerprint},
-        "properties": {"stage": finding.stage.value, "runs": list(placed.runs)},
+        "properties": {"stage": finding.stage.value, "runs": list(printable(placed.runs))},
     }
     if finding.binding is not None:
-        result["properties"]["binding"] = finding.binding
+        result["properties"]["binding"] = printable(finding.binding)
     if placed.chain:
         result["relatedLocations"] = [
             {"id": number, "message": {"text": "included from here"}, "physicalLocation": _physical(place)}
             for number, place in enumerate(placed.chain, start=1)
         ]
     if changes := _changes(finding, placed.cwd, root):
-        result["fixes"] = [{"description": {"text": finding.fix or finding.message}, "artifactChanges": changes}]
+        description = {"text": printable(finding.fix or finding.message)}
+        result["fixes"] = [{"description": description, "artifactChanges": changes}]
     return result
 
 
@@ -85,7 +87,7 @@ def _physical(place: Place) -> dict[str, Any]:
 
 
 def _artifact(place: Place) -> dict[str, str]:
-    return {"uri": quote(place.file), "uriBaseId": SOURCE_ROOT}
+    return {"uri": quote(place.file, errors="surrogateescape"), "uriBaseId": SOURCE_ROOT}
 
 
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
@@ -116,7 +118,7 @@ def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
         file = placed.place.file if placed.place is not None else ""
         text = "\0".join((placed.finding.code, file, what))
         seen[text] += 1
-        yield hashlib.sha256(f"{text}\0{seen[text]}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        yield hashlib.sha256(f"{text}\0{seen[text]}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _notifications(report: Report) -> Mapping[str, Any]:
@@ -131,7 +133,7 @@ def _notifications(report: Report) -> Mapping[str, Any]:
 
 
 def _notification(level: str, text: str) -> dict[str, Any]:
-    return {"level": level, "message": {"text": text}}
+    return {"level": level, "message": {"text": printable(text)}}
 
 
 def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:

@@ -12,6 +12,11 @@ _MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.NOT_RUN: "-"}
 _TONES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_RUN: "dim"}
 _GAP = "  "
 _LEAST_NAME = 12
+_DROPS = (
+    *(("", False), ("mesh", False), ("findings", False), ("slice", False), ("mode", False)),
+    *(("findings", True), ("slice", True)),
+)
+"""What goes below the table while it is too wide, and whether only after names were cut."""
 
 
 def table(report: Report, *, width: int, style: Style, notes: bool = False) -> list[str]:
@@ -20,22 +25,22 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
     Args:
       report: the runs.
       width: columns of the terminal. Before a row gets wider, the mesh goes below the table, then what is the same for
-        every run (no findings, one slice), then the mode; names are cut last.
+        every run (no findings, one slice), then the mode; then names are cut, and last, findings and slices go, too.
       style: colours, if any.
       notes: whether to count notes, too.
     """
     stages = report.stages
     columns = _columns(report, stages, notes)
     below: dict[str, list[str]] = {}
-    for drop in (None, "mesh", "findings", "slice", "mode"):
+    for drop, is_last_resort in _DROPS:
         if drop == "mesh":
             columns["slice"] = [row.result.spec.slice for row in report.rows]
             below["mesh"] = [row.mesh for row in report.rows]
-        elif drop == "mode" or (drop and _says_nothing(drop, columns[drop])):
+        elif drop in columns and (drop == "mode" or is_last_resort or _says_nothing(drop, columns[drop])):
             below[drop] = columns.pop(drop)
         widths = {head: max(map(len, (head, *cells))) for head, cells in columns.items()}
         excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - width
-        if excess <= 0:
+        if excess <= (max(0, widths["run"] - _LEAST_NAME) if drop == "mode" or is_last_resort else 0):
             break
     widths["run"] = max(min(widths["run"], _LEAST_NAME), widths["run"] - max(0, excess))
     columns["run"] = [_cut(name, widths["run"]) for name in columns["run"]]
@@ -47,7 +52,7 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
             cell = columns[head][index].ljust(size)
             padded.append(style.tone(_TONES[outcomes[head]], cell) if head in outcomes else cell)
         lines.append(_GAP.join(padded).rstrip())
-    for head in ("mode", "slice", "mesh"):
+    for head in ("mode", "slice", "mesh", "findings"):
         values = _by_value(report, below.get(head, ()))
         everywhere = len(next(iter(values.values()), ())) == len(report.rows)
         shown = [value if everywhere else f"{value} ({', '.join(names)})" for value, names in values.items()]
@@ -59,7 +64,7 @@ def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
     """Returns the cells that say something, each with the names of the runs that it is of."""
     found: dict[str, list[str]] = {}
     for row, cell in zip(report.rows, cells, strict=False):
-        if cell:
+        if cell not in ("", "-"):
             found.setdefault(cell, []).append(row.name)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import Style, wrap, wrap_table
 from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report, RunRow
@@ -47,7 +48,7 @@ def render(
       notes: whether to print notes, and of facts the tables of arrays, and not only that there are some.
       shown_above: whether why stages failed stands above the report.
     """
-    style, width = Style(color), max(width, _LEAST_WIDTH)
+    report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
     shared = _shared(report)
     for row in report.rows:
@@ -63,11 +64,11 @@ def render(
 
 def render_quietly(report: Report, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
     """Returns the findings and the last line, and nothing else; see :func:`render`."""
-    style, width = Style(color), max(width, _LEAST_WIDTH)
+    report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
     found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _SHOWN)
     lines = [line for finding in found for line in finding_lines(finding, width=width, style=style)]
     for row in report.rows:
-        lines += [line for stage in row.result.stages if stage.outcome is Outcome.FAILED for line in _log(stage)]
+        lines += [line for stage in row.result.stages if stage.outcome is Outcome.FAILED for line in _log(stage, width)]
     return "\n".join([*lines, *_end(report, width=width, style=style, notes=notes)]) + "\n"
 
 
@@ -88,12 +89,13 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False,
       color: whether to use terminal colours.
       notes: whether notes are among the findings to show.
     """
-    style = Style(color)
+    result, style = printable(result), Style(color)
     shown = [f for f in result.findings if notes or f.severity is not Severity.NOTE]
     lines = [line for f in shown for line in finding_lines(f, width=width, style=style)]
     if result.outcome is Outcome.NOT_RUN or not lines:
-        lines += result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",)
-    return "\n".join([*lines, *_log(result)])
+        for text in result.not_checked or (f"{result.stage} {result.outcome}, and no finding says why",):
+            lines += wrap(text, width, "", "    ")
+    return "\n".join([*lines, *_log(result, width)])
 
 
 def failure_in_a_line(result: StageResult, room: int | None) -> str:
@@ -103,11 +105,12 @@ def failure_in_a_line(result: StageResult, room: int | None) -> str:
       result: of the stage.
       room: columns to cut it to; None for all of it.
     """
-    error = next(iter(result.errors), None)
+    error = next(iter(printable(result).errors), None)
     if error is None:
         return f"{result.stage} failed, and no finding says why"
     text = f"{error.code}: {error.message.partition(chr(10))[0]}"
-    place = f" ({Path(error.location.file).name}:{error.location.line})" if error.location is not None else ""
+    at = error.location
+    place = f" ({printable(Path(at.file).name)}:{at.line})" if at is not None else ""
     if room is None or len(text + place) <= room:
         return text + place
     if room < _LEAST_MESSAGE + len(place):
@@ -123,9 +126,10 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
       width: columns to fill.
       color: whether to use terminal colours.
     """
+    result = printable(result)
     failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
     if failed is None:
-        return f"{result.spec.name}: no stage was run"
+        return f"{printable(result.spec.name)}: no stage was run"
     code = next((f"{finding.code}: " for finding in failed.errors), "")  # first in pytest's short summary, too
     lines = [f"{code}{failed.stage} of {result.spec.name} failed", stage_failure(failed, width=width, color=color)]
     left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]
@@ -136,6 +140,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
 
 def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     """Returns one finding: place, code and message; the include chain; the fix."""
+    finding = printable(finding)
     place = f"{finding.location or finding.binding}: " if finding.location or finding.binding else ""
     severity = style.tone(_TONES[finding.severity], finding.severity.value)
     head = wrap(f"{place}{finding.severity} {finding.code}: {finding.message}", width, "", "    ")
@@ -169,7 +174,7 @@ def _details(
             yield from finding_lines(finding, width=width, style=style)
     for stage in stages:
         if stage.outcome is Outcome.FAILED and not shown_above:
-            yield from _log(stage)
+            yield from _log(stage, width)
     if numbers := achieved(row.result):
         yield from _listed("losses and metrics", numbers, width)
     if programs := compiled(row.result):
@@ -243,14 +248,14 @@ def _change(change: Change) -> str:
     return f"{change.binding} = {change.after} (was {change.before}; {change.why})"
 
 
-def _log(stage: StageResult) -> Iterator[str]:
+def _log(stage: StageResult, width: int) -> Iterator[str]:
     """Yields the end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
     if stage.errors and not any(f.code.startswith("RUN") for f in stage.errors):
         return
     tail = stage.log_tail.rstrip().splitlines()[-_LOG_LINES:]
     if tail:
         yield f"the last {len(tail)} lines of the log of {stage.stage}:" if len(tail) > 1 else "the log's last line:"
-        yield from (f"  | {line}" for line in tail)
+        yield from (part for line in tail for part in wrap(line, width, "  | ", "  |   "))
 
 
 def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:

@@ -160,6 +160,9 @@ def test_the_smallest_and_the_cheapest() -> None:
     text = as_table(found)
     assert "the smallest slice that holds it: v3-8 (train needs 8 GiB of 15.5 GiB)" in text
     assert "the cheapest that ends within 48 h: v3-8 (1000 steps in 0.222 to 0.4 h, 1.78 to 3.2 USD)" in text
+    narrow = as_table(found, width=72)
+    assert max(map(len, narrow.splitlines())) <= 72
+    assert all(" ".join(row.why.split()) in " ".join(narrow.split()) for row in rows)
     found.hours = 0.01
     assert "none of those that fit ends within 0.01 h at the slow end" in as_table(found)
     whole = json.loads(as_json(found))

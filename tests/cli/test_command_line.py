@@ -347,7 +347,7 @@ def test_json_says_where_each_binding_comes_from(noted: list[str], capsys: pytes
     assert (pack["configurable"], pack["value"], pack["overridden"]) == ("t5x.utils.DatasetConfig", "True", [])
 
 
-@pytest.mark.parametrize("form", ["json", "sarif", "github", "text"])
+@pytest.mark.parametrize("form", ["json", "sarif", "github", "junit", "text"])
 def test_output_writes_a_file_and_keeps_the_text(
     noted: list[str], folder: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
@@ -359,7 +359,9 @@ def test_output_writes_a_file_and_keeps_the_text(
     if form in ("json", "sarif"):
         assert "runs" in json.loads(written)
     else:
-        assert {"text": WARNING, "github": "::warning file=noted.gin"}[form] in written
+        assert {"text": WARNING, "github": "::warning file=noted.gin", "junit": 'value="GIN02 noted.gin:'}[
+            form
+        ] in written
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ def test_an_output_that_fails_late_loses_no_report(
     assert err == "t5x-harness: --output report: No space left on device\n"
 
 
-@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github", "junit"])
 def test_the_step_summary_is_added_to_in_every_format(
     noted: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
@@ -404,7 +406,7 @@ def test_help_teaches_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("lint", "plan", "run"):
         assert main([command, "--help"]) == 0
         out = capsys.readouterr().out
-        for text in ("--format {text,json,sarif,github}", "--output FILE", "-v, --verbose"):
+        for text in ("--format {text,json,sarif,github,junit}", "--output FILE", "-v, --verbose"):
             assert text in out
     assert main(["lint", "--help"]) == 0
     assert "$GITHUB_STEP_SUMMARY" in capsys.readouterr().out

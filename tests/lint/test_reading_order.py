@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
+from t5x_harness.lint import lint
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.reader import read
 from t5x_harness.lint.values import Macro, Reference
-from t5x_harness.spec import Location, Mode, RunSpec
+from t5x_harness.spec import Location, Mode, RunSpec, Severity
 
 
 def test_the_last_statement_wins_and_is_located(folder: Folder) -> None:
@@ -165,3 +166,19 @@ def test_a_clone_that_is_here_is_read(folder: Folder) -> None:
     assert program.macros["BATCH_SIZE"].value == 7
     assert not program.in_clone
     assert not folder.read("include 't5x/t5x/configs/runs/no_such.gin'\n").complete
+
+
+DECODER = "t5x/examples/decoder_only/models/base.gin"
+
+
+def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> None:
+    finding = folder.only(f"\ninclude '{DECODER}'\n", "GIN16")
+    assert (finding.severity, finding.location) == (Severity.WARNING, Location("run.gin", 2))
+    assert finding.message.startswith(
+        f"the public T5X cannot open {DECODER}, unless it starts in the folder of its own clone: its folder "
+        "t5x/examples/decoder_only/models has no __init__.py"
+    )
+    found = lint(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X).findings
+    assert [f.severity for f in found if f.code == "GIN16"] == [Severity.WARNING]
+    folder.write({DECODER: "BATCH_SIZE = 1\n"})
+    assert "GIN16" not in [f.code for f in folder.findings(f"include '{DECODER}'\n")]

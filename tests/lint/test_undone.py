@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
@@ -85,3 +87,31 @@ def test_what_overrides_by_its_place_is_left_alone(folder: Folder) -> None:
     folder.write({"one.gin": scoped.format(1), "two.gin": scoped.format(2)})
     folder.write({"run.gin": RUN + "include 'one.gin'\ninclude 'two.gin'\n"})
     assert undone(folder, "run.gin") == []
+
+
+SHARED = "from __gin__ import dynamic_registration\nfrom t5x.examples.t5 import network\n"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_file_that_is_included_again_sets_back_what_was_bound_between(folder: Folder, together: bool) -> None:
+    folder.write(
+        {
+            "shared.gin": f"{SHARED}network.T5Config.mlp_dim = 32\n",
+            "first.gin": f"{SHARED}include 'shared.gin'\nnetwork.T5Config.mlp_dim = 64\n",
+            "second.gin": "include 'shared.gin'\nBATCH_SIZE = 8\n",
+        }
+    )
+    lines = "include 'first.gin'\ninclude 'second.gin'\n" if together else "include 'first.gin'\n"
+    spec = folder.spec(RUN.replace("MIXTURE_OR", f"{lines}MIXTURE_OR", 1))
+    files = ("run.gin",) if together else ("run.gin", "second.gin")
+    found = lint(dataclasses.replace(spec, gin_files=files), t5x_parent=T5X).findings
+    (finding,) = [f for f in found if f.code == "GIN04"]
+    assert (finding.severity, finding.location.file, finding.location.line) == (Severity.WARNING, "first.gin", 4)  # type: ignore[union-attr]
+    which = (
+        "second.gin, which run.gin:7 includes after first.gin,"
+        if together
+        else ("second.gin, which is given after run.gin and includes shared.gin again,")
+    )
+    assert finding.message == f"network.T5Config.mlp_dim = 64 is lost: {which} sets it to 32 (shared.gin:3)"
+    first = "include first.gin after second.gin" if together else "give run.gin after second.gin"
+    assert finding.fix == f"{first}, or do not include shared.gin again"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import BAD, GOOD, NOTE
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.report import Report
 from t5x_harness.report.github import append_step_summary, command, markdown, render
 from t5x_harness.report.places import Place
@@ -36,16 +37,20 @@ def decoded(text: str, more: str) -> str:
 
 
 @given(st.text(), st.text(min_size=1), st.integers(1, 10**6), st.text())
-def test_any_text_is_read_back_as_it_was(message: str, file: str, line: int, title: str) -> None:
+def test_any_text_is_read_back_as_it_is_shown(message: str, file: str, line: int, title: str) -> None:
     text = command("error", message, Place(file, line), title=title)
     assert "\n" not in text
     assert "\r" not in text
-    assert parsed(text) == ("error", {"file": file, "line": str(line), "title": title}, message)
+    assert parsed(text) == (
+        "error",
+        {"file": printable(file), "line": str(line), "title": printable(title)},
+        printable(message),
+    )
 
 
 def test_what_is_escaped() -> None:
     text = command("warning", "100%,\r\na: b", Place("a,b:c%.gin", 3), title="x: y, z")
-    assert text == "::warning file=a%2Cb%3Ac%25.gin,line=3,title=x%3A y%2C z::100%25,%0D%0Aa: b"
+    assert text == "::warning file=a%2Cb%3Ac%25.gin,line=3,title=x%3A y%2C z::100%25,%0Aa: b"
     assert command("notice", "m", None, title="t") == "::notice title=t::m"
 
 

@@ -272,3 +272,20 @@ def test_a_table_that_is_too_wide_breaks_between_cells_only() -> None:
         "          embed, joined_kv",
     ]
     assert len([line for line in lines if line == "          embed, joined_kv"]) == 3
+
+
+@pytest.mark.parametrize("width", [79, 80, 100, 120])
+@pytest.mark.parametrize("everything", [False, True])
+def test_nothing_is_wider_than_the_terminal_but_words_that_cannot_be_broken(width: int, everything: bool) -> None:
+    long = " ".join(["a rather long sentence of many words"] * 8)
+    log = f"{long}\n    {long}\n/{'x' * 130}"
+    failed = StageResult(Stage.TRAIN, Outcome.FAILED, log_tail=log, not_checked=(long,), facts=(("a fact", long),))
+    findings = tuple(dataclasses.replace(WARNING, message=f"{long} {i}", fix=long) for i in range(12))
+    noisy = dataclasses.replace(GOOD.stages[0], findings=findings)
+    whole = dataclasses.replace(GOOD, stages=(noisy, *GOOD.stages[1:3], failed), standins=(long, long))
+    report = Report((whole, BAD, GOOD))
+    texts = [render(report, width=width, facts=everything, notes=everything)]
+    texts += [render_quietly(report, width=width, notes=everything), render_brief(report, width=width)]
+    texts += [stage_failure(stage, width=width, notes=everything) for stage in whole.stages]
+    wide = [line for text in texts for line in text.splitlines() if len(line) > width]
+    assert {line.split()[-1] for line in wide} <= {f"/{'x' * 130}"}, wide

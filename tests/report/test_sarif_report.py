@@ -17,6 +17,7 @@ from sample_reports import BAD, GOOD
 from t5x_harness import __version__
 from t5x_harness.findings.codes import RUN_CODES, rules_by_code
 from t5x_harness.findings.pages import page
+from t5x_harness.findings.printable import printable
 from t5x_harness.report import Report
 from t5x_harness.report.sarif import FINGERPRINT, document, render, rule_descriptors
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
@@ -241,4 +242,5 @@ def test_any_finding_is_written(text: str, line: int) -> None:
     finding = Finding("GIN01", Severity.NOTE, Stage.LINT, text, Location(text, line), fix=text, binding=text)
     result = RunResult(RunSpec((text,)), (StageResult(Stage.LINT, Outcome.PASSED, (finding,)),))
     run = check(json.loads(render(Report((result,)))))
-    assert text in run["results"][0]["message"]["text"]
+    shown = printable(f"{text}:{line}: {text}\nfix: {text}")
+    assert run["results"][0]["message"]["text"] == shown

@@ -19,11 +19,13 @@ RULES = (*all_mistakes(Stage.RESOLVE, Stage.PLAN), *(all_mistakes(Stage.AOT) if 
 
 
 def _line(finding: Finding, example: Example, folder: Path) -> str:
-    """The text of the line that a finding points to."""
+    """The text of the user's line that a finding points to: what is in T5X's files is shown at their include."""
     assert finding.location is not None, f"no line is at fault, but the example names {example.at!r}: {finding}"
-    path = folder / finding.location.file
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return lines[finding.location.line - 1]
+    steps = [
+        at for at in (*finding.location.included_from, finding.location) if (folder / at.file).is_relative_to(folder)
+    ]
+    lines = (folder / steps[-1].file).read_text(encoding="utf-8").splitlines()
+    return lines[steps[-1].line - 1]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.google.vertex.validation import Verdict
+from t5x_harness.report.json import document, json_text
+from t5x_harness.report.programs import verdicts
 from t5x_harness.report.report import Report
 from t5x_harness.spec import RunResult, Stage
 from t5x_harness.vertex.describing import as_text, as_values, end_as_text, end_as_values
@@ -43,8 +45,6 @@ class SubmitOutput:
 
     def checks(self, results: Sequence[RunResult]) -> bool:
         """Shows what lint and plan found; returns whether they passed."""
-        from t5x_harness.report.json import document
-        from t5x_harness.report.programs import verdicts
         from t5x_harness.report.terminal import render
 
         report = Report(tuple(results))
@@ -83,18 +83,18 @@ class SubmitOutput:
 
     def say(self, text: str) -> None:
         """Shows what is of interest while it happens."""
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Writes what is for a program, or for a file."""
-        text = json.dumps(self._document, indent=2) if self._is_json else "\n".join(self._lines)
+        text = json_text(self._document) if self._is_json else "\n".join(self._lines)
         if self._file is not None:
             self._file.write_text(f"{text}\n", encoding="utf-8")
         elif self._is_json:
             print(text, file=self._stream, flush=True)
 
     def _show(self, lines: Iterable[str]) -> None:
-        shown = list(lines)
+        shown = [printable(line) for line in lines]
         self._lines += shown
         if self._shows_text:
             print("\n".join(shown), file=self._stream, flush=True)

@@ -16,6 +16,7 @@ from t5x_harness.spec import Finding, Mode, Severity
 
 _CHECKPOINT = "INITIAL_CHECKPOINT_PATH"
 _REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", _CHECKPOINT, "TRAIN_STEPS", "EVAL_OUTPUT_DIR")
+_FROM_CONTROLLER = f"{_CHECKPOINT} = %gin.REQUIRED\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"
 _HEAD = examples.head("eval", "from t5x import utils")
 
 
@@ -102,8 +103,8 @@ class BindingsNotPassedOn(Rule):
         "The controller of auxiliary jobs passes on gin files only, with its own values for "
         f"{', '.join(_REPLACED)}: `--gin.…` flags are dropped without a word."
     )
-    bad = Example(_HEAD + f"CHECKPOINT_PATH = %{_CHECKPOINT}\n", ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE")
-    good = Example(_HEAD + f"CHECKPOINT_PATH = %{_CHECKPOINT}\nDROPOUT_RATE = 0.0\n")
+    bad = Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE")
+    good = Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n")
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a note for each binding of the command line, if the config looks like one for auxiliary jobs."""

@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from t5x_harness.lint.own_lines import is_foreign
 from t5x_harness.lint.problems import Problem, ProblemKind
+from t5x_harness.lint.program import Include
 from t5x_harness.lint.rule import Context, Example, Rule, shown_folder
-from t5x_harness.spec import Finding
+from t5x_harness.spec import Finding, Location, Severity
 from t5x_harness.system.misspelling import closest
 
 
@@ -48,6 +50,36 @@ class MissingFile(Rule):
                     at,
                     f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
                 )
+        for target, at in _closed_in_public_t5x(context):
+            yield self.finding(
+                f"the public T5X cannot open {target}, unless it starts in the folder of its own clone: its folder "
+                f"{os.path.dirname(target)} has no __init__.py, and Gin stops there (expected str, bytes or "
+                "os.PathLike object, not NoneType); the embedded T5X has one",
+                at,
+                f"copy {os.path.basename(target)} and what it includes into your project, start the job in T5X's "
+                "clone, or add the __init__.py to the T5X of its image",
+                severity=Severity.WARNING,
+            )
+
+
+_NO_PACKAGES = ("t5x/examples/decoder_only/models", "t5x/examples/decoder_only/examples")
+"""Folders of the public T5X without ``__init__.py``, which the embedded one has."""
+
+
+def _closed_in_public_t5x(context: Context) -> Iterator[tuple[str, Location | None]]:
+    """Yields the files that Gin opens in the embedded T5X alone, and where the user asks for each."""
+    program = context.program
+    if not context.snapshot.is_embedded:
+        return
+    for name in program.spec.gin_files:
+        if os.path.dirname(name) in _NO_PACKAGES and not (Path(program.spec.cwd) / name).is_file():
+            yield name, None
+    for statement in program.statements:
+        if not isinstance(statement, Include) or os.path.dirname(statement.target) not in _NO_PACKAGES:
+            continue
+        is_own = not is_foreign(statement.location.file, program)
+        if is_own and statement.file is not None and program.is_of_t5x(statement.file):
+            yield statement.target, statement.location
 
 
 def _package_lacks(context: Context, problem: Problem) -> bool:

@@ -1,9 +1,8 @@
-"""GIN08 and GIN09: strings and floats where T5X counts."""
+"""GIN09: floats where T5X counts."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,7 +24,7 @@ _NETWORK = (
     "head_dim",
     "mlp_dim",
 )
-_COUNTS: Mapping[str, tuple[str, ...]] = {
+COUNTS: Mapping[str, tuple[str, ...]] = {
     "__main__.train": ("total_steps", "eval_steps", "eval_period", "relative_steps", "stats_period", "gc_period"),
     "__main__.infer": ("checkpoint_period", "shard_id", "num_shards"),
     "t5x.utils.DatasetConfig": ("batch_size",),
@@ -38,13 +37,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
         for config in ("T5Config", "TransformerConfig")
     },
 }
-_LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
-_NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "t5x.utils.create_learning_rate_scheduler": ("base_learning_rate", "warmup_steps", "decay_factor"),
-    "t5x.models.EncoderDecoderModel": ("z_loss", "label_smoothing"),
-    "t5x.models.DecoderOnlyModel": ("z_loss", "label_smoothing"),
-}
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
 _MOST = 2**53  # above it a float does not tell one whole number from the next
 
 _PERIODS: Mapping[str, tuple[str, ...]] = {
@@ -55,7 +48,7 @@ _PERIODS: Mapping[str, tuple[str, ...]] = {
 _HEAD = examples.head("pretrain")
 
 
-def _literals(
+def literals(
     context: Context, parameters: Mapping[str, tuple[str, ...]]
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
     """Yields the statements that give these parameters values, each once, with the first binding that reads it."""
@@ -68,47 +61,9 @@ def _literals(
                 yield binding, given
 
 
-def _read_as(binding: Binding, given: Binding | MacroBinding) -> str:
+def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
+    """Says which parameter takes a macro's value; nothing where a parameter is bound itself."""
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
-
-
-class StringForNumber(Rule):
-    """A quoted number."""
-
-    code = "GIN08"
-    title = "string where a number is needed"
-    why = (
-        "A quoted number is a string. With TRAIN_STEPS it fails with `'<' not supported between instances of 'str' and "
-        "'int'`, after the model was built and restored."
-    )
-    bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",), at="TRAIN_STEPS")
-    good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each count or number that is a string."""
-        for binding, given in _literals(context, {**_NUMBERS, **_COUNTS}):
-            if isinstance(given.value, str):
-                yield self.finding(
-                    f"{given} = {given.value!r} is a string, and a number is needed{_read_as(binding, given)}",
-                    given,
-                    _without_quotes(given),
-                    edits=_unquoted(context, given),
-                )
-
-
-def _without_quotes(given: Binding | MacroBinding) -> str:
-    text = given.value.strip()
-    try:
-        float(text.replace("_", ""))
-    except ValueError:
-        return "give a number"
-    return f"take the quotes away: {given} = {text}"
-
-
-def _unquoted(context: Context, given: Binding | MacroBinding) -> tuple[Edit, ...]:
-    text = given.value.strip()
-    plain = _NUMBER.fullmatch(text) is not None
-    return set_literal(context.program, given.location, given.value, text) if plain else ()
 
 
 class FloatForCount(Rule):
@@ -126,11 +81,11 @@ class FloatForCount(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each count that is a float."""
         yield from self._lengths(context)
-        for binding, given in _literals(context, _COUNTS):
+        for binding, given in literals(context, COUNTS):
             if isinstance(given.value, float):
                 yield self.finding(
                     f"{given} = {format_value(given.value)} is a float, and a whole number is needed"
-                    f"{_read_as(binding, given)}",
+                    f"{read_as(binding, given)}",
                     given,
                     _whole(given, given.value),
                     severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
@@ -139,12 +94,12 @@ class FloatForCount(Rule):
 
     def _lengths(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each feature length that is a float."""
-        for binding, given in _literals(context, _LENGTHS):
+        for binding, given in literals(context, LENGTHS):
             for feature, length in given.value.items() if isinstance(given.value, dict) else ():
                 if isinstance(length, float):
                     yield self.finding(
                         f"the length of {feature} in {given} is the float {length}, and a whole number is needed"
-                        f"{_read_as(binding, given)}",
+                        f"{read_as(binding, given)}",
                         given,
                         f"write {feature!r}: {int(length)}" if length.is_integer() else "give a whole number",
                     )

@@ -58,30 +58,50 @@ def _undoing(
     """Returns what undoes a value, the fix, the include to move it below, and how bad that is; None where it is meant.
 
     A file that sets a value of another one's again is there for that, if it includes the other or is given after it.
-    Not so a default of T5X's or a whole run that comes after the value. Two includes of one file that disagree about a
-    macro may be layers, and are worth a note.
+    Not so a default of T5X's, a whole run that comes after the value, or a statement that was read before the value and
+    is read again. Two includes of one file that disagree about a macro may be layers, and are worth a note.
     """
     before, after = _chain(early.location), _chain(late.location)
     depth = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
     if depth is None or late.location.file == BINDINGS:
         return None
     one, other = before[depth], after[depth]
-    is_default = is_foreign(late.location.file, program)
+    again = _was_read_before(program, late, early)
+    is_default = again or is_foreign(late.location.file, program)
+    read_again = f", or do not include {late.location.file} again" if again else ""
     if one.file != other.file:
         first, then = one.file, other.file
         if not is_default and not (_starts(program, then) and not _starts(program, first)):
             return None
-        return f"{then}, which is given after {first},", f"give {first} after {then}", None, Severity.WARNING
+        return (
+            f"{then}, which is given after {first}{f' and includes {late.location.file} again' if again else ''},",
+            f"give {first} after {then}{read_again}",
+            None,
+            Severity.WARNING,
+        )
     if other.line <= one.line or len(after) == depth + 1:
         return None  # bound again in the same file: GIN34
     if len(before) == depth + 1:
         return f"the include in line {other.line}", f"move the binding below line {other.line}", other, Severity.WARNING
     name = f"{after[depth + 1].file}, which {other} includes after {before[depth + 1].file},"
     if is_default:
-        return name, f"include {before[depth + 1].file} after {after[depth + 1].file}", None, Severity.WARNING
+        fix = f"include {before[depth + 1].file} after {after[depth + 1].file}{read_again}"
+        return name, fix, None, Severity.WARNING
     if not isinstance(early, MacroBinding):
         return None
     return name, f"bind {early} in one of the two, or below line {other.line} of {other.file}", None, Severity.NOTE
+
+
+def _was_read_before(program: GinProgram, late: Binding | MacroBinding, early: Binding | MacroBinding) -> bool:
+    """Returns whether a statement was executed before another one, too, by an earlier include of its file."""
+    for statement in program.statements:
+        if statement is early:
+            return False
+        at, there = statement.location, late.location
+        is_same = isinstance(statement, (Binding, MacroBinding)) and statement.key == late.key
+        if is_same and (at.file, at.line) == (there.file, there.line):
+            return True
+    return False
 
 
 def _chain(place: Location) -> tuple[Location, ...]:

@@ -11,6 +11,8 @@ from t5x_harness.lint.rules.auxiliary_job import binds_several_modes
 from t5x_harness.spec import Finding, Location, Mode
 
 _HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
+_DYNAMIC = "from __gin__ import dynamic_registration\nimport __main__ as train_script\n"
+_FORGOTTEN = "train_script.train.total_steps = 100\n"
 _FUNCTIONS = {mode: name.rpartition(".")[2] for name, mode in ENTRIES.items()}
 
 
@@ -54,8 +56,8 @@ class NoRunConfig(Rule):
         "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
         "files are fragments, made to be included."
     )
-    bad = Example(_HEAD, at="include")
-    good = Example(_HEAD + "include 't5x/configs/runs/pretrain.gin'\n")
+    bad = Example(_DYNAMIC + _HEAD + _FORGOTTEN, at="train_script.train.total_steps")
+    good = Example(_DYNAMIC + _HEAD + "include 't5x/configs/runs/pretrain.gin'\n" + _FORGOTTEN)
     whole_program = True
 
     def check(self, context: Context) -> Iterator[Finding]:

@@ -34,14 +34,15 @@ class UndefinedMacro(Rule):
                 f"give {first.name} a value of its own",
             )
         for name, use in context.program.undefined_macros:
-            hint = did_you_mean(name, (*context.program.macros, REQUIRED))
+            others = [other for other in context.program.macros if other != str(use)]
+            hint = did_you_mean(name, (*others, REQUIRED))
             if name == "MODEL":
                 fix = "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"
             elif hint:
                 fix = f"correct the name in {use}"
             else:
                 fix = f"add {name} = ... or include the file that defines it"
-            right = meant(name, context.program.macros)
+            right = meant(name, others)
             yield self.finding(
                 f"nothing defines the macro {name} that {use} reads{hint}",
                 use,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_bound
-from t5x_harness.lint.program import BINDINGS, GinProgram, MacroBinding
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.rules.auxiliary_job import is_for_controller
 from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
@@ -45,7 +45,7 @@ class MisspeltMacro(Rule):
         """Yields a finding for each such macro."""
         program = context.program
         for macro in _unread(context):
-            near = closest(macro.name, program.read_macros)
+            near = _close(program, macro.name)
             if near is None:
                 continue
             kept = program.macros.get(near)
@@ -56,6 +56,14 @@ class MisspeltMacro(Rule):
                 f"did you mean {near}? Write {_assignment(macro, near)}",
                 edits=rename_bound(program, macro.location, macro.name, near) if _is_slip(program, macro, near) else (),
             )
+
+
+def _close(program: GinProgram, name: str) -> str | None:
+    """Returns the macro that may be meant by one that nothing reads.
+
+    None for one whose reader was bound anew: its name is right.
+    """
+    return closest(name, program.read_macros) if name not in program.former_readers else None
 
 
 def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
@@ -88,16 +96,35 @@ class UnreadMacro(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each such macro."""
+        program = context.program
         for macro in _unread(context):
-            if closest(macro.name, context.program.read_macros) is None:
-                shared = bool(macro.location.included_from) and _is_of_run_configs(context.program, macro.name)
+            if _close(program, macro.name) is None:
+                reader = program.former_readers.get(macro.name)
+                keep = _why_kept(program, macro)
                 yield self.finding(
-                    f"nothing reads the macro {macro.name} = {format_value(macro.value)}",
+                    f"nothing reads the macro {macro.name} = {format_value(macro.value)}{_instead(program, reader)}",
                     macro,
-                    f"{'keep it for other runs' if shared else 'remove it'}, or use %{macro.name} in the parameter "
-                    "that it is meant for",
-                    severity=Severity.NOTE if shared else None,
+                    f"{'remove it' if keep is None else keep}, or use %{macro.name} in "
+                    f"{'the parameter that it is meant for' if reader is None else reader}",
+                    severity=None if keep is None else Severity.NOTE,
                 )
+
+
+def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
+    """Returns why a macro that nothing reads is bound all the same, as a fix; None where it can go."""
+    for other in program.statements:
+        if isinstance(other, MacroBinding) and other.name == macro.name and is_required(other.value):
+            return f"keep it, because {program.name_of(other.location.file)} declares it gin.REQUIRED"
+    shared = bool(macro.location.included_from) and _is_of_run_configs(program, macro.name)
+    return "keep it for other runs" if shared else None
+
+
+def _instead(program: GinProgram, reader: Binding | MacroBinding | None) -> str:
+    """Returns what stands in place of the value that read a macro."""
+    if reader is None:
+        return ""
+    winner = program.final[reader.key]
+    return f": {reader}, which read it, is {format_value(winner.value)} ({where(winner.location)})"
 
 
 def _is_of_run_configs(program: GinProgram, name: str) -> bool:

@@ -170,5 +170,5 @@ class UnknownType(Mistake):
     code = "MOD02"
     title = "model's type that JAX does not know"
     why = "The model raises `data type … not understood` when T5X makes the train state, after it built the datasets."
-    bad = training("network.T5Config.dtype = 'bfloat15'", at="network.T5Config.dtype")
+    bad = training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype")
     good = training("network.T5Config.dtype = 'bfloat16'")

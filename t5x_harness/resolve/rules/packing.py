@@ -44,7 +44,7 @@ class Packing(ResolveRule):
         "T5X's run configs say `pack = True`. A converter of one's own without `PACKING_FEATURE_DTYPES`, or with "
         "pass-through features, is refused when the job reads its data."
     )
-    bad = training(*_MODEL, files=_FILES, at="  pack = True")
+    bad = training(*_MODEL, files=_FILES, at="include 't5x/configs/runs/pretrain.gin'")
     good = training(
         *_MODEL, "train/utils.DatasetConfig.pack = False", "train_eval/utils.DatasetConfig.pack = False", files=_FILES
     )

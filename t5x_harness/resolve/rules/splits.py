@@ -73,7 +73,8 @@ class SkippedSplit(ResolveRule):
         "predictions, or where the split is one that your own config names."
     )
     bad = training(
-        files=examples.files("splits=('train', 'validation')", "splits=('train',)"), at="  split = 'validation'"
+        files=examples.files("splits=('train', 'validation')", "splits=('train',)"),
+        at="include 't5x/configs/runs/pretrain.gin'",
     )
     good = training()
 
