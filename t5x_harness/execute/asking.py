@@ -13,11 +13,14 @@ from typing import Any
 import gin
 import seqio
 
+from t5x_harness.lint.program import GinProgram
 from t5x_harness.resolve.datasets import few_examples
+from t5x_harness.resolve.errors import explain, explain_misfit, log_traceback
 from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
 from t5x_harness.resolve.gin_config import ENTRY_POINTS, GinConfig
 from t5x_harness.resolve.metric_errors import is_out_of_reach
-from t5x_harness.spec import Mode
+from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.spec import Finding, Mode
 
 _EXAMPLES = 2
 """Examples of each task that SeqIO's evaluator reads meanwhile."""
@@ -27,12 +30,42 @@ class _Reached(BaseException):
     """T5X takes the values so far. Not an Exception, so that no code of T5X or the user handles it."""
 
 
-def error_of_t5x(config: GinConfig, workspace: Path) -> Exception | None:
-    """Returns what T5X raises for a config before it makes the train state.
+def explain_with_t5x(
+    error: Exception, report: StageReport, config: GinConfig | None, program: GinProgram | None, folder: Path
+) -> Finding | None:
+    """Returns what to say of what ended a stage.
+
+    What no rule knows, and what stopped the harness before T5X was at work, is T5X's to judge: it is asked.
 
     Args:
-      config: the parsed config, its output folder bound.
-      workspace: the run's folder, for what T5X writes meanwhile.
+      error: what was raised.
+      report: of the stage, with what was found before.
+      config: the parsed config; None where parsing itself failed.
+      program: the statements, where there is no parsed config.
+      folder: for what T5X writes meanwhile.
+
+    Returns:
+      None if an operation of the harness failed and the findings say why already.
+    """
+    finding = explain(error, report.stage, config, program)
+    if config is None or finding.code not in ("RUN01", "RUN12"):
+        return finding
+    is_own = raised_by_harness(error)
+    if is_own and report.failed:
+        return None
+    if passed_through_t5x(error) and not is_own:
+        return finding
+    if (said := error_of_t5x(config, folder)) is not None:
+        return explain(said, report.stage, config)
+    return (explain_misfit(error, report.stage, config) if is_own else None) or finding
+
+
+def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
+    """Returns what T5X raises for a config before it makes the train state, and writes it into the log.
+
+    Args:
+      config: the parsed config.
+      folder: for what T5X writes meanwhile.
 
     Returns:
       None if T5X takes the config so far, or its error says nothing here: it could not read what a stand-in replaces.
@@ -40,7 +73,6 @@ def error_of_t5x(config: GinConfig, workspace: Path) -> Exception | None:
     module, function = ENTRY_POINTS[config.mode]
     entry = gin.get_configurable(getattr(sys.modules[module], function))
     output = "model_dir" if config.mode is Mode.TRAIN else "output_dir"
-    folder = workspace / "asked"
     folder.mkdir(parents=True, exist_ok=True)
     tasks = [seqio.TaskRegistry.get(name) for name in seqio.TaskRegistry.names()]
     try:
@@ -50,7 +82,10 @@ def error_of_t5x(config: GinConfig, workspace: Path) -> Exception | None:
         return None
     except Exception as error:
         says_nothing = is_out_of_reach(error) or raised_by_harness(error) or "t5x-harness refuses" in str(error)
-        return None if says_nothing or not passed_through_t5x(error) else error
+        if says_nothing or not passed_through_t5x(error):
+            return None
+        log_traceback(error)
+        return error
     return None
 
 

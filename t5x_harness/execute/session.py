@@ -212,39 +212,24 @@ class Session:
         return report.result().to_json()
 
     def _explained(self, error: Exception, report: StageReport) -> Finding | None:
-        """Returns what to say of what ended a stage; None if its findings say why already.
-
-        What no rule knows, and what stopped the harness before T5X was at work, is T5X's to judge: it is asked.
-        """
-        from t5x_harness.resolve.errors import explain, explain_misfit
-        from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
+        """Returns what to say of what ended a stage; None if its findings say why already."""
+        from t5x_harness.execute.asking import explain_with_t5x
 
         if isinstance(error, CannotGoOn):
             return error.finding(report.stage)
         program = None if self._config else self._read_program()
-        finding = explain(error, report.stage, self._config, program)
-        if self._config is None or finding.code not in ("RUN01", "RUN12"):
-            return finding
-        is_own = raised_by_harness(error)
-        if is_own and report.failed:
-            return None
-        if passed_through_t5x(error) and not is_own:
-            return finding
-        if (said := self._error_of_t5x()) is not None:
-            return explain(said, report.stage, self._config)
-        return (explain_misfit(error, report.stage, self._config) if is_own else None) or finding
+        return explain_with_t5x(error, report, self._config, program, self._asked)
 
     def _error_of_t5x(self) -> Exception | None:
-        """Asks T5X what it says of the config, and logs that; None if it is content, or cannot be asked yet."""
+        """Returns what T5X says of the config; None if it is content, or cannot be asked yet."""
         from t5x_harness.execute.asking import error_of_t5x
-        from t5x_harness.resolve.errors import log_traceback
 
-        if self._config is None or self._output is None:
-            return None
-        said = error_of_t5x(self._config, self._workspace)
-        if said is not None:
-            log_traceback(said)
-        return said
+        return error_of_t5x(self._config, self._asked) if self._config is not None and self._output else None
+
+    @property
+    def _asked(self) -> Path:
+        """The folder for what T5X writes when it is only asked."""
+        return self._workspace / "asked"
 
     def _use_numerics(self) -> None:
         """Turns to the numerics of this run, which may share its process with others; see ``--in-process``."""

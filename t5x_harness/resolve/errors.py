@@ -117,7 +117,8 @@ class _Found:
 
     @property
     def in_words(self) -> str:
-        return f"; it is about {', '.join(suspect.shown for suspect in self.bindings)}" if self.bindings else ""
+        listed = ", ".join(suspect.shown for suspect in self.bindings)
+        return f"; it {'is' if self.culprit else 'may be'} about {listed}" if listed else ""
 
 
 def _unknown(error: BaseException, stage: Stage, config: GinConfig | None, found: _Found, advice: str) -> Finding:

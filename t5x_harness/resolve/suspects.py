@@ -193,7 +193,8 @@ def _weight_in(value: Any, text: str) -> float:
     if isinstance(value, (int, float)):
         if not re.search(rf"(?<![\w.]){re.escape(str(value))}(?![\w.]*\d)", text):
             return 0.0
-        return 5.0 if len(str(value)) > 1 else 3.0
+        digits = len(str(value))  # a short number stands in many texts
+        return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0
     return 0.0
 
 

@@ -515,7 +515,7 @@ def test_what_a_task_says_of_its_lengths_is_not_what_it_says_without_any(resolve
     result = resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24}"), files)
     (error,) = {finding.message for finding in result.errors}
     assert "raised ValueError: Expected targets length (40) is greater" in error
-    assert "it is about TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24} (run.gin:" in error
+    assert " about TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24} (run.gin:" in error
 
 
 def test_a_length_that_leaves_the_model_nothing(resolve: Resolve) -> None:

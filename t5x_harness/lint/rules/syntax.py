@@ -131,7 +131,7 @@ class SyntaxRule(Rule):
                 key, fix = _fix(problem)
                 meant = _value_meant(context, problem)
                 detail = problem.detail
-                if (unseen := unseen_character(problem.subject, problem.detail)) is not None:
+                if (unseen := unseen_character(_line(context, problem), problem.detail)) is not None:
                     detail, fix = unseen
                 yield self.finding(
                     f"cannot parse `{_cut(problem.subject)}`: {detail}",
@@ -146,6 +146,13 @@ class SyntaxRule(Rule):
                     problem.location,
                     "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
                 )
+
+
+def _line(context: Context, problem: Problem) -> str:
+    """Returns the line as it stands in the file, indentation included."""
+    lines = context.program.texts.get(problem.location.file, "").split("\n")
+    found = lines[problem.location.line - 1] if problem.location.line <= len(lines) else ""
+    return found if problem.subject.strip() in found else problem.subject
 
 
 def _is_explained(context: Context, problem: Problem) -> bool:
