@@ -33,6 +33,7 @@ class CheckpointFit:
       missing: the train state's arrays that the checkpoint lacks, parameters first.
       from_scratch: those of them that the config fills with new values (``fallback_to_scratch``).
       left_out: the checkpoint's parameters that the model does not have.
+      unwanted: the parameters for which the checkpoint holds an optimizer's state and the train state holds None.
       same: how many arrays agree.
       bad_map: why the assignment_map cannot be applied, in T5X's words.
       unjudged: why nothing can be said; everything else is empty then.
@@ -43,6 +44,7 @@ class CheckpointFit:
     missing: tuple[str, ...] = ()
     from_scratch: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     same: int = 0
     bad_map: str | None = None
     unjudged: str | None = None
@@ -56,7 +58,7 @@ class CheckpointFit:
     @property
     def fits(self) -> bool:
         """Whether T5X can restore the checkpoint."""
-        return not (self.different or self.missing or self.bad_map or self.unjudged)
+        return not (self.different or self.missing or self.unwanted or self.bad_map or self.unjudged)
 
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
@@ -95,6 +97,7 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
         missing=() if filled else missing,
         from_scratch=missing if filled else (),
         left_out=tuple(name for name in stored if name.startswith(_TARGET) and name not in ours),
+        unwanted=tuple(name for name in shapes.empty if any(held.startswith(f"{name}/") for held in stored)),
         same=len(ours) - len(different) - len(missing),
     )
 

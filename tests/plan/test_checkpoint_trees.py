@@ -76,8 +76,10 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
     assert read_tree(str(tmp_path)) is None
 
 
-def shapes(arrays: Mapping[str, tuple[int, ...]]) -> Any:
-    return types.SimpleNamespace(leaves=[types.SimpleNamespace(path=p, shape=s) for p, s in arrays.items()])
+def shapes(arrays: Mapping[str, tuple[int, ...]], empty: tuple[str, ...] = ()) -> Any:
+    return types.SimpleNamespace(
+        leaves=[types.SimpleNamespace(path=p, shape=s) for p, s in arrays.items()], empty=empty
+    )
 
 
 def model(**changed: Any) -> dict[str, tuple[int, ...]]:
@@ -134,6 +136,16 @@ def test_an_assignment_map_is_applied_by_the_runtime() -> None:
     rename = functools.partial(apply_assignment_map, assignment_map="token_embedder")
     found = fit(model(**{EMBEDDING: None, "target/new/embedding": (384, 16)}), state_transformation_fns=(rename,))
     assert found.fits
+
+
+def test_state_that_the_optimizer_does_not_keep_is_unwanted() -> None:
+    frozen, kept = "state/param_states/token_embedder/embedding", "state/param_states/nothing"
+    start = StartPoint(path=str(ORBAX), checkpoint=str(ORBAX), reachable=True, restore=restore())
+    state = shapes({n: s for n, s in model().items() if not n.startswith(f"{frozen}/")}, (frozen, kept))
+    found = compare(start, state)
+    assert found is not None
+    assert found.unwanted == (frozen,)
+    assert not found.fits
 
 
 def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
@@ -43,22 +43,33 @@ class PartialState(PlanRule):
     good = training(*_FREEZING, "train_script.train.use_orbax = False", files=bad.files)
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if the run saves such a state."""
+        """Yields a finding if the run saves such a state, and one if it starts from a checkpoint that has more."""
         from t5x_harness.plan.checkpoint_source import uses_orbax
         from t5x_harness.plan.checkpoints_written import save_config
 
         if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
             return
+        if plan.fit is not None and plan.fit.unwanted:
+            yield self.finding(
+                f"the checkpoint {plan.start.checkpoint} holds state for {_parameters(plan.fit.unwanted)}, for which "
+                "the optimizer keeps none: T5X cannot fit the one into the other",
+                plan.start.key,
+                "drop the checkpoint's: assignment_map = [(r'state/param_states.*', None)] and fallback_to_scratch = "
+                "True",
+            )
         save = save_config(plan)
         if not uses_orbax(plan.config) or save is None or not save.period:
             return
-        first, *others = (name.removeprefix("state/param_states/") for name in plan.shapes.empty)
-        more = f" and {len(others)} more parameters" if others else ""
         key = plan.config.find("optimizer_def")
         yield self.finding(
-            f"the optimizer keeps no state for {first}{more}: T5X saves that with orbax and cannot restore it, so the "
-            "first restart of the job is its end",
+            f"the optimizer keeps no state for {_parameters(plan.shapes.empty)}: T5X saves that with orbax and cannot "
+            "restore it, so the first restart of the job is its end",
             plan.config.owner(key) if key else None,
             f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
             "one whose learning rate is 0",
         )
+
+
+def _parameters(names: Sequence[str]) -> str:
+    first, *others = (name.removeprefix("state/param_states/") for name in names)
+    return f"{first} and {len(others)} more parameters" if others else first
