@@ -22,7 +22,7 @@ def test_a_sample_config_trains_as_a_job(tmp_path: Path, imported: None) -> None
         "import my_tasks\ninclude 'pretrain_span_corruption.gin'\nTRAIN_STEPS = 2\nBATCH_SIZE = 8\n"
     )
     command = [sys.executable, "-m", "t5x_harness", "submit", "short.gin", "--json"]
-    where = ["--vertex=emulated", "--accelerator=v3-8", "--t5x-runtime=embedded", "--google-root=cloud"]
+    where = ["--vertex=emulated", "--accelerator=v3-8", "--t5x-runtime=embedded", "--google-root=cloud", "--full-size"]
     done = subprocess.run(
         [*command, *where, f"--gin_search_paths={CONFIGS}", "--experiment=samples"],
         cwd=tmp_path,
