@@ -197,7 +197,9 @@ _PUBLIC = {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}
 def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
     positional = [*arguments.posonlyargs, *arguments.args][skip:]
     names = tuple(argument.arg for argument in (*positional, *arguments.kwonlyargs))
-    values = dict(zip(names[: len(positional)][::-1], arguments.defaults[::-1], strict=False))
+    values: dict[str, ast.expr | None] = dict(
+        zip(names[: len(positional)][::-1], arguments.defaults[::-1], strict=False)
+    )
     values |= {argument.arg: value for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
     return Parameters(names, takes_any=arguments.kwarg is not None, defaults=_literals(values))
 
