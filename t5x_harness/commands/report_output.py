@@ -13,7 +13,7 @@ from t5x_harness.commands.arguments import UsageError
 from t5x_harness.report.report import Report
 
 PLAIN_WIDTH = 120
-"""Columns to fill where standard output is no terminal."""
+"""Columns to fill where standard output is not a terminal."""
 
 
 def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool = False) -> None:

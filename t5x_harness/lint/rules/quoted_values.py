@@ -99,7 +99,7 @@ def _needed(context: Context, binding: Binding, given: Binding | MacroBinding) -
     if binding.param in LENGTHS.get(binding.target, ()):
         return dict
     written = _literal(given.value)
-    if written is _NO_LITERAL:
+    if written is _NOT_A_LITERAL:
         return None
     known = context.snapshot.find(binding.target)
     if known is None or known.parameters is None or binding.param not in known.parameters:
@@ -127,7 +127,7 @@ def _others(context: Context, given: Binding | MacroBinding) -> Iterator[Binding
 
 
 def _kind(value: Any) -> type | None:
-    """Returns the type of a literal, one for all numbers and one for lists and tuples; None for no literal."""
+    """Returns the type of a literal, one for all numbers and one for lists and tuples; None for anything else."""
     if isinstance(value, bool):
         return bool
     if isinstance(value, (int, float)):
@@ -137,7 +137,7 @@ def _kind(value: Any) -> type | None:
     return type(value) if isinstance(value, (str, dict)) else None
 
 
-_NO_LITERAL = object()
+_NOT_A_LITERAL = object()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -146,13 +146,13 @@ def _literal(text: str) -> Any:
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _MOST else text
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return _NO_LITERAL
-    return value if value is None or _kind(value) in (bool, int, list, dict) else _NO_LITERAL
+        return _NOT_A_LITERAL
+    return value if value is None or _kind(value) in (bool, int, list, dict) else _NOT_A_LITERAL
 
 
 def _without_quotes(given: Binding | MacroBinding, kind: type) -> str:
     text = given.value.strip()
-    if _literal(text) is not _NO_LITERAL:
+    if _literal(text) is not _NOT_A_LITERAL:
         return f"take the quotes away: {given} = {text}"
     return f"give {_NEEDED[kind].removesuffix(' is needed')}"
 
