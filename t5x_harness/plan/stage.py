@@ -125,7 +125,8 @@ def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport)
         place = run.config.location(layers)
         report.find("MSH09", why, location=place, fix=f"correct {layers.short}", binding=layers.short)
         return None
-    role = next((r for r in run.roles if isinstance(r.dataset.batch_size, int)), None)
+    sized = (r for r in run.roles if isinstance(r.dataset.batch_size, int) and r.dataset.batch_size > 0)
+    role = next(sized, None)
     if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
         report.not_checked.append("the train state: no dataset gives the model's input shapes")
         return None

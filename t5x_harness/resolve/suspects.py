@@ -191,7 +191,9 @@ def _weight_in(value: Any, text: str) -> float:
             return 6.0
         return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
     if isinstance(value, (int, float)):
-        if not re.search(rf"(?<![\w.]){re.escape(str(value))}(?![\w.]*\d)", text):
+        if not value and re.search(r"\b(?:division|modulo) by zero\b", text):
+            return 5.0
+        if not re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.]*\d)", text):
             return 0.0
         digits = len(str(value))  # a short number stands in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0

@@ -27,6 +27,8 @@ CASES = [
     (Mode.TRAIN, "utils.CheckpointConfig.restore = 'last'", "utils.CheckpointConfig.restore = 'last' (run.gin:"),
     (Mode.TRAIN, "utils.SaveCheckpointConfig.checkpoint_steps = 5", "utils.SaveCheckpointConfig.checkpoint_steps = 5"),
     (Mode.TRAIN, "network.T5Config.vocab_size = []", "network.T5Config.vocab_size = [] (run.gin:"),
+    (Mode.TRAIN, "network.T5Config.num_heads = 0", "it is about network.T5Config.num_heads = 0 (run.gin:"),
+    (Mode.TRAIN, "network.T5Config.num_heads = -4", "it may be about network.T5Config.num_heads = -4 (run.gin:"),
     (Mode.TRAIN, "DROPOUT_RATE = None", "DROPOUT_RATE = None (run.gin:"),
     (Mode.TRAIN, f"from t5x import models\n{CONVERTER} = 'lm'", f"{CONVERTER} = 'lm' (run.gin:"),
     (Mode.EVAL, "eval_script.evaluate.restore_checkpoint_cfg = True", "evaluate.restore_checkpoint_cfg = True"),

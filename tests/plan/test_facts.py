@@ -461,6 +461,7 @@ def test_a_run_that_is_to_save_nothing_is_no_mistake(plan_on: PlanOn) -> None:
     ("line", "code", "says"),
     [
         ("BATCH_SIZE = 0", "GIN08", "the batch size of train and train_eval is 0"),
+        ("BATCH_SIZE = -16", "GIN08", "the batch size of train and train_eval is -16"),
         ("network.T5Config.num_decoder_layers = 1_000_000_000", "MSH09", "num_decoder_layers = 1,000,000,000: "),
     ],
 )
