@@ -7,6 +7,9 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.model_sizes import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH, bound_integers
 from t5x_harness.slices.slice import Slice
 
+_TRACED = 1000
+"""Layers up to which the model itself is traced, which tells more."""
+
 _BYTES = 4
 """Of a parameter; T5X keeps the master copy in float32."""
 
@@ -22,7 +25,7 @@ def too_deep(config: GinConfig, slice_: Slice) -> tuple[BindingKey, str] | None:
     room = slice_.num_devices * slice_.usable_hbm_bytes
     for key, layers in bound_integers(config, LAYERS):
         needed = layers * max(1, of_layer) * _BYTES
-        if needed > room:
+        if layers > _TRACED and needed > room:
             return key, (
                 f"{key.short} = {layers:,}: {layers:,} layers of at least {max(1, of_layer):,} parameters need "
                 f"{Bytes(needed)}, and the {slice_.num_devices} devices of {slice_.name} have {Bytes(room)} together"

@@ -82,6 +82,9 @@ def root_cause(error: BaseException) -> BaseException:
 def _explains(later: BaseException, first: BaseException) -> bool:
     if hidden_exception(later) is not None or isinstance(later, BaseExceptionGroup) or not full_text(later).strip():
         return False
+    repeats = full_text(first).strip() and full_text(first) in full_text(later)
+    if repeats and not isinstance(first, KeyError):  # whose text is the key alone
+        return False  # it only repeats the first
     if not (later.__cause__ is first or isinstance(first, _LOOKUPS)) or not is_deliberate(later):
         return False
     parties = [_raising_party(link) for link in (later, first)]
