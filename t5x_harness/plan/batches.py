@@ -39,7 +39,7 @@ def num_microbatches(plan: Planned) -> int:
 
 def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
     """Examples in the sources of tasks, of a dataset's split and before preprocessing; None where one does not say."""
-    numbers = [_of_source(run, task, role.dataset.split) for task in tasks]
+    numbers = [run.source_size(role, task) for task in tasks]
     return sum(n for n in numbers if n) if numbers and all(numbers) else None
 
 
@@ -111,7 +111,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
     if role.parameter == "train_eval_dataset_cfg":
         return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
     limit = _most_examples(plan)
-    numbers = [_of_source(plan.run, task, role.dataset.split) for task in tasks]
+    numbers = [plan.run.source_size(role, task) for task in tasks]
     if all(numbers):
         read = [min(n, limit or n) for n in numbers if n]
         batches = sum(math.ceil(n / size) for n in read)
@@ -141,12 +141,3 @@ def _most_examples(plan: Planned) -> int | None:
     key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
     limit = config.value(config.owner(key)) if key and config.mode is not Mode.INFER else None
     return limit if isinstance(limit, int) and limit > 0 else None
-
-
-def _of_source(run: Resolved, task: seqio.Task, split: str) -> int | None:
-    if run.standin_source(task):  # the number is none of the job's
-        return None
-    try:
-        return task.num_input_examples(split)
-    except Exception:  # a source of the user's may not be able to tell, and need not
-        return None

@@ -11,7 +11,7 @@ from t5x_harness.resolve.resolved import Resolved, embedding_rows
 from t5x_harness.resolve.samples import Sample, packed_rows
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
-from t5x_harness.standins.task_data import cache_of, declared_size, files_of, patterns_of
+from t5x_harness.standins.task_data import cache_of, files_of, patterns_of
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
 
@@ -148,11 +148,11 @@ def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
 
 
 def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ...]:
-    """Returns a source's kind, files, declared examples, cache and origin."""
+    """Returns a source's kind, files, examples, cache and origin."""
     if standin := run.standin_source(task):
         return type(task.source).__name__, "-", "?", "-", standin
     split, cached = role.dataset.split, cache_of(task) if task.supports_caching else None
-    files, declared = files_of(task, split), declared_size(task, split)
+    files, size = files_of(task, split), run.source_size(role, task)
     if cached:
         cache = f"{cached}{'' if role.dataset.use_cached else ', not used'}"
     else:
@@ -160,7 +160,7 @@ def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ..
     return (
         type(task.source).__name__,
         "-" if files is None else len(files),
-        "?" if declared is None else f"{declared:,}",
+        "?" if size is None else f"{size:,}",
         cache,
         ", ".join(patterns_of(task, split)) or "-",
     )

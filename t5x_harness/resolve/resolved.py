@@ -15,6 +15,7 @@ from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
+from t5x_harness.standins.task_data import declared_size
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
@@ -72,6 +73,19 @@ class Resolved:
         It is read off the file's name, or the model.
         """
         return self.is_vocabulary_generated(vocabulary) and not is_published(vocabulary_file(vocabulary) or "")
+
+    def source_size(self, role: DataRole, task: seqio.Task) -> int | None:
+        """Returns how many examples a task's source has in a role's split, before preprocessing.
+
+        The source's own account comes first. Without one, it is known where the split is so small that every example
+        of it was read and kept; how much of a larger one is read depends on the machine's speed. None otherwise, and
+        for a generated source.
+        """
+        if self.standin_source(task):
+            return None
+        sample = self.samples.get((role.parameter, task.name))
+        counted = sample.source_size if sample is not None and sample.is_all else None
+        return declared_size(task, role.dataset.split) or counted
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
         """Yields every sample with the role that it was read for."""

@@ -95,10 +95,20 @@ def test_passes_over_the_data(plan_on: PlanOn) -> None:
 
 
 def test_what_is_not_known_is_not_said(plan_on: PlanOn) -> None:
-    result = plan_on(examples.trained())
+    many = examples.files(
+        "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']", "'inputs': ['1'] * 65, 'targets': ['1'] * 65"
+    )
+    result = plan_on(examples.trained(), counting=many["counting.py"])
     assert not any(name.startswith("epochs over") for name in facts(result))
     assert "the epochs over counting train: its sources do not say how many examples they hold" in (result.not_checked)
     assert TEMPORARIES_UNKNOWN in result.not_checked
+
+
+def test_a_split_that_was_read_whole_is_counted(plan_on: PlanOn) -> None:
+    said = facts(plan_on(examples.trained("TRAIN_STEPS = 100", "BATCH_SIZE = 8")))
+    assert said["epochs over counting train"] == (
+        "400 if a row holds one example: 100 steps of 8 rows, 2 examples in the sources"
+    )
 
 
 def test_evaluation_of_predictions(plan_on: PlanOn) -> None:
