@@ -62,7 +62,13 @@ class CheckpointFit:
 
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
-    """Compares the checkpoint to start from with the train state; None where either is not there to be read."""
+    """Compares the checkpoint to start from with the train state.
+
+    Returns:
+      None where either is not there to be read, and the assignment_map has no mistake that shows without.
+    """
+    if start.path is not None and shapes is not None and (reason := _refused_pattern(start.restore, shapes)):
+        return CheckpointFit(bad_map=reason)
     if start.checkpoint is None or not start.reachable or shapes is None:
         return None
     if reason := _foreign(start.restore):
@@ -75,6 +81,15 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
     return _compare(start.restore, tree, shapes)
+
+
+def _refused_pattern(restore: Any, shapes: StateShapes) -> str | None:
+    """Returns what is wrong with a pattern of the assignment maps, or with its replacement; None if nothing is."""
+    try:
+        checkpoint_names(restore, (leaf.path for leaf in shapes.leaves))
+    except re.error as error:
+        return f"{error.pattern!r} is not valid: {error}"
+    return None
 
 
 def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:

@@ -36,7 +36,7 @@ from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
 from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.registrations import RegisteredTwice
-from t5x_harness.resolve.suspects import Suspect, calls, misfits, suspects
+from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
@@ -112,7 +112,7 @@ class _Found:
     def location(self) -> Location | None:
         """The line to change: that of the binding, if there is no doubt about it."""
         first = self.culprit.location if self.culprit else None
-        second = next((suspect.location for suspect in self.bindings if suspect.location), None)
+        second = next((suspect.location for suspect in self.bindings if suspect.may_be_the_place), None)
         return self.gin or first or (self.frame.location if self.frame else None) or second
 
     @property
@@ -151,19 +151,19 @@ def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Fin
     """
     wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
     ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
-    if not ranked:
+    key = next(iter(ranked), None) or refused_value(error, config)
+    if key is None:
         return None
-    key, hint = ranked[0], wrong[ranked[0]]
     owner = config.owner(key)
-    declares = f"where {key.short} is declared as {hint}"
+    declares = f", where {key.short} is declared as {wrong[key]}" if key in wrong else ""
     return Finding(
         "RUN01",
         Severity.ERROR,
         stage,
-        f"{owner.short} = {format_value(config.written(owner), 80)}, {declares}; {stage} cannot use it: "
+        f"{owner.short} = {format_value(config.written(owner), 80)}{declares}; {stage} cannot use it: "
         f"{error_text(root_cause(error))}",
         config.location(owner),
-        f"give it a value of that type, or leave {key.parameter} out",
+        f"give it {'a value of that type' if key in wrong else 'another value'}, or leave {key.parameter} out",
         owner.short,
     )
 
