@@ -18,6 +18,7 @@ from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value
+from t5x_harness.resolve.callees import users_callee
 from t5x_harness.resolve.error_texts import error_text, full_text
 from t5x_harness.resolve.frames import (
     CodePlace,
@@ -84,6 +85,9 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     # The emulated Google Cloud's proxy does not know for whom it refuses a host.
     refused = any("t5x-harness refuses " in text for text in texts)
     advice = f"; {HOW_TO_ALLOW}" if refused else ""
+    if not raised_by_user_code(error) and (callee := users_callee(error)):
+        message = f"{callee} is not as its caller needs it: {error_text(root_cause(error))}{found.in_words}"
+        return Finding("USR01", Severity.ERROR, stage, message, callee.location, f"correct {callee.function}")
     if found.frame and raised_by_user_code(error):
         message = f"{_raised(error, found.frame)}{found.in_words}{advice}"
         what = found.frame.function if found.frame.is_named else "that line"

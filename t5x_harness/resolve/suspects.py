@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import linecache
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +18,7 @@ from t5x_harness.resolve.declared_types import misfit
 from t5x_harness.resolve.error_texts import full_text, one_line
 from t5x_harness.resolve.frames import causes, root_cause
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.resolve.parties import FRONT, PYTHON, USER, party_of
+from t5x_harness.resolve.parties import FRONT, PYTHON, USER, is_users, party_of
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import Call, calls_in
 
@@ -40,6 +42,9 @@ _DEPTH = 12
 
 _COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
 """Parameters whose names stand on too many lines to mean anything there."""
+
+
+_DTYPES = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +100,9 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     elif unfit := users_misfits(config):  # of another type than declared: that speaks louder than a number
         ranked = [*unfit, *(key for key in ranked if key not in unfit)]
         weights |= dict.fromkeys(unfit, _CONVINCING if len(unfit) == 1 else _PLACE)
+    elif not ranked:  # nothing tells: what the user wrote is likelier to be wrong than what T5X did
+        ranked = _users_code(config)
+        weights |= dict.fromkeys(ranked, _PLACE)
     return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
 
 
@@ -119,6 +127,22 @@ def users_misfits(config: GinConfig) -> list[BindingKey]:
     return [key for key in owners if config.is_of_user(key)]
 
 
+def _users_code(config: GinConfig) -> list[BindingKey]:
+    """Returns the user's bindings whose value is called and is code of the user's own."""
+    found = {
+        config.owner(key): None
+        for key, value in config.items()
+        for part in _leaves(value)
+        if isinstance(part, gin.config.ConfigurableReference) and is_users(_file(part))
+    }
+    return [key for key in found if config.is_of_user(key)]
+
+
+def _file(reference: gin.config.ConfigurableReference) -> str:
+    module = sys.modules.get(getattr(inspect.unwrap(reference.configurable.wrapped), "__module__", ""))
+    return getattr(module, "__file__", None) or "<unknown>"
+
+
 def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfig) -> Suspect:
     value = format_value(config.written(owner), 80)
     is_unread = key.scope and key.scope not in config.program.used_scopes and not owner.is_macro
@@ -132,7 +156,10 @@ class _Evidence:
 
     def __init__(self, error: BaseException) -> None:
         cause = root_cause(error)
-        self._text = " ".join(dict.fromkeys((one_line(cause), full_text(cause)[:2000])))
+        text = full_text(cause)[:2000]
+        if text.lstrip().startswith("in user code:"):  # lines of source follow, with names of features
+            text = ""
+        self._text = " ".join(dict.fromkeys((one_line(cause), text)))
         lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # what an object of another type would have
         self._words = set(re.findall(r"[A-Za-z_]\w*", self._text)) - lacked
         self._calls = calls(error)
@@ -234,6 +261,8 @@ def _weight_in(value: Any, text: str) -> float:
             return 0.0
         if f"'{value}'" in text or f'"{value}"' in text or f"`{value}`" in text:
             return 6.0
+        if value in _DTYPES:  # JAX names those of its arrays
+            return 0.0
         return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
     if isinstance(value, (int, float)):
         if not value and re.search(r"\b(?:division|modulo) by zero\b", text):
