@@ -42,6 +42,7 @@ CASES = [
     (Mode.INFER, f"from t5x import models\n{DECODE} = @seqio.ByteVocabulary()", f"it is about {DECODE} = @seqio.Byte"),
     (Mode.EVAL, "eval_script.evaluate.restore_checkpoint_cfg = True", "evaluate.restore_checkpoint_cfg = True"),
     (Mode.INFER, "infer_script.infer.model = @seqio.ByteVocabulary()", "infer.model = @seqio.ByteVocabulary()"),
+    (Mode.INFER, "infer_script.infer.shard_id = 'a'", "it is about infer.shard_id = 'a' (run.gin:"),
     (Mode.INFER, "CHECKPOINT_PATH = 1", "CHECKPOINT_PATH = 1"),
 ]
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
