@@ -225,7 +225,6 @@ class Session:
 
         None if it is content, or cannot be asked yet.
         """
-        from t5x_harness.execute.asking import error_of_programs, error_of_t5x
         from t5x_harness.resolve.suspects import users_misfits
 
         if self._config is None or self._output is None:
@@ -233,6 +232,8 @@ class Session:
         planned = self._plan if report.stage is Stage.PLAN and users_misfits(self._config) else None
         if report.exercised and planned is None:
             return None
+        from t5x_harness.execute.asking import error_of_programs, error_of_t5x
+
         return error_of_t5x(self._config, self._asked) or (error_of_programs(planned) if planned else None)
 
     @property

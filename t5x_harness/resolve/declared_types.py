@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections.abc
 import inspect
 import sys
@@ -59,7 +60,7 @@ class _Names(dict[str, Any]):
     """The names of a type hint: its module's, and where only a type checker imports them, those of the same package."""
 
     def __init__(self, module: str) -> None:
-        super().__init__({**vars(typing), **vars(sys.modules[module])})
+        super().__init__({**vars(builtins), **vars(typing), **vars(sys.modules[module])})
         self._package = module.partition(".")[0]
 
     def __missing__(self, name: str) -> Any:
