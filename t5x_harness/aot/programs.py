@@ -20,7 +20,7 @@ from t5x_harness.plan.state_shapes import StateShapes, state_shapes
 from t5x_harness.resolve.gin_config import GinConfig
 
 
-class _Captured(Exception):
+class Captured(Exception):
     """What was about to be compiled or called."""
 
     def __init__(self, function: Any, arguments: tuple[Any, ...]) -> None:
@@ -44,6 +44,24 @@ def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[St
       NotForTpu: it has an operation that JAX does not have for TPUs.
       Exception: what T5X, the model or JAX raises.
     """
+    state, captured = capture(program, config, partitioner)
+    try:
+        return state, captured.function.lower(*captured.arguments)
+    except NotImplementedError as error:
+        raise not_for_tpu(error, captured.function, captured.arguments) from error
+
+
+def capture(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[StateShapes, Captured]:
+    """Returns the state that a program is given, and its function with the arguments, before it is traced.
+
+    Args:
+      program: which.
+      config: the run's config.
+      partitioner: T5X's.
+
+    Raises:
+      Exception: what T5X or the model raises.
+    """
     model = config.build("model")
     types = {name: np.dtype(kind) for name, kind in program.types.items()}
     state = state_shapes(
@@ -55,16 +73,12 @@ def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[St
     )
     batch = {name: np.zeros(shape, types[name]) for name, shape in program.shapes.items()}
     make = _trained if program.name in (TRAIN, EVAL) else _inferred
-    captured = make(program, config, model, state.initializer, partitioner, batch)
-    try:
-        return state, captured.function.lower(*captured.arguments)
-    except NotImplementedError as error:
-        raise not_for_tpu(error, captured.function, captured.arguments) from error
+    return state, make(program, config, model, state.initializer, partitioner, batch)
 
 
 def _trained(
     program: ProgramSpec, config: GinConfig, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
-) -> _Captured:
+) -> Captured:
     if config.value(config.owner_of("random_seed")) is None or config.value(config.owner_of("use_hardware_rng")):
         utils.set_hardware_rng_ops()  # as train() does before it makes a key
     trainer = config.build("trainer_cls")(
@@ -82,7 +96,7 @@ def _trained(
             trainer.compile_train(batch)
         else:
             trainer.compile_eval({program.role: batch})
-    except _Captured as captured:
+    except Captured as captured:
         return captured
     finally:
         del partitioner.compile
@@ -91,12 +105,12 @@ def _trained(
 
 
 def _capture(step: Any, *arguments: Any) -> None:
-    raise _Captured(step, arguments)
+    raise Captured(step, arguments)
 
 
 def _inferred(
     program: ProgramSpec, config: GinConfig, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
-) -> _Captured:
+) -> Captured:
     import tensorflow as tf
 
     size = next(iter(batch.values())).shape[0]
@@ -121,9 +135,9 @@ def _inferred(
     rng = None if program.name == SCORE else jax.random.PRNGKey(0)
     try:
         infer(dataset, train_state=initializer.global_train_state_shape, rng=rng)
-    except _Captured as captured:
+    except Captured as captured:
         # T5X gives a host's part of the batch here, and joins the hosts' parts before it calls the step.
         parameters, examples, step_rng, indices, *rest = captured.arguments
         whole = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), (examples, indices))
-        return _Captured(captured.function, (parameters, whole[0], step_rng, whole[1], *rest))
+        return Captured(captured.function, (parameters, whole[0], step_rng, whole[1], *rest))
     raise RuntimeError(f"T5X's get_infer_fn did not call the step that it partitioned for {program.name}")

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import gin
+import jax
 import seqio
 
+from t5x_harness.aot.programs import capture
+from t5x_harness.aot.run_programs import aot_run
 from t5x_harness.lint.program import GinProgram
+from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.resolve.errors import explain, explain_misfit, log_traceback
 from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
@@ -86,6 +90,23 @@ def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
             return None
         log_traceback(error)
         return error
+    return None
+
+
+def error_of_programs(plan: Planned) -> Exception | None:
+    """Returns what T5X or the user's code raises while the steps of a run are traced, and writes it into the log.
+
+    Returns:
+      None if they can be traced, or the error says nothing here.
+    """
+    for program in aot_run(plan).programs:
+        try:
+            _, captured = capture(program, plan.config, plan.partitioner)
+            jax.eval_shape(captured.function, *captured.arguments)
+        except Exception as error:
+            if passed_through_t5x(error) and not raised_by_harness(error):
+                log_traceback(error)
+                return error
     return None
 
 

@@ -37,7 +37,8 @@ def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
     with observe(utils) as observed:
         gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
     mode = config.value(config.owner_of("mode")) or "predict"
-    shards = (config.value(config.owner_of("shard_id")) or 0, config.value(config.owner_of("num_shards")) or 1)
+    shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
+    shards = (shard or 0, 1 if of is None else of)  # of 0 shards each is all there is
     extension = config.value(config.owner_of("file_extension")) or "jsonl"
     _look(output, run.tasks(role), str(mode), shards, str(extension), observed, report)
 

@@ -199,8 +199,8 @@ class Session:
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             stopped = error
-        if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not (report.failed or report.exercised):
-            stopped = self._error_of_t5x()  # there was nothing to judge: T5X says why, if it is not content with that
+        if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not report.failed:
+            stopped = self._error_of_t5x(report)
         # Not while the exception is handled: it would be the context of what T5X raises when it is asked.
         if stopped is not None and (finding := self._explained(stopped, report)) is not None:
             report.end(self._with_log(finding))
@@ -220,11 +220,21 @@ class Session:
         program = None if self._config else self._read_program()
         return explain_with_t5x(error, report, self._config, program, self._asked)
 
-    def _error_of_t5x(self) -> Exception | None:
-        """Returns what T5X says of the config; None if it is content, or cannot be asked yet."""
-        from t5x_harness.execute.asking import error_of_t5x
+    def _error_of_t5x(self, report: StageReport) -> Exception | None:
+        """Returns what T5X says of a config of which there was nothing to judge, or of values not of their types.
 
-        return error_of_t5x(self._config, self._asked) if self._config is not None and self._output else None
+        None if it is content, or cannot be asked yet.
+        """
+        from t5x_harness.resolve.suspects import users_misfits
+
+        if self._config is None or self._output is None:
+            return None
+        planned = self._plan if report.stage is Stage.PLAN and users_misfits(self._config) else None
+        if report.exercised and planned is None:
+            return None
+        from t5x_harness.execute.asking import error_of_programs, error_of_t5x
+
+        return error_of_t5x(self._config, self._asked) or (error_of_programs(planned) if planned else None)
 
     @property
     def _asked(self) -> Path:

@@ -62,7 +62,13 @@ class CheckpointFit:
 
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
-    """Compares the checkpoint to start from with the train state; None where either is not there to be read."""
+    """Compares the checkpoint to start from with the train state.
+
+    Returns:
+      None where either is not there to be read, and the assignment_map has no mistake that shows without.
+    """
+    if start.path is not None and shapes is not None and (reason := _refused_map(start.restore, shapes)):
+        return CheckpointFit(bad_map=reason)
     if start.checkpoint is None or not start.reachable or shapes is None:
         return None
     if reason := _foreign(start.restore):
@@ -75,6 +81,18 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
     return _compare(start.restore, tree, shapes)
+
+
+def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
+    """Returns what is wrong with the assignment maps, whatever the checkpoint holds; None if nothing is."""
+    maps = _assignment_maps(restore)
+    try:
+        checkpoint_names(restore, (leaf.path for leaf in shapes.leaves) if maps else ())
+    except re.error as error:
+        return f"{error.pattern!r} is not valid: {error}"
+    except (TypeError, ValueError) as error:
+        return f"its items are not pairs of a pattern and a name: {error}"
+    return None
 
 
 def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
@@ -119,7 +137,7 @@ def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
 
     What code of the user's own does beside them is not known here.
     """
-    transforms = restore.state_transformation_fns if restore is not None else ()
+    transforms = getattr(restore, "state_transformation_fns", ())
     maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]
     return [transform.keywords.get("assignment_map", ()) for transform in maps]
 

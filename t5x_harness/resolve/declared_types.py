@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections.abc
 import inspect
 import sys
@@ -46,14 +47,28 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
     for owner in owners:
         hint = getattr(owner, "__annotations__", {}).get(key.parameter)
         if isinstance(hint, str):
-            names = {**vars(typing), **vars(sys.modules[owner.__module__])}
             try:
-                return eval(hint, names), default
-            except Exception:  # a name that only a type checker sees
+                return eval(hint, {}, _Names(owner.__module__)), default
+            except Exception:  # a name that stands for nothing, or for several things
                 return None, default
         if hint is not None:
             return hint, default
     return None, default
+
+
+class _Names(dict[str, Any]):
+    """The names of a type hint: its module's, and where only a type checker imports them, those of the same package."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__({**vars(builtins), **vars(typing), **vars(sys.modules[module])})
+        self._package = module.partition(".")[0]
+
+    def __missing__(self, name: str) -> Any:
+        modules = [m for key, m in list(sys.modules.items()) if key.partition(".")[0] == self._package]
+        found = {id(vars(module)[name]): vars(module)[name] for module in modules if name in vars(module)}
+        if len(found) != 1:
+            raise KeyError(name)
+        return next(iter(found.values()))
 
 
 def _object(config: GinConfig, selector: str) -> Any:
@@ -105,12 +120,19 @@ def _reference_fits(value: Any, hint: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_reference_fits(value, part) for part in parts)
     kind = origin or hint
-    if value.selector in ("gin.macro", "gin.constant") or not isinstance(kind, type) or _is_protocol(kind):
+    if value.selector in ("gin.macro", "gin.constant") or not isinstance(kind, type):
         return True
     if not value.evaluate:
-        return kind not in _SCALARS and not issubclass(kind, collections.abc.Mapping)
+        return _is_protocol(kind) or (kind not in _SCALARS and not issubclass(kind, collections.abc.Mapping))
     made = inspect.unwrap(value.configurable.wrapped)
+    if _is_protocol(kind):
+        return not isinstance(made, type) or _is_called(made) or not _is_called(kind)
     return not isinstance(made, type) or issubclass(made, kind)
+
+
+def _is_called(kind: type) -> bool:
+    """Returns whether objects of a class can be called."""
+    return any("__call__" in vars(base) for base in kind.__mro__)
 
 
 def _is_protocol(kind: type) -> bool:

@@ -9,12 +9,15 @@ _LONGEST = 300
 _SHORTEST = 20
 """A first sentence with fewer characters is no more than an exclamation, and takes the next one along."""
 
-_IN_PYTHON = re.compile(r"(?:\{\{[^}]*\}\}\s*)*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):", re.DOTALL)
+_OF_TRANSFORMATION = r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+_IN_PYTHON = re.compile(
+    rf"(?:\{{\{{[^}}]*\}}\}}\s*|{_OF_TRANSFORMATION})*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):",
+    re.DOTALL,
+)
 """How TensorFlow reports an exception of a Python function that it called: a generator's, for one."""
 
 _OF_THE_GRAPH = re.compile(
-    r"\{\{[^}]*\}\}\s*|\s*\[\[\{\{.*|\s*\[Op:\w+\].*"
-    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: ",
+    rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}",
     re.DOTALL,
 )
 """What TensorFlow adds to an error of an operation: functions and nodes of its graph, which nobody has written."""
@@ -68,3 +71,8 @@ def _source_line(error: BaseException) -> str:
     while frames is not None and frames.tb_next is not None:
         frames = frames.tb_next
     return linecache.getline(frames.tb_frame.f_code.co_filename, frames.tb_lineno).strip() if frames else ""
+
+
+def is_of_python(error: BaseException) -> bool:
+    """Returns whether TensorFlow reports an exception of a Python function that it called."""
+    return _IN_PYTHON.match(full_text(error)) is not None

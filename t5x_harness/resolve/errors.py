@@ -18,6 +18,7 @@ from pathlib import Path
 
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.values import format_value
+from t5x_harness.resolve.callees import users_callee
 from t5x_harness.resolve.error_texts import error_text, full_text
 from t5x_harness.resolve.frames import (
     CodePlace,
@@ -36,7 +37,7 @@ from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
 from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.registrations import RegisteredTwice
-from t5x_harness.resolve.suspects import Suspect, calls, misfits, suspects
+from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
@@ -84,6 +85,9 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     # The emulated Google Cloud's proxy does not know for whom it refuses a host.
     refused = any("t5x-harness refuses " in text for text in texts)
     advice = f"; {HOW_TO_ALLOW}" if refused else ""
+    if not raised_by_user_code(error) and (callee := users_callee(error)):
+        message = f"{callee} is not as its caller needs it: {error_text(root_cause(error))}{found.in_words}"
+        return Finding("USR01", Severity.ERROR, stage, message, callee.location, f"correct {callee.function}")
     if found.frame and raised_by_user_code(error):
         message = f"{_raised(error, found.frame)}{found.in_words}{advice}"
         what = found.frame.function if found.frame.is_named else "that line"
@@ -112,7 +116,7 @@ class _Found:
     def location(self) -> Location | None:
         """The line to change: that of the binding, if there is no doubt about it."""
         first = self.culprit.location if self.culprit else None
-        second = next((suspect.location for suspect in self.bindings if suspect.location), None)
+        second = next((suspect.location for suspect in self.bindings if suspect.may_be_the_place), None)
         return self.gin or first or (self.frame.location if self.frame else None) or second
 
     @property
@@ -151,19 +155,19 @@ def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Fin
     """
     wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
     ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
-    if not ranked:
+    key = next(iter(ranked), None) or refused_value(error, config)
+    if key is None:
         return None
-    key, hint = ranked[0], wrong[ranked[0]]
     owner = config.owner(key)
-    declares = f"where {key.short} is declared as {hint}"
+    declares = f", where {key.short} is declared as {wrong[key]}" if key in wrong else ""
     return Finding(
         "RUN01",
         Severity.ERROR,
         stage,
-        f"{owner.short} = {format_value(config.written(owner), 80)}, {declares}; {stage} cannot use it: "
+        f"{owner.short} = {format_value(config.written(owner), 80)}{declares}; {stage} cannot use it: "
         f"{error_text(root_cause(error))}",
         config.location(owner),
-        f"give it a value of that type, or leave {key.parameter} out",
+        f"give it {'a value of that type' if key in wrong else 'another value'}, or leave {key.parameter} out",
         owner.short,
     )
 

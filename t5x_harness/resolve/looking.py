@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole, needing_lengths
 from t5x_harness.resolve.endings import Ending, find_end
-from t5x_harness.resolve.error_texts import error_text
+from t5x_harness.resolve.error_texts import error_text, is_of_python
 from t5x_harness.resolve.errors import explain, log_traceback
 from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
-from t5x_harness.resolve.frames import root_cause
+from t5x_harness.resolve.frames import root_cause, user_frame
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
 from t5x_harness.resolve.stage_report import StageReport
@@ -172,14 +172,16 @@ class _Look:
         if not known and (failing := _failing(task, role)):
             which = f"example {failing.index:,}" if failing.known else f"an example after {failing.index:,}"
             shown = f" ({failing.shown})" if failing.shown else ""
-            by = f"{failing.function} in {failing.location}" if failing.location else failing.function
+            inner = user_frame(failing.error) if is_of_python(failing.error) else None
+            location = inner.location if inner else failing.location
+            by = str(inner) if inner else f"{failing.function} in {location}" if location else failing.function
             return Finding(
                 "USR01",
                 Severity.ERROR,
                 self._report.stage,
                 f"{which} of {where}{shown} cannot be preprocessed: "
                 f"{by} raised {error_text(root_cause(failing.error))}",
-                failing.location or place,
+                location or place,
                 f"correct {failing.function}, or drop such examples before it",
             )
         if finding.code == "RUN01":  # SeqIO raised it

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import linecache
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +18,7 @@ from t5x_harness.resolve.declared_types import misfit
 from t5x_harness.resolve.error_texts import full_text, one_line
 from t5x_harness.resolve.frames import causes, root_cause
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
-from t5x_harness.resolve.parties import HARNESS, party_of
+from t5x_harness.resolve.parties import FRONT, PYTHON, USER, is_users, party_of
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import Call, calls_in
 
@@ -29,6 +31,9 @@ _CONVINCING = 6
 _LEAST = 4
 """From this weight on a binding is named at all."""
 
+_PLACE = 5
+"""From this weight on the line of a binding may stand for the place; a short number may stand in a text by chance."""
+
 _NEAR = 3
 """How much lighter than the first one others may be that are named beside a convincing one."""
 
@@ -37,6 +42,9 @@ _DEPTH = 12
 
 _COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
 """Parameters whose names stand on too many lines to mean anything there."""
+
+
+_DTYPES = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +62,11 @@ class Suspect:
     shown: str
     location: Location | None
     weight: float
+
+    @property
+    def may_be_the_place(self) -> bool:
+        """Whether more than a number speaks for it."""
+        return self.weight >= _PLACE
 
     @property
     def is_convincing(self) -> bool:
@@ -84,11 +97,12 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     ranked = sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
     if ranked and weights[ranked[0]] >= _CONVINCING:
         ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
-    if not ranked:  # nothing tells but that a value of the user's is of another type than declared
-        ranked = list(
-            dict.fromkeys(config.owner(key) for key in misfits(config) if config.is_of_user(config.owner(key)))
-        )
-        weights |= dict.fromkeys(ranked, _CONVINCING if len(ranked) == 1 else _LEAST)
+    elif unfit := users_misfits(config):  # of another type than declared: that speaks louder than a number
+        ranked = [*unfit, *(key for key in ranked if key not in unfit)]
+        weights |= dict.fromkeys(unfit, _CONVINCING if len(unfit) == 1 else _PLACE)
+    elif not ranked:  # nothing tells: what the user wrote is likelier to be wrong than what T5X did
+        ranked = _users_code(config)
+        weights |= dict.fromkeys(ranked, _PLACE)
     return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
 
 
@@ -96,6 +110,37 @@ def misfits(config: GinConfig) -> dict[BindingKey, str]:
     """Returns the parameters whose bound value is not what they declare, with what that is."""
     found = {key: misfit(config, key) for key, _ in config.items() if not key.is_macro}
     return {key: hint for key, hint in found.items() if hint is not None}
+
+
+def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
+    """Returns the binding whose text an operation refused for its value, as of a pattern; None if it refused none."""
+    if not isinstance(root_cause(error), (ValueError, re.error)):
+        return None
+    evidence = _Evidence(error)
+    owners = (config.owner(key) for key, _ in config.items() if not key.is_macro)
+    return next((key for key in owners if config.is_of_user(key) and evidence.holds(config.value(key))), None)
+
+
+def users_misfits(config: GinConfig) -> list[BindingKey]:
+    """Returns the bindings of the user's own whose value is not what a parameter declares."""
+    owners = dict.fromkeys(config.owner(key) for key in misfits(config))
+    return [key for key in owners if config.is_of_user(key)]
+
+
+def _users_code(config: GinConfig) -> list[BindingKey]:
+    """Returns the user's bindings whose value is called and is code of the user's own."""
+    found = {
+        config.owner(key): None
+        for key, value in config.items()
+        for part in _leaves(value)
+        if isinstance(part, gin.config.ConfigurableReference) and is_users(_file(part))
+    }
+    return [key for key in found if config.is_of_user(key)]
+
+
+def _file(reference: gin.config.ConfigurableReference) -> str:
+    module = sys.modules.get(getattr(inspect.unwrap(reference.configurable.wrapped), "__module__", ""))
+    return getattr(module, "__file__", None) or "<unknown>"
 
 
 def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfig) -> Suspect:
@@ -111,21 +156,24 @@ class _Evidence:
 
     def __init__(self, error: BaseException) -> None:
         cause = root_cause(error)
-        self._text = " ".join(dict.fromkeys((one_line(cause), full_text(cause)[:2000])))
+        text = full_text(cause)[:2000]
+        if text.lstrip().startswith("in user code:"):  # lines of source follow, with names of features
+            text = ""
+        self._text = " ".join(dict.fromkeys((one_line(cause), text)))
         lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # what an object of another type would have
         self._words = set(re.findall(r"[A-Za-z_]\w*", self._text)) - lacked
         self._calls = calls(error)
+        self._held = _texts_held(cause)
         names = _names_on_failing_lines(error)
         self._names = {name: weight for name, weight in names.items() if name not in lacked}
 
     def weight(self, key: BindingKey, value: Any, config: GinConfig) -> float:
         """Returns how much speaks for a binding; 0 for nothing."""
         name = key.parameter
-        shown = _stands_in(value, self._text)
-        weight = shown
+        weight = 6.0 if self.holds(value) else _stands_in(value, self._text)
         if f"{key.selector.split('.')[-1]}.{name}" in self._text:
             weight += 8
-        elif name in self._words and len(name) > 3:
+        elif name in self._words and len(name) > 3 and name not in _COMMON:
             weight += 4
         typed = _type_name(value) in self._text
         on_line = self._names.get(name.lower(), 0.0)
@@ -137,6 +185,10 @@ class _Evidence:
         if unfit:
             weight += 6 if typed else 3
         return weight + self._called(key) if weight else 0.0
+
+    def holds(self, value: Any) -> bool:
+        """Returns whether the code that failed was working on a text of a bound value."""
+        return any(isinstance(part, str) and part in self._held for part in _leaves(value))
 
     def _called(self, key: BindingKey) -> float:
         name = key.selector.split(".")[-1]
@@ -151,12 +203,32 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for link in reversed(list(causes(error))):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith("<")]
-        for depth, frame in enumerate(reversed(frames[-_DEPTH:])):
+        depth = 0
+        for frame in reversed(frames[-_DEPTH:]):
             weight = 5.0 if depth == 0 else max(0.5, 3.0 - depth / 2)
-            if party_of(frame.filename) == HARNESS:
+            if party_of(frame.filename) in (USER, *FRONT):
+                depth += 1
+            else:  # others' variables are seldom called as the parameter that they came from
                 weight /= 2
             for name in re.findall(r"[A-Za-z_]\w*", _expression(frame)):
                 found[name.lower()] = max(found.get(name.lower(), 0.0), weight)
+    return found
+
+
+def _texts_held(error: BaseException) -> set[str]:
+    """Returns the texts that the failing expressions name by variables, down from the innermost code not Python's own.
+
+    Identifiers are left out: names of features and splits are in many hands.
+    """
+    found: set[str] = set()
+    frames = list(traceback.walk_tb(error.__traceback__))
+    lines = traceback.extract_tb(error.__traceback__)
+    for (frame, _), line in zip(reversed(frames), reversed(lines), strict=False):
+        names = re.findall(r"[A-Za-z_]\w*", _expression(line))
+        held = [frame.f_locals.get(name) for name in names]
+        found |= {value for value in held if isinstance(value, str) and value and not value.isidentifier()}
+        if party_of(line.filename) != PYTHON:
+            break
     return found
 
 
@@ -189,12 +261,16 @@ def _weight_in(value: Any, text: str) -> float:
             return 0.0
         if f"'{value}'" in text or f'"{value}"' in text or f"`{value}`" in text:
             return 6.0
+        if value in _DTYPES:  # JAX names those of its arrays
+            return 0.0
         return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
     if isinstance(value, (int, float)):
         if not value and re.search(r"\b(?:division|modulo) by zero\b", text):
-            return 5.0
+            return 5.0 if isinstance(value, int) or "float" in text else 0.0
         if not re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.]*\d)", text):
             return 0.0
+        if value <= 0 and re.search(r"\b(?:positive|negative|greater than|at least)\b|> ?=? ?[01]\b", text):
+            return 5.5
         digits = len(str(value))  # a short number stands in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0
     return 0.0

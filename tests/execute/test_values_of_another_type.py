@@ -14,6 +14,9 @@ from t5x_harness.workers import Zygote
 
 SPLIT = "train/utils.DatasetConfig.split"
 SAVE = "utils.CheckpointConfig.save"
+DECAY = "adafactor.Adafactor.decay_rate"
+OPTIMIZER = "models.EncoderDecoderModel.optimizer_def"
+DECODE = "models.EncoderDecoderModel.decode_fn"
 CONVERTER = "models.EncoderDecoderModel.feature_converter_cls"
 
 # The config's mode, the line that is added, and what is said of it.
@@ -28,11 +31,18 @@ CASES = [
     (Mode.TRAIN, "utils.SaveCheckpointConfig.checkpoint_steps = 5", "utils.SaveCheckpointConfig.checkpoint_steps = 5"),
     (Mode.TRAIN, "network.T5Config.vocab_size = []", "network.T5Config.vocab_size = [] (run.gin:"),
     (Mode.TRAIN, "network.T5Config.num_heads = 0", "it is about network.T5Config.num_heads = 0 (run.gin:"),
-    (Mode.TRAIN, "network.T5Config.num_heads = -4", "it may be about network.T5Config.num_heads = -4 (run.gin:"),
+    (Mode.TRAIN, "network.T5Config.num_heads = -4", "it is about network.T5Config.num_heads = -4 (run.gin:"),
     (Mode.TRAIN, "DROPOUT_RATE = None", "DROPOUT_RATE = None (run.gin:"),
     (Mode.TRAIN, f"from t5x import models\n{CONVERTER} = 'lm'", f"{CONVERTER} = 'lm' (run.gin:"),
+    (Mode.TRAIN, "train_script.train.checkpoint_cfg = 'a'", "train.checkpoint_cfg = 'a' (run.gin:"),
+    (Mode.TRAIN, "train_script.train.random_seed = 1.5", "it is about train.random_seed = 1.5 (run.gin:"),
+    (Mode.TRAIN, "train_script.train.eval_steps = 'all'", "it is about train.eval_steps = 'all' (run.gin:"),
+    (Mode.TRAIN, f"from t5x import adafactor\n{DECAY} = 'high'", f"it is about {DECAY} = 'high' (run.gin:"),
+    (Mode.TRAIN, f"from t5x import models\n{OPTIMIZER} = None", f"it is about {OPTIMIZER} = None (run.gin:"),
+    (Mode.INFER, f"from t5x import models\n{DECODE} = @seqio.ByteVocabulary()", f"it is about {DECODE} = @seqio.Byte"),
     (Mode.EVAL, "eval_script.evaluate.restore_checkpoint_cfg = True", "evaluate.restore_checkpoint_cfg = True"),
     (Mode.INFER, "infer_script.infer.model = @seqio.ByteVocabulary()", "infer.model = @seqio.ByteVocabulary()"),
+    (Mode.INFER, "infer_script.infer.shard_id = 'a'", "it is about infer.shard_id = 'a' (run.gin:"),
     (Mode.INFER, "CHECKPOINT_PATH = 1", "CHECKPOINT_PATH = 1"),
 ]
 _SPLIT = "utils.DatasetConfig.split = 'validation'"

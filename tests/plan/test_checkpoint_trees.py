@@ -129,13 +129,37 @@ def test_fallback_fills_what_is_missing() -> None:
 
 def test_an_assignment_map_is_applied_by_the_runtime() -> None:
     def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
-        stored["target"]["new"] = stored["target"].pop(assignment_map)
+        stored["target"]["new"] = stored["target"].pop(assignment_map[0][0])
         return stored
 
     apply_assignment_map.__module__ = "t5x.state_utils"
-    rename = functools.partial(apply_assignment_map, assignment_map="token_embedder")
+    rename = functools.partial(apply_assignment_map, assignment_map=[("token_embedder", None)])
     found = fit(model(**{EMBEDDING: None, "target/new/embedding": (384, 16)}), state_transformation_fns=(rename,))
     assert found.fits
+
+
+@pytest.mark.parametrize(
+    ("assignments", "says"),
+    [
+        ([("*bad(", "x")], "'*bad(' is not valid: nothing to repeat at position 0"),
+        ([("target/(.*)", r"\2")], r"'\\2' is not valid: invalid group reference 2 at position 1"),
+        ([("a", "b", "c")], "its items are not pairs of a pattern and a name: too many values to unpack (expected 2)"),
+        (5, "its items are not pairs of a pattern and a name: 'int' object is not iterable"),
+    ],
+)
+def test_an_assignment_map_that_no_checkpoint_fits(assignments: Any, says: str) -> None:
+    """It is known before the checkpoint is: that may be out of reach."""
+
+    def apply_assignment_map() -> None:
+        raise AssertionError("it is not called")
+
+    apply_assignment_map.__module__ = "t5x.state_utils"
+    transform = functools.partial(apply_assignment_map, assignment_map=assignments)
+    start = StartPoint(path="gs://elsewhere/checkpoint_1", restore=restore(state_transformation_fns=(transform,)))
+    found = compare(start, shapes(model()))
+    assert found is not None
+    assert not found.fits
+    assert found.bad_map == says
 
 
 def test_state_that_the_optimizer_does_not_keep_is_unwanted() -> None:
@@ -150,11 +174,11 @@ def test_state_that_the_optimizer_does_not_keep_is_unwanted() -> None:
 
 def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:
     def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
-        del stored["target"][assignment_map]
+        del stored["target"][assignment_map[0][0]]
         return stored
 
     apply_assignment_map.__module__ = "t5x.state_utils"
-    drop = functools.partial(apply_assignment_map, assignment_map="token_embedder")
+    drop = functools.partial(apply_assignment_map, assignment_map=[("token_embedder", None)])
     found = fit(model(**{"target/new/kernel": (2, 2)}), state_transformation_fns=(drop,))
     assert set(found.missing) == {EMBEDDING, "target/new/kernel"}
     assert found.dropped == (EMBEDDING,)

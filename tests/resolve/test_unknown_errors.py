@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,8 +20,10 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from flax import linen as nn  # noqa: E402
+from seqio import utils as seqio_utils  # noqa: E402
 from t5x import utils  # noqa: E402
 
+from t5x_harness.resolve.callees import users_callee  # noqa: E402
 from t5x_harness.resolve.error_texts import error_text  # noqa: E402
 from t5x_harness.resolve.errors import explain  # noqa: E402
 from t5x_harness.resolve.frames import is_deliberate, library_frame, raised_by_harness, root_cause  # noqa: E402
@@ -185,6 +189,63 @@ def _filtering(mode: str) -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_traceback_filtering", before)
+
+
+OWN = """
+import abc
+
+class Model(abc.ABC):
+    def loss_fn(self, params, batch):
+        pass
+
+    @abc.abstractmethod
+    def eval_fn(self):
+        pass
+
+class Lacks(Model):
+    pass
+
+def trim(dataset, length):
+    return dataset
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "line", "function"),
+    [
+        (lambda own: own.Model.loss_fn(None, 1, 2, 3), 5, "loss_fn"),
+        (lambda own: own.trim(), 15, "trim"),
+        (lambda own: own.Lacks(), 12, "Lacks"),
+        (lambda own: seqio_utils.add_kwargs_to_transform(functools.partial(own.trim, lenght=1), length=3), 15, "trim"),
+    ],
+)
+def test_what_a_library_calls_wrongly_is_the_users_function(
+    module: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[ModuleType], object],
+    line: int,
+    function: str,
+) -> None:
+    own = module(OWN)
+    monkeypatch.setitem(sys.modules, "my_model", own)
+    finding = explain(by_itself(functools.partial(call, own)), Stage.TRAIN, None)
+    assert finding.code == "USR01"
+    assert str(finding.location).endswith(f"my_model.py:{line}")
+    assert f"{function} in " in finding.message
+    assert " is not as its caller needs it: TypeError: " in finding.message
+    assert finding.fix == f"correct {function}"
+
+
+def test_a_call_that_a_library_refuses_is_not_the_users() -> None:
+    assert users_callee(by_itself(lambda: utils.RestoreCheckpointConfig(paths="x"))) is None
+
+
+def test_a_python_function_s_error_is_shown_without_tensorflows() -> None:
+    def refuse(x: object) -> None:
+        raise ValueError("no such word")
+
+    dataset = tf.data.Dataset.range(1).map(lambda x: tf.py_function(refuse, [x], tf.string))
+    assert error_text(raised(lambda: list(dataset))) == "ValueError: no such word"
 
 
 def test_where_a_library_raised_is_named() -> None:

@@ -265,10 +265,6 @@ def infer(
     """
     if mode not in _INFER_STEPS:
         raise ConfigError(f"infer.mode must be one of {', '.join(_INFER_STEPS)}, not {mode!r}")
-    if not 0 <= shard_id < num_shards:
-        raise ConfigError(
-            f"infer.shard_id ({shard_id}) must be at least 0 and less than infer.num_shards ({num_shards})"
-        )
     if shard_id == 0:
         summarize_config_fn(model_dir=output_dir, summary_writer=None, step=0)
     output_dir = re.sub(r"(?<!gs:)/{2,}", "/", output_dir)

@@ -50,7 +50,7 @@ def _actions_by_mode(
     actions: Mapping[str, Sequence[trainer_lib.BaseAction]] | None, concurrent_metrics: bool
 ) -> trainer_lib.ActionMapType:
     modes = trainer_lib.ActionMode.__members__
-    unknown = sorted(set(actions or ()) - set(modes))
+    unknown = sorted(set((actions or {}).keys()) - set(modes))
     if unknown:
         raise ConfigError(f"train.actions has {', '.join(unknown)}, but its keys must be among {', '.join(modes)}")
     for key in (actions or {}) if concurrent_metrics else ():

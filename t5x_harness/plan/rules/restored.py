@@ -173,8 +173,9 @@ class OtherTree(PlanRule):
         if fit is None:
             return
         if fit.bad_map:
+            checkpoint = plan.start.checkpoint or plan.start.path
             yield self.finding(
-                f"the assignment_map does not fit the checkpoint {plan.start.checkpoint}: {fit.bad_map}",
+                f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}",
                 _map(plan),
                 "correct the pattern, or the name in the checkpoint that it leads to",
             )
