@@ -128,7 +128,7 @@ class Bodies:
     def forget(self, record: Record) -> None:
         """Forgets an object whose body is gone from the tree; others may move into its room.
 
-        The folder stays: whoever removed the file did not remove that.
+        The folder stays: only the file was removed.
         """
         self._database.forget(record.object.bucket, record.object.name)
         if record.place is Place.TREE:

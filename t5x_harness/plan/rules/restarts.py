@@ -24,7 +24,7 @@ class InterruptedInBucket(PlanRule):
         "T5X takes the half-written checkpoint for the latest one and the first restart dies; orbax has removed it by "
         "then, so the second one goes on. Each restart also has orbax remove the TensorBoard folders in MODEL_DIR, and "
         "the losses of before are gone. And an evaluation that was due with the last checkpoint and did not come to "
-        "its end is not made up for."
+        "its end is never made later."
     )
     bad = training("MODEL_DIR = 'gs://my-bucket/first'", at="MODEL_DIR")
     good = training("MODEL_DIR = '/data/first'")
