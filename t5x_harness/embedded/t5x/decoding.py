@@ -544,8 +544,8 @@ def _candidates(state: BeamState, log_probs: jax.Array, prompts: jax.Array) -> t
     # Inside a prompt there is one continuation, which costs nothing; the other candidates must lose.
     prompt_token = prompts[:, state.cur_index + 1, None].astype(jnp.int32)  # [batch, 1]
     is_free = prompt_token == 0
-    token = jnp.where(is_free, token, prompt_token)
-    best = jnp.where(is_free, best, _one_alive(best.shape[1]))
+    token = token * is_free + prompt_token * ~is_free
+    best = best * is_free + _one_alive(best.shape[1]) * ~is_free
 
     sequences = gather_beams(state.live_seqs, origin, batch_size, beam_size, best.shape[1])
     sequences = lax.dynamic_update_slice_in_dim(sequences, token[..., None], state.cur_index + 1, axis=2)
