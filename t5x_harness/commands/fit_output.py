@@ -176,6 +176,9 @@ def _sentences(found: Found) -> Iterator[str]:
         assert best.needed_bytes is not None
         needed = f"{best.program} needs {Bytes(best.needed_bytes)} of {Bytes(best.usable_bytes)}"
         yield f"the smallest slice that holds it: {_name(best)} ({needed})"
+    if any(row.needed_bytes is not None for row in found.rows):
+        code = " and the program's code" if found.spec.aot is AotMode.FULL else ""
+        yield f"needs: the peak, and the gaps between temporary values{code}, which the compiler reserves, too"
     if any(row.estimate for row in found.rows):
         yield from _in_time(found)
     elif TRAIN in found.programs and best is not None and found.run is not None and found.run.steps is None:

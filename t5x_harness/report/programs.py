@@ -27,7 +27,10 @@ def _verdict(found: Mapping[str, float]) -> Iterator[str]:
     if "hbm_peak" not in found and "hbm_needed" in found:
         yield f"{Bytes(int(found['hbm_needed']))} needed of {Bytes(int(found['hbm_usable']))}"
     elif "hbm_needed" in found:
-        yield f"peak {Bytes(int(found['hbm_peak']))}"
+        peak, needed = (str(Bytes(int(found[name]))) for name in ("hbm_peak", "hbm_needed"))
+        yield f"peak {peak}"
+        if needed != peak:  # with gaps and code; it is what headroom is counted from, and what fit compares
+            yield f"needs {needed}"
         yield f"headroom {Bytes(max(0, int(found['hbm_headroom'])))} of {Bytes(int(found['hbm_usable']))}"
     if "chip_hours_at_least" in found:
         yield f"at least {found['chip_hours_at_least']:.3g} chip-hours"

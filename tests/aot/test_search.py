@@ -159,6 +159,7 @@ def test_the_smallest_and_the_cheapest() -> None:
     found = Found(SPEC, 48, {}, rows, TRAIN, planned())
     text = as_table(found)
     assert "the smallest slice that holds it: v3-8 (train needs 8 GiB of 15.5 GiB)" in text
+    assert "needs: the peak, and the gaps between temporary values, which the compiler reserves, too" in text
     assert "the cheapest that ends within 48 h: v3-8 (1000 steps in 0.222 to 0.4 h, 1.78 to 3.2 USD)" in text
     narrow = as_table(found, width=72)
     assert max(map(len, narrow.splitlines())) <= 72

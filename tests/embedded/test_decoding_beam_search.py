@@ -106,3 +106,24 @@ def test_a_search_starts_with_one_live_beam() -> None:
     assert state.live_seqs.shape == state.finished_seqs.shape == (2, 3, 5)
     assert state.cache["layer"]["before"].shape == (2, 3)
     assert state.cache["layer"]["cache_index"].shape == ()
+
+
+def test_the_most_steps_can_be_read_from_the_loop() -> None:
+    """The loop's condition has "less than the length" as one of its parts, as T5X's has."""
+
+    def run(inputs: jax.Array) -> Any:
+        return decoding.beam_search(inputs, LANGUAGE.cache(2), LANGUAGE.tokens_to_logits, EOS)
+
+    inputs = np.zeros((2, LENGTH), np.int32)
+    (loop,) = (equation for equation in jax.make_jaxpr(run)(inputs).eqns if equation.primitive.name == "while")
+    condition = loop.params["cond_jaxpr"].jaxpr
+    made_by = {variable: equation for equation in condition.eqns for variable in equation.outvars}
+    pending, parts = [condition.outvars[0]], []
+    while pending:
+        equation = made_by[pending.pop()]
+        if equation.primitive.name == "and":
+            pending += equation.invars
+        else:
+            parts.append(equation)
+    assert [part.invars[1].val for part in parts if part.primitive.name == "lt"] == [LENGTH]
+    assert "stablehlo.scatter" not in jax.jit(run).lower(inputs).as_text()

@@ -76,3 +76,11 @@ def test_the_verdict_has_peak_headroom_and_cost() -> None:
         "train fits, peak 2 GiB, headroom 1 GiB of 3 GiB, at least 12.3 chip-hours, 27.15 USD by the list",
         "predict does not fit",
     ]
+
+
+def test_the_verdict_says_what_is_needed_beside_the_peak() -> None:
+    numbers = {"fits": 1, "hbm_peak": 2**31, "hbm_needed": 5 * 2**29, "hbm_headroom": 2**29, "hbm_usable": 3 * 2**30}
+    measures = tuple(Measure(name, value, of="train") for name, value in numbers.items())
+    assert [*verdicts(StageResult(Stage.AOT, Outcome.PASSED, measures=measures))] == [
+        "train fits, peak 2 GiB, needs 2.5 GiB, headroom 512 MiB of 3 GiB",
+    ]

@@ -24,11 +24,11 @@ def int32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array
     """
 
     def raise_by(step: int | jax.Array, found: jax.Array) -> jax.Array:
-        # The first raise, by 2**31, wraps round: from the smallest int32 to 0.
         higher = found + lax.shift_left(jnp.int32(1), jnp.int32(31 - step))
         return jnp.where(predicate(higher), found, higher)
 
-    return lax.fori_loop(0, 32, raise_by, jnp.full(batch_shape, _INT32.min, jnp.int32))
+    # The first raise, by 2**31, wraps round: from the smallest int32 to 0.
+    return lax.fori_loop(1, 32, raise_by, raise_by(0, jnp.full(batch_shape, _INT32.min, jnp.int32)))
 
 
 def _float_at(place: jax.Array) -> jax.Array:

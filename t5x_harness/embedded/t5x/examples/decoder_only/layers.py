@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import lax
 from t5x.examples.t5 import layers as t5_layers
 from t5x.examples.t5.layers import *  # noqa: F403 (the layers, and the names of their types)
 from t5x.examples.t5.layers import Array
@@ -91,7 +92,8 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
         them are taken, and the rest stays zero. Variables and result are as of ``update_cache_decode``.
         """
         del cache_index
-        is_prefix = jnp.arange(cached_key.value.shape[-1]) < prefill_lengths[:, None, None, None]
+        shape = cached_key.value.shape
+        is_prefix = lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) < prefill_lengths[:, None, None, None]
         keys, values = (jnp.moveaxis(x, -3, -1) * is_prefix for x in (key, value))
         return key, value, prefill_lengths, keys, values, prefill_lengths
 

@@ -43,7 +43,8 @@ class DenseGeneral(t5_layers.DenseGeneral):
         shape = sizes_in + sizes_out
         axes = tuple(range(len(shape)))
         in_axis, out_axis = axes[: len(sizes_in)], axes[len(sizes_in) :]
-        return param_with_axes("kernel", self.kernel_init, shape, jnp.float32, in_axis, out_axis, axes=self.kernel_axes)
+        declared = (self.kernel_init, shape, jnp.float32, in_axis, out_axis)
+        return param_with_axes("kernel", *declared, axes=self.kernel_axes).astype(self.dtype)
 
 
 class MlpBlock(t5_layers.MlpBlock):

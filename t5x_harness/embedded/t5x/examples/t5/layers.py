@@ -80,15 +80,19 @@ class DenseGeneral(nn.Module):
         contracted = tuple(axis % inputs.ndim for axis in _as_tuple(self.axis))
         sizes_in = tuple(inputs.shape[axis] for axis in contracted)
         sizes_out = _as_tuple(self.features)
-        kernel = self._kernel(sizes_in, sizes_out).astype(self.dtype)
+        kernel = self._kernel(sizes_in, sizes_out)
         return jnp.tensordot(inputs, kernel, axes=(contracted, tuple(range(len(contracted)))))
 
     @nn.nowrap
     def _kernel(self, sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> Array:
-        """Declares the kernel; float32[*sizes_in, *sizes_out]."""
+        """Declares the kernel; in the ``dtype`` of the computation, [*sizes_in, *sizes_out].
+
+        It is converted as the matrix that it is stored as: a decoding loop carries the result, and a TPU stores a
+        matrix in fewer tiles.
+        """
         matrix_shape = (math.prod(sizes_in), math.prod(sizes_out))
         kernel = param_with_axes("kernel", self.kernel_init, matrix_shape, jnp.float32, axes=self.kernel_axes)
-        return kernel.reshape(sizes_in + sizes_out)
+        return kernel.astype(self.dtype).reshape(sizes_in + sizes_out)
 
 
 def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -357,7 +361,8 @@ class MultiHeadDotProductAttention(nn.Module):
     @nn.nowrap
     def _token_bias(self, bias: Array, now: Array) -> Array:
         """Picks the biases of the token at int32[1] out of float[1, heads, length, length]."""
-        return lax.dynamic_slice_in_dim(bias, now[0], 1, axis=-2)
+        # One slice for each of the positions, which is a gather: a TPU lays out its result otherwise than a slice.
+        return jax.vmap(lambda position: lax.dynamic_slice_in_dim(bias[0], position, 1, axis=-2))(now)
 
     @nn.nowrap
     def update_cache_decode(
