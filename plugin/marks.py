@@ -85,7 +85,7 @@ def check(item: pytest.Item) -> None:
     try:
         tpu_resources(item, {})
     except ResourcesError as error:
-        pytest.fail(f"@pytest.mark.tpu: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
 
 
 def check_slice(name: str, where: str) -> None:

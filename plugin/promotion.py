@@ -168,7 +168,7 @@ def check_promotable(item: pytest.Item) -> None:
             if resources.names_machine:  # else that of the slice, which the test may name
                 promotion.check_order(item, resources, "", promotion.targets.of(item))
         except ResourcesError as error:
-            pytest.fail(f"@pytest.mark.tpu: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
 
 
 def check_sent(item: pytest.Item) -> None:

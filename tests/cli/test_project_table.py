@@ -114,7 +114,8 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
          "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, select, strict, "
-         "tpu_numerics, standins, aot, samples, read_seconds, gcs, gcs_root, plan_golden, vertex, tpu, prices, runs"),
+         "tpu_numerics, exact_numerics, standins, aot, samples, read_seconds, gcs, gcs_root, plan_golden, vertex, tpu, "
+         "prices, runs"),
         ("[tool.t5x_harness]\nread_seconds = '5'\n", 2, "read_seconds has to be a whole number of seconds, at least 1"),
         ("[tool.t5x_harness]\ntpu_numerics = 1\n", 2, "tpu_numerics has to be true or false, not 1"),
         ("[tool.t5x_harness]\nstrict = 'yes'\n", 2, "strict has to be true or false, not 'yes'"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.execute import program_standins
+from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.runtime.program_environment import program_environment
@@ -153,7 +153,7 @@ def test_a_program_in_a_python_of_its_own_notices_nothing(tmp_path: Path) -> Non
     """As gcloud, whose Python has none of what stand-ins import; -S stands for it."""
     environment = {
         **program_environment(get_slice("v3-8"), find_runtime("embedded")),
-        **program_standins.variables(str(tmp_path)),
+        **program_setup.variables(str(tmp_path)),
         "T5X_HARNESS_GCS_ROOT": str(tmp_path),
     }
     words = [sys.executable, "-S", "-c", "import sitecustomize; print('ran')"]

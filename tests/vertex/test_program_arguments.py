@@ -10,7 +10,7 @@ import pytest
 from t5x_harness.google.vertex.jobs.judging import CannotJudge
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Mode
-from t5x_harness.variables import CACHE_VARIABLE
+from t5x_harness.variables import CACHE_VARIABLE, SHRINK_VARIABLE
 from t5x_harness.vertex import job_programs
 from t5x_harness.vertex.program_arguments import NotARun, ProgramArguments
 
@@ -61,7 +61,7 @@ def test_a_script_of_t5x_is_judged_on_its_slice_with_what_was_compiled_before(
         *(sys.executable, "-m", "t5x_harness.runs.job_judge", "v3-8", "memory"),
         *("t5x.train", "--gin_file=a.gin"),
     ]
-    assert variables == {CACHE_VARIABLE: str(tmp_path)}
+    assert variables == {CACHE_VARIABLE: str(tmp_path), SHRINK_VARIABLE: ""}  # it is judged at its own size
 
 
 @pytest.mark.parametrize(

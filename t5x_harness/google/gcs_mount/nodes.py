@@ -46,7 +46,7 @@ class Node:
         return self.staged is not None and self.staged.dirty
 
     def is_of(self, found: os.stat_result) -> bool:
-        """Whether this is what the tree has."""
+        """Tells whether this is what the tree has."""
         if stat.S_ISDIR(found.st_mode) or self.folder:
             return self.folder and stat.S_ISDIR(found.st_mode)
         return self.generation == Generation.of(found)

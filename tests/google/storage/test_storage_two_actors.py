@@ -144,7 +144,9 @@ class TwoActors(RuleBasedStateMachine):
 
     def wrote(self, written: StoredObject) -> Result:
         assert written.fields.metadata is not None
-        self.generations[str(written.fields.metadata["mark"])] = written.generation
+        mark = str(written.fields.metadata["mark"])
+        # An object that was moved meanwhile has a later one, whichever of the two threads comes here first.
+        self.generations[mark] = max(written.generation, self.generations.get(mark, 0))
         return "OK"
 
     def write(self, name: str, only_new: bool) -> Deed:
