@@ -92,12 +92,19 @@ class StartMaker:
         report.fact("starts from", f"a stand-in of the model's shapes at step {self.step}")
 
     def _is_restored_as_it_is(self) -> bool:
-        """Returns whether the config's own checkpoint is read, since the executed model is of its size."""
+        """Returns whether the config's own checkpoint is read, since the executed model is of its size.
+
+        That is so at full size, and for a checkpoint that a shrunk run has written.
+        """
         start = self.start
         assert start.path
         if not start.reachable or (self.spec.standins is StandInPolicy.ALL and is_remote(start.path)):
             return False
-        return self.spec.full_size or (self.full is not None and _sizes(self.full) == _sizes(self.shapes))
+        executed = _sizes(self.shapes)
+        if self.spec.full_size or (self.full is not None and _sizes(self.full) == executed):
+            return True
+        stored = self._stored()
+        return stored is not None and all(stored.shapes.get(path) == shape for path, shape in executed.items())
 
     def _kind(self) -> CheckpointKind:
         """Returns the layout of the checkpoint that is replaced: as it can be seen, else as its path tells."""
