@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.stack
+
 LIBTPU = """
 import os
 def get_library_path():  # JAX asks for it whenever it is imported
