@@ -128,7 +128,8 @@ def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) ->
     assert "MODEL_DIR = 'gs://nordlys-lm/models/nordlys_base'" in result.operative_config
     assert ("mesh", "data 4 x model 2") in result.stage(Stage.PLAN).facts
     assert [checkpoint.step for checkpoint in result.checkpoints] == [0, 2, 4]
-    assert not [finding for stage in result.stages for finding in stage.findings]
+    # A note alone: what a restart loses with MODEL_DIR at gs://.
+    assert [finding.code for stage in result.stages for finding in stage.findings] == ["CKP26"]
     assert "'gs://nordlys-lm/sentencepiece/nordlys_64k.model'" in result.operative_config
 
 
