@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,7 @@ def test_finding_costs_no_heavy_import(machine) -> None:
 
 def test_a_checkout_that_a_run_works_in_is_its_t5x(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``python -m t5x.train`` would have it, though this process does not import from there."""
+    monkeypatch.delitem(sys.modules, "t5x", raising=False)  # an earlier test may have imported it, and then it stays
     package = machine.package("checkout", label="checkout")
     here = runtime_of(RunSpec(("x.gin",), cwd=str(package.parent)))
     assert (here.kind, here.location, here.note) == ("installed", str(package), "folder on the import path")
