@@ -15,7 +15,7 @@ import numpy as np
 
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.flavors import EOS, PAD, Flavor, ModelType
+from t5x_harness.conversion.flavors import EOS, PAD, Flavor
 from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import Agreement
 from t5x_harness.conversion.stored import StoredParameters
@@ -60,7 +60,7 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
     targets[:, 0] = PAD
     parameters = {name: source.read(name) for name in source.shapes}
     ours, our_tokens = _in_t5x(parameters, sizes, flavor, inputs, targets)
-    theirs, their_tokens = _in_transformers(folder, sizes, flavor, inputs, targets)
+    theirs, their_tokens = _in_transformers(folder, flavor, inputs, targets)
     return Agreement(
         logits=ours.size,
         difference=float(np.max(np.abs(ours - theirs))),
@@ -109,15 +109,9 @@ def _in_t5x(
     return np.asarray(forward(variables, targets)), [list(_until_end(row[1:])) for row in tokens]
 
 
-def _in_transformers(
-    folder: Path, sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
-) -> tuple[Array, list[list[int]]]:
+def _in_transformers(folder: Path, flavor: Flavor, inputs: Array, targets: Array) -> tuple[Array, list[list[int]]]:
     """Returns the same as :func:`_in_t5x`."""
-    is_umt5 = flavor.model_type is ModelType.UMT5  # of which transformers 5 does not read it from config.json
-    config = {"tie_word_embeddings": not sizes.own_logits} if is_umt5 else {}
-    logits, tokens = run_in_transformers(
-        folder, flavor.model_type.model_class, config, inputs, targets, _OUTPUT_LENGTH - 1
-    )
+    logits, tokens = run_in_transformers(folder, flavor.model_type.model_class, inputs, targets, _OUTPUT_LENGTH - 1)
     return logits, [list(_until_end(row[1:])) for row in tokens]
 
 

@@ -118,6 +118,7 @@ def _to_transformers(request: Request, source: StoredParameters, output: str) ->
             raise ConversionError(
                 f"{source.where}: the converted model does not compute what T5X's network does: {agreement}. Nothing "
                 "was written; please report it with the versions of T5X and transformers"
+                + "".join(f".\nA note on this model: {warning}" for warning in flavor.warnings)
             )
     conversion = _report(request, source, str(sizes), output, files)
     return dataclasses.replace(

@@ -91,9 +91,9 @@ def flavor_of(sizes: Architecture, settings: Settings, asked: str | None = None)
     warnings = []
     if model_type is ModelType.UMT5 and sizes.own_logits:
         warnings.append(
-            "transformers 5 (to 5.23) divides the decoder's output of every umT5 by d_model**0.5, which is right only "
-            "where logits come from the embedding. Greedy outputs stay the same; for logits, sampling and losses set "
-            "model.config.tie_word_embeddings = False once the model is loaded"
+            "transformers 5.0 to 5.23 divides the decoder's output of every umT5 by d_model**0.5, which is right only "
+            "where logits come from the embedding: use 5.24 or newer, which reads that from config.json. Greedy "
+            "outputs are the same in both; logits, sampling and losses are not"
         )
     activations = _activations(sizes, settings, assumptions)
     return Flavor(model_type, has_bytes, activations, _feed_forward(activations), tuple(assumptions), tuple(warnings))

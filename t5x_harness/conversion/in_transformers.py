@@ -29,14 +29,13 @@ _SHOWN = 12
 
 
 def run_in_transformers(
-    folder: Path, model_class: str, config: dict[str, Any], inputs: Array, targets: Array, new_tokens: int
+    folder: Path, model_class: str, inputs: Array, targets: Array, new_tokens: int
 ) -> tuple[Array, Array]:
     """Runs a model on the CPU, in float32.
 
     Args:
       folder: the model, with config.json and safetensors.
       model_class: name of its class in transformers.
-      config: what to set in the loaded model's config.
       inputs: int64[batch, length], padded with zeros.
       targets: int64[batch, length], what the decoder is given.
       new_tokens: the most that greedy decoding may generate.
@@ -51,7 +50,7 @@ def run_in_transformers(
     with tempfile.TemporaryDirectory(prefix="t5x-harness-check-") as scratch:
         place = Path(scratch)
         np.savez(place / _INPUTS, inputs=inputs, targets=targets)
-        settings = {"folder": str(folder), "class": model_class, "config": config, "new_tokens": new_tokens}
+        settings = {"folder": str(folder), "class": model_class, "new_tokens": new_tokens}
         # -P: a file of the working folder is not to be taken for one of its libraries.
         arguments = [scratch, json.dumps(settings), str(os.getpid())]
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", __name__, *arguments]
@@ -87,8 +86,6 @@ def _run(scratch: Path, settings: dict[str, Any]) -> None:
     logging.disable_progress_bar()
     kind = getattr(transformers, settings["class"])
     model = kind.from_pretrained(settings["folder"], dtype=torch.float32, local_files_only=True)
-    for name, value in settings["config"].items():
-        setattr(model.config, name, value)
     model.eval()
     with np.load(scratch / _INPUTS, allow_pickle=False) as given:
         inputs, targets = given["inputs"], given["targets"]

@@ -161,7 +161,9 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
     has_head = LOGITS in arrays.tensors and not _same(arrays, LOGITS)
     own_logits = has_head or config.get("tie_word_embeddings") is False
     is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
-    if config["model_type"] == ModelType.T5 and bool(is_scaled) is own_logits:
+    # transformers before 5.24 saved every umT5 with tie_word_embeddings = true, so there it tells nothing.
+    tells = config["model_type"] == ModelType.T5 or (is_umt5 and "scale_decoder_outputs" in config)
+    if tells and bool(is_scaled) is own_logits:
         raise ConversionError(
             f"{folder}: {LOGITS} {'differs from' if own_logits else 'is'} {EMBEDDING}, and the decoder's output is "
             f"{'' if is_scaled else 'not '}scaled (scale_decoder_outputs): T5X scales it where logits come from the "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -90,17 +89,37 @@ def test_what_does_not_compute_the_same_is_refused(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "hf").exists()
 
 
-def test_transformers_5_scales_the_outputs_of_every_umt5_unless_it_is_told_not_to(tmp_path: Path) -> None:
-    """Where this fails, transformers does it right, and the note and the argument are no longer needed."""
+def test_an_umt5_whose_outputs_are_scaled_though_its_logits_are_its_own(tmp_path: Path) -> None:
+    """As transformers 5.0 to 5.23 compute every umT5; newer ones read it from ``config.json``, and save it there."""
     made = converted(tmp_path, "umt5")
-    assert "model.config.tie_word_embeddings = False once the model is loaded" in made.warnings[0]
-    model = transformers.UMT5ForConditionalGeneration.from_pretrained(tmp_path / "hf", local_files_only=True).eval()
-    tokens = {"input_ids": torch.tensor([[5, 6, 7, 1]]), "decoder_input_ids": torch.tensor([[0, 9]])}
-    with torch.no_grad():
-        plain = model(**tokens).logits
-        model.config.tie_word_embeddings = False
-        right = model(**tokens).logits
-    torch.testing.assert_close(plain * math.sqrt(KINDS["umt5"].settings["emb_dim"]), right)
+    assert made.warnings[0] == (
+        "transformers 5.0 to 5.23 divides the decoder's output of every umT5 by d_model**0.5, which is right only "
+        "where logits come from the embedding: use 5.24 or newer, which reads that from config.json. Greedy outputs "
+        "are the same in both; logits, sampling and losses are not"
+    )
+    model = transformers.UMT5ForConditionalGeneration.from_pretrained(tmp_path / "hf", local_files_only=True)
+    model.config.scale_decoder_outputs = True
+    model.save_pretrained(tmp_path / "scaled")
+    with pytest.raises(ConversionError, match=r"(?s)the decoder's output is scaled \(scale_decoder_outputs\)"):
+        convert(Request(str(tmp_path / "scaled"), Form.T5X, str(tmp_path / "back")))
+
+
+def test_the_refusal_of_a_version_that_scales_them_has_the_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = transformers_folder.config_json
+
+    def scaled(*arguments: Any) -> dict[str, Any]:
+        return whole(*arguments) | {"tie_word_embeddings": True, "scale_decoder_outputs": True}
+
+    monkeypatch.setattr(transformers_folder, "config_json", scaled)
+    with pytest.raises(ConversionError) as error:
+        converted(tmp_path, "umt5")
+    assert re.search(
+        r"does not compute what T5X's network does: .*\.\nA note on this model: transformers 5\.0 to 5\.23 ",
+        str(error.value),
+        re.DOTALL,
+    )
 
 
 @pytest.mark.parametrize("kind", ["t5_1_0", "t5_1_1", "umt5"])

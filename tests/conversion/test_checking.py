@@ -35,7 +35,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, torch: str, transf
 def run(folder: Path) -> str:
     tokens = np.zeros((1, 2), np.int64)
     with pytest.raises(ConversionError) as error:
-        run_in_transformers(folder, "T5ForConditionalGeneration", {}, tokens, tokens, 1)
+        run_in_transformers(folder, "T5ForConditionalGeneration", tokens, tokens, 1)
     return str(error.value)
 
 
