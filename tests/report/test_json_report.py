@@ -11,9 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import BAD, GOOD
 
+from t5x_harness.findings.work import UNITS
 from t5x_harness.report import Report
 from t5x_harness.report.json import SCHEMA, SCHEMA_FILE, document, render
-from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    Change,
+    Changed,
+    Finding,
+    Location,
+    Mode,
+    Outcome,
+    Reason,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 
 BOTH = Report((GOOD, BAD))
 
@@ -135,6 +149,18 @@ def test_the_schema_is_one_and_refuses_what_is_none_of_ours() -> None:
     wrong["findings"][0]["severity"] = "fatal"
     with pytest.raises(jsonschema.ValidationError, match="'fatal' is not one of"):
         jsonschema.validate(wrong, schema)
+
+
+def test_every_stage_reason_and_severity_that_there_is_keeps_to_the_schema() -> None:
+    findings = tuple(Finding("GIN01", severity, Stage.LINT, "a message") for severity in Severity)
+    changes = tuple(Change("a.b", "1", "2", why, what) for why in Reason for what in Changed)
+    stages = [
+        StageResult(stage, outcome, findings, exercised=1, changes=changes) for stage in Stage for outcome in Outcome
+    ]
+    modes = [RunResult(RunSpec(("a.gin",), mode=mode), tuple(stages)) for mode in Mode]
+    found = check(render(Report(tuple(modes))))
+    assert [run["mode"] for run in found["runs"]] == list(Mode)
+    assert [stage["exercised"]["of"] for stage in found["runs"][0]["stages"][::3]] == list(UNITS.values())
 
 
 @given(st.text(), st.text())
