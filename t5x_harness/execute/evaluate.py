@@ -21,7 +21,10 @@ from t5x import utils
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.execute.prepare import Prepared
 from t5x_harness.findings.losses import undefined_metrics, why_no_number
+from t5x_harness.findings.work import NO_WORK
+from t5x_harness.lint.values import format_value
 from t5x_harness.plan.stored_tree import Layout, layout_of
+from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Measure
 from t5x_harness.upstream.t5x import Observed, count_taken, observe
@@ -44,7 +47,7 @@ def evaluate_config(run: Prepared, report: StageReport) -> None:
     dataset = run.role("dataset_cfg").dataset
     with watch.observing():
         gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=dataset)
-    watch.report_to(report)
+    watch.report_to(report, run.config)
 
 
 def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -74,7 +77,7 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
             inference_evaluator_cls=watch(evaluator),
             use_orbax=layout_of(checkpoint) is not Layout.T5X,
         )
-    watch.report_to(report)
+    watch.report_to(report, run.config)
 
 
 def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -151,10 +154,10 @@ class _Watch:
 
         return make
 
-    def report_to(self, report: StageReport) -> None:
+    def report_to(self, report: StageReport, config: GinConfig) -> None:
         """Puts what was seen into a report: checkpoints, examples and metrics, and what of it shows nothing."""
         if not self._observed.restored:
-            report.idle = "no checkpoint was restored and evaluated: the config names none that is left to do"
+            _report_no_checkpoint(config, report)
             return
         report.idle = "no example was predicted or scored"
         report.exercised = self._observed.examples
@@ -179,6 +182,20 @@ class _Watch:
                 rows = [kind[0] if isinstance(kind, tuple) else kind for kind in of_kinds.values()]
                 numbers[task] += max(map(len, rows), default=0)
         return numbers
+
+
+def _report_no_checkpoint(config: GinConfig, report: StageReport) -> None:
+    """Reports that nothing was evaluated, at the line that names the checkpoints."""
+    key = config.find("path", "RestoreCheckpointConfig")
+    owner = config.owner(key) if key else None
+    named = f": {owner.short} = {format_value(config.written(owner), 80)}" if owner else ""
+    report.find(
+        NO_WORK,
+        f"no checkpoint was restored and evaluated, so nothing is proved{named}",
+        location=config.location(owner) if owner else None,
+        fix="name a checkpoint that is left to evaluate",
+        binding=owner.short if owner else None,
+    )
 
 
 def _measure_task(task: str, metrics: Mapping[str, Any], report: StageReport) -> list[Measure]:

@@ -29,8 +29,10 @@ def test_an_evaluation_of_no_checkpoint_fails(backend: Backend, eval_text: str) 
     result = last(backend(eval_text, extra="CHECKPOINT_PATH = 'unread'\nutils.RestoreCheckpointConfig.path = []\n"))
     assert the_error(result) == (
         "RUN02",
-        "no checkpoint was restored and evaluated: the config names none that is left to do, so nothing is proved",
+        "no checkpoint was restored and evaluated, so nothing is proved: utils.RestoreCheckpointConfig.path = []",
     )
+    assert str(result.errors[0].location).endswith(f":{len(eval_text.splitlines()) + 2}")
+    assert result.errors[0].fix == "name a checkpoint that is left to evaluate"
     assert result.exercised == 0
 
 
