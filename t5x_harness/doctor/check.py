@@ -74,9 +74,10 @@ class Check(abc.ABC):
         super().__init_subclass__()
         if not hasattr(cls, "why"):
             raise TypeError(f"check {cls.__qualname__} ({cls.code}) does not set why")
-        other = Check._by_code.setdefault(cls.code, cls)
-        if other is not cls:
+        other = Check._by_code.get(cls.code, cls)
+        if (cls.__module__, cls.__qualname__) != (other.__module__, other.__qualname__):  # not imported once more
             raise TypeError(f"check {cls.__qualname__} has code {cls.code}, which {other.__qualname__} has already")
+        Check._by_code[cls.code] = cls
 
     @classmethod
     def all(cls, *, of_image: bool = False) -> tuple[type[Check], ...]:

@@ -84,8 +84,9 @@ class Mistake(abc.ABC):
         missing = [name for name in ("title", "why", "bad", "good") if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"{cls.__qualname__} ({cls.code}) does not set {', '.join(missing)}")
-        other = Mistake._registered.get((cls.stage, cls.code))
-        if other is not None:
+        other = Mistake._registered.get((cls.stage, cls.code), cls)
+        # Where pytester forgot a module that a test had imported, its classes are defined once more.
+        if (cls.__module__, cls.__qualname__) != (other.__module__, other.__qualname__):
             raise TypeError(
                 f"rule {cls.__qualname__} has code {cls.code}, and so has {other.__module__}.{other.__qualname__}"
             )

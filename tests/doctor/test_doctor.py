@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import re
 import subprocess
@@ -263,6 +264,15 @@ def test_the_bounds_of_the_record_are_those_of_the_harness_itself() -> None:
 def test_two_checks_cannot_share_a_code() -> None:
     with pytest.raises(TypeError, match="has code ENV01, which OverwrittenPackages has already"):
         type("Another", (Check,), {"code": "ENV01", "title": "x", "why": "y"})
+
+
+def test_a_check_whose_module_is_imported_once_more_is_the_same_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Check, "_by_code", dict(Check._by_code))
+    before = Check.all()
+    monkeypatch.delitem(sys.modules, before[0].__module__)  # as pytester does at the end of a test
+    again = importlib.import_module(before[0].__module__)
+    assert Check.all()[0] is getattr(again, before[0].__name__)
+    assert [check.code for check in Check.all()] == [check.code for check in before]
 
 
 MAIN = (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
 from linting import T5X, Folder
 
 from t5x_harness.findings.examples import FOLDER
+from t5x_harness.findings.rule import Mistake
 from t5x_harness.lint import Kind, classify, lint
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule, all_rules
@@ -79,6 +82,16 @@ def test_a_second_rule_with_the_same_code_is_refused() -> None:
 
             def check(self, context: Context) -> Iterator[Finding]:
                 yield from ()
+
+
+def test_a_rule_whose_module_is_imported_once_more_is_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "t5x_harness.lint.rules.missing_file"
+    before = all_rules()
+    monkeypatch.setattr(Mistake, "_registered", dict(Mistake._registered))
+    monkeypatch.delitem(sys.modules, name)  # as pytester does at the end of a test
+    again = importlib.import_module(name)
+    assert again.MissingFile in all_rules()
+    assert [rule.code for rule in all_rules()] == [rule.code for rule in before]
 
 
 def test_a_rule_without_its_explanation_is_refused() -> None:
