@@ -37,6 +37,12 @@ def raise_registration(program: GinProgram, at: Location) -> Edits:
     return _insert(at.file, imports[0].line, statement.lines), Edit(at.file, statement.first, statement.last, "")
 
 
+def remove(program: GinProgram, at: Location) -> Edits:
+    """Takes a statement out of its file."""
+    statement = statement_at(program, at)
+    return () if statement is None else (Edit(at.file, statement.first, statement.last, ""),)
+
+
 def add_import(program: GinProgram, at: Location, statement: str) -> Edits:
     """Adds an import to a file under dynamic registration, below the imports that stand above its first use ``at``."""
     above = [i for i in _imports(program, at.file) if i.line < at.line]

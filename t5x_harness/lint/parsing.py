@@ -139,6 +139,8 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[RawStatement], Synta
         except _PARSE_ERRORS as error:
             line = _error_line(error, parser)
             line = min(max(line, start + 1), len(lines))
+            while line > start + 1 and not lines[line - 1].strip():
+                line -= 1  # what ends too early ends where its text does
             return statements, SyntaxProblem(line, lines[line - 1], _words(error))
     return statements, None
 

@@ -23,6 +23,7 @@ class ProblemKind(enum.Enum):
     INCLUDE_CYCLE = "includes go round in a circle"
     MISSING_MODULE = "no such module"
     LATE_REGISTRATION = "late dynamic registration"
+    REPEATED_REGISTRATION = "second dynamic registration"
     BAD_IMPORT = "impossible import"
     SYMBOL_NOT_IMPORTED = "symbol not imported"
     UNKNOWN_SELECTOR = "no such configurable"

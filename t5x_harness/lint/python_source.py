@@ -7,7 +7,7 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 # Names may come into a module, or leave it, in ways that no reading shows.
@@ -28,12 +28,14 @@ _FLAX_FIELDS = ("parent", "name")
 class Parameters:
     """What Gin can bind of a function or class: the names in order, and whether any other name goes too.
 
-    ``defaults`` are those that are literals and not None.
+    ``defaults`` are those that are literals and not None; ``denied`` are the parameters that a decorator keeps from
+    Gin.
     """
 
     names: tuple[str, ...]
     takes_any: bool = False
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    denied: tuple[str, ...] = ()
 
 
 class Source:
@@ -126,6 +128,11 @@ class Source:
             counts[name] = counts.get(name, 0) + 1
         return {name: node for name, node in found.items() if counts[name] == 1}
 
+    @functools.cached_property
+    def bound(self) -> frozenset[str]:
+        """All names that it binds."""
+        return frozenset(_bound_names(self._tree))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The functions and classes of the module."""
@@ -142,11 +149,16 @@ class Source:
         node = self._definitions.get(symbol)
         if node is None or self.is_open:
             return None
-        decorators = [self._full_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-        decorators = [d for d in decorators if d not in _GIN_DECORATORS]
+        names = [self._full_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
+        decorators = [name for name in names if name not in _GIN_DECORATORS]
         if isinstance(node, ast.FunctionDef):
-            return None if decorators else _parameters(node.args, skip=0)
-        return self._of_class(node, decorators)
+            found = None if decorators else _parameters(node.args, skip=0)
+        else:
+            found = self._of_class(node, decorators)
+        for name, decorator in zip(names, node.decorator_list, strict=True):
+            if found is not None and name in _GIN_DECORATORS and isinstance(decorator, ast.Call):
+                found = _allowed(found, decorator)
+        return found
 
     def _of_class(self, node: ast.ClassDef, decorators: list[str | None]) -> Parameters | None:
         bases = [self._full_name(base) for base in node.bases]
@@ -202,6 +214,24 @@ def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
     )
     values |= {argument.arg: value for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
     return Parameters(names, takes_any=arguments.kwarg is not None, defaults=_literals(values))
+
+
+def _allowed(parameters: Parameters, decorator: ast.Call) -> Parameters | None:
+    """Returns the parameters that a decorator of Gin's lets configs bind; None where it computes them."""
+    names: Sequence[str] = parameters.names
+    for keyword in decorator.keywords:
+        if keyword.arg not in ("allowlist", "whitelist", "denylist", "blacklist"):
+            continue
+        try:
+            listed = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError, RecursionError):
+            return None
+        if listed:
+            names = [n for n in names if (n in listed) == (keyword.arg in ("allowlist", "whitelist"))]
+            if parameters.takes_any:  # a list may name what is none of the function's own parameters
+                return None
+    denied = tuple(n for n in parameters.names if n not in names)
+    return dataclasses.replace(parameters, names=tuple(names), denied=denied)
 
 
 def _literals(values: Mapping[str, ast.expr | None]) -> dict[str, Any]:

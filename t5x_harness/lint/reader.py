@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ from t5x_harness.lint.program import (
     Statement,
 )
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.lint.sources import SourceFinder, definer_of_constants
+from t5x_harness.lint.sources import SourceFinder, definer_of_constants, may_register
 from t5x_harness.lint.symbols import FileScope, Registry
 from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Location, RunSpec
@@ -257,6 +258,8 @@ class _Reader:
         if raw.is_from and raw.module.startswith("__gin__."):
             if raw.module != "__gin__.dynamic_registration" or raw.alias:
                 self._problem(ProblemKind.BAD_IMPORT, where, raw.module, "Gin has no such feature")
+            elif scope.dynamic:
+                self._problem(ProblemKind.REPEATED_REGISTRATION, where, raw.module)
             elif scope.imports:
                 names = tuple(str(i) for i in scope.imports)
                 self._problem(ProblemKind.LATE_REGISTRATION, where, raw.module, names=names)
@@ -335,14 +338,18 @@ class _Reader:
                 self._problems.append(problem)
         return None
 
+    @functools.cache  # noqa: B019  a reader lives as long as one reading
+    def _may_register(self, modules: tuple[str, ...]) -> bool:
+        return may_register(SourceFinder(self._modules), modules)
+
     def _surely_unknown(self, selector: str) -> bool:
         """Returns whether no decorator in a module of the user's can register this.
 
-        It means T5X's binary or a part of T5X.
+        No module has one, or it means T5X's binary or a part of T5X.
         """
         aliases = {i.name for i in self._statements if isinstance(i, Import) and i.module == MAIN}
         return (
-            not self._unknown_imports
+            not self._may_register(tuple(self._unknown_imports))
             or selector.split(".")[0] in aliases
             or ("." in selector and bool(self._snapshot.suffixes(selector)))
         )

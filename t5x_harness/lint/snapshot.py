@@ -8,13 +8,14 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.lint.modules import ModuleFinder
-from t5x_harness.lint.sources import SourceFinder
+from t5x_harness.lint.program import MAIN
+from t5x_harness.lint.sources import SourceFinder, may_load
 from t5x_harness.lint.symbols import BUILTINS
 
 LIBRARIES = ("seqio", "optax")
@@ -40,6 +41,7 @@ class Configurable:
       required: those without a default.
       takes_any: whether it takes any keyword.
       defaults: those that are numbers, booleans, texts or lists (for tuples, too), as far as they are recorded.
+      denied: parameters that its own decorator keeps from Gin.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Configurable:
     required: tuple[str, ...] = ()
     takes_any: bool = False
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    denied: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +116,7 @@ class Snapshot:
         known = self._sources.parameters(module, symbol) if not method else None
         if known is None:
             return Configurable(name, None)
-        return Configurable(name, known.names, takes_any=known.takes_any, defaults=known.defaults)
+        return Configurable(name, known.names, takes_any=known.takes_any, defaults=known.defaults, denied=known.denied)
 
     def canonical(self, name: str) -> str:
         """Returns the one name of something that several modules of a library have: ``seqio.Evaluator``."""
@@ -165,6 +168,19 @@ class Snapshot:
             if f".{module}.{symbol}".endswith(f".{selector}")
         )
 
+    def is_module(self, name: str) -> bool:
+        """Returns whether a full name surely means a module."""
+        if name in _modules(name):
+            package, _, last = name.rpartition(".")
+            return last not in _modules(name).get(package, {})
+        return self._sources is not None and self._sources.is_only_module(name)
+
+    def may_load(self, module: str, imported: Iterable[str]) -> bool:
+        """Returns whether a module of the user's may be loaded once others have been imported."""
+        if _modules(module) or self._sources is None:
+            return True
+        return may_load(self._sources, module, [name for name in imported if name != MAIN])
+
     @property
     def is_embedded(self) -> bool:
         """Whether the T5X in use is the harness's own, which has the recorded interface."""
@@ -177,15 +193,29 @@ class Snapshot:
         entry = _modules(module).get(module, {}).get(name[len(module) + 1 :], {})
         return bool(entry.get("class"))
 
-    def mentions(self, module: str, word: str) -> bool:
-        """Returns whether a module in use may have a name that is not known: names may be made at import."""
+    def mentions(self, module: str, word: str, *, anywhere: bool = False) -> bool:
+        """Returns whether a module in use may have a name that is not known: names may be made at import.
+
+        Args:
+          module: full name of the module.
+          word: the name.
+          anywhere: whether it may be anything that the module's text has, such as a method, and not only a name of the
+            module's own.
+        """
         if module == BUILTINS:
             return False
-        if module not in _modules(module):
-            return self._sources is None or not self._sources.lacks(module, word)
-        if module.split(".")[0] in LIBRARIES:
+        if module.split(".")[0] in LIBRARIES and module in _modules(module):
             return word in _record(module.split(".")[0]).other[module] or self.doubt(module) is not None
+        source = self._sources.source(module) if self._sources is not None else None
+        if source is not None and not anywhere and (self.is_embedded or module not in _modules(module)):
+            is_whole = module in _modules(module) or not source.is_open  # nothing comes into the embedded one unread
+            return not (is_whole and word not in source.bound and not self._is_found(f"{module}.{word}"))
+        if module not in _modules(module):
+            return source is None or source.is_open or source.mentions(word)
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None
+
+    def _is_found(self, module: str) -> bool:
+        return self._finder is not None and self._finder.find(module) is not None
 
     def may_take(self, name: str, parameter: str) -> bool:
         """Returns whether a configurable in use may have a parameter that the record lacks, as that of a fork may."""

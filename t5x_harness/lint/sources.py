@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.lint.modules import ModuleFinder
@@ -53,7 +53,7 @@ class SourceFinder:
     def lacks(self, module: str, symbol: str) -> bool:
         """Returns whether a module surely has nothing of this name."""
         source = self.source(module)
-        return not (source is None or source.is_open or source.mentions(symbol) or self.is_module(f"{module}.{symbol}"))
+        return not (source is None or source.is_open or symbol in source.bound or self.is_module(f"{module}.{symbol}"))
 
     def parameters(self, module: str, symbol: str) -> Parameters | None:
         """Returns what Gin can bind of a function or class, also of one that the module imports.
@@ -90,6 +90,24 @@ class SourceFinder:
         """Returns whether a full name is that of a module."""
         return self._modules.find(name) is not None
 
+    def is_only_module(self, name: str) -> bool:
+        """Returns whether a full name surely means a module, and nothing that its package defines under that name."""
+        package, _, last = name.rpartition(".")
+        if _is_library(name) or not self.is_module(name):
+            return False
+        above = self._modules.find(package) if package else None
+        if above is None or above.is_namespace:
+            return True
+        source = self.source(package)
+        return source is not None and not source.is_open and last not in source.bound
+
+    def has_other_code(self, name: str) -> bool:
+        """Returns whether a name may stand for code that cannot be read; a package may not be installed."""
+        found = self._modules.find(name)
+        if found is None:
+            return not self.is_module(name.partition(".")[0])
+        return not found.is_namespace and self.source(name) is None
+
     def _read(self, module: str) -> Source | None:
         found = self._modules.find(module)
         if found is None or found.origin is None or found.origin.suffix != ".py":
@@ -117,18 +135,51 @@ def definer_of_constants(finder: SourceFinder, modules: Iterable[str]) -> str | 
 
     None if none does.
     """
+    for count, name in enumerate(_loaded(finder, modules)):
+        source = finder.source(name)
+        if source is not None and (source.may_define_constants or count > _MOST_MODULES):
+            return name
+    return None  # a module without Python source knows no Gin
+
+
+def may_register(finder: SourceFinder, modules: Sequence[str]) -> bool:
+    """Returns whether some modules, or those that they import, may register something with Gin by a decorator."""
+    if any(finder.source(name) is None for name in modules):
+        return True
+    for count, name in enumerate(_loaded(finder, modules)):
+        source = finder.source(name)
+        if count > _MOST_MODULES or (source is not None and source.mentions("gin")):
+            return True
+        if source is None and finder.has_other_code(name):
+            return True
+    return False
+
+
+def may_load(finder: SourceFinder, module: str, modules: Iterable[str]) -> bool:
+    """Returns whether a module of the user's may be loaded once some modules have been imported."""
+    for count, name in enumerate(_loaded(finder, modules, aside="t5x")):
+        source = finder.source(name)
+        if f"{name}.".startswith(f"{module}.") or count > _MOST_MODULES:
+            return True
+        if source.is_open if source is not None else finder.has_other_code(name):
+            return True
+    return False
+
+
+def _loaded(finder: SourceFinder, modules: Iterable[str], *, aside: str = "") -> Iterator[str]:
+    """Yields some modules, the packages that they lie in, and what they import.
+
+    Large libraries and the package ``aside`` are passed over. What a module imports from another is among them, because
+    only Python knows which of these names are modules.
+    """
     waiting = list(modules)
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in seen or not name or _is_library(name):
+        if name in seen or not name or _is_library(name) or name.split(".")[0] == aside:
             continue
         seen.add(name)
+        yield name
         waiting.append(name.rpartition(".")[0])
-        source = finder.source(name)
-        if source is None:  # no module, or one without Python source, which knows no Gin
-            continue
-        if source.may_define_constants or len(seen) > _MOST_MODULES:
-            return name
-        waiting.extend(source.imported_modules)
-    return None
+        if (source := finder.source(name)) is not None:
+            waiting.extend(source.imported_modules)

@@ -158,11 +158,54 @@ def test_a_name_without_registration_depends_on_the_order_of_includes(folder: Fo
     assert finding.fix == ("begin the file with `from __gin__ import dynamic_registration` and `from t5x import utils`")
 
 
-def test_names_of_the_users_own_modules_are_not_judged(folder: Folder) -> None:
-    folder.write({"my_tasks.py": ""})
+def test_names_that_the_users_own_modules_may_register_are_not_judged(folder: Folder) -> None:
+    folder.write({"my_tasks.py": "import my_registry\n", "my_registry.py": "import gin\n"})
     result = folder.lint("import my_tasks\n" + "make_vocabulary.size = 3\n" + RUN.replace("from __gin__", "#", 1))
     assert not any("make_vocabulary" in f.message for f in result.findings)
     assert any("make_vocabulary" in text and "my_tasks" in text for text in result.not_checked)
+
+
+def test_names_that_no_module_can_have_registered_are_unknown(folder: Folder) -> None:
+    folder.write({"my_tasks.py": "import json\ndef make_vocabulary(size): ...\n"})
+    lines = "import my_tasks\nmy_tasks.make_vocabulary.size = 3\n"
+    finding = folder.only(lines + RUN.replace("from __gin__", "#", 1), "GIN10")
+    assert finding.message == (
+        "no configurable matches my_tasks.make_vocabulary here: nothing that was read before has registered it"
+    )
+    folder.write({"my_tasks.py": "import a_package_that_is_not_here\n"})
+    assert folder.lint(lines + RUN.replace("from __gin__", "#", 1)).not_checked[0].startswith("whether my_tasks.make")
+
+
+@pytest.mark.parametrize("end", ["", "\n\n", "  \n# the end\n"])
+def test_a_block_without_a_line_is_found_at_its_head(folder: Folder, end: str) -> None:
+    finding = folder.only(f"{RUN}train/utils.DatasetConfig:\n{end}", "GIN07")
+    assert "cannot parse `" in finding.message
+    assert "``" not in finding.message
+    assert finding.fix == "bind a parameter in an indented line below the head of the block, or remove the head"
+    assert finding.location is not None
+    assert finding.location.line == (10 if not end.strip() else 12)
+
+
+def test_dynamic_registration_twice_is_refused(folder: Folder) -> None:
+    switch = "from __gin__ import dynamic_registration\n"
+    for gin, line in ((switch + RUN, 2), (RUN + switch, 10)):
+        finding = folder.only(gin, "GIN11")
+        assert finding.message == "dynamic registration is switched on a second time in this file"
+        assert finding.location == Location("run.gin", line)
+        assert [(edit.first, edit.last, edit.text) for edit in finding.edits] == [(line, line, "")]
+
+
+def test_a_module_is_nothing_to_configure(folder: Folder) -> None:
+    lines = "utils.seed = 3\ntrain_script.total_steps = 3\ntrain/utils.DatasetConfig.module = @utils\n"
+    assert [(f.location.line, f.message) for f in folder.findings(RUN + lines) if f.location] == [
+        (10, "utils is a module, not something to configure"),
+        (11, "train_script is a module, not something to configure"),
+    ]  # said once of each module in a file
+
+
+def test_a_word_that_a_module_of_t5x_only_mentions_is_no_name_in_it(folder: Folder) -> None:
+    finding = folder.only(f"{RUN}utils.f.x = 1\n", "GIN14")
+    assert finding.message == "t5x.utils has no f"
 
 
 def test_an_alias_of_the_binary_is_refused_on_the_command_line(folder: Folder) -> None:

@@ -87,6 +87,46 @@ def test_a_name_that_a_module_may_have_is_not_called_misspelt(folder: Folder, so
     assert folder.findings(_HEAD + "mine.my_modle.x = 1\n") == []
 
 
+def test_a_module_that_nothing_imports_is_out_of_reach(folder: Folder) -> None:
+    folder.write({"my/__init__.py": "", "my/models.py": "def it(x): ...\n", "my/other.py": ""})
+    found = [f for f in folder.findings(f"{RUN}import my\nmy.models.it.x = 3\n") if f.severity is Severity.ERROR]
+    assert [(f.code, f.message, f.fix) for f in found] == [
+        (
+            "GIN14",
+            "my.models.it cannot be reached: `import my` does not import the module my.models, and nothing else does",
+            "add `import my.models` to run.gin",
+        )
+    ]
+    folder.only(f"{RUN}import my\nimport my.other\nmy.models.it.x = 3\n", "GIN14")
+
+
+@pytest.mark.parametrize(
+    ("files", "imports"),
+    [
+        ({}, "import my.models\n"),
+        ({}, "import my\nfrom my import models\n"),
+        ({"my/__init__.py": "from my import models\n"}, "import my\n"),
+        ({"my/__init__.py": "from .models import it\n"}, "import my\n"),
+        ({"tasks.py": "import my.models\n"}, "import my\nimport tasks\n"),
+        ({"my/__init__.py": "import importlib\nimportlib.import_module('my.models')\n"}, "import my\n"),
+        ({"my/__init__.py": "import a_package_that_is_not_here\n"}, "import my\n"),
+    ],
+)
+def test_a_module_that_something_may_import_is_within_reach(
+    folder: Folder, files: dict[str, str], imports: str
+) -> None:
+    folder.write({"my/__init__.py": "", "my/models.py": "def it(x): ...\n", **files})
+    assert [f for f in folder.findings(f"{RUN}{imports}my.models.it.x = 3\n") if f.code == "GIN14"] == []
+
+
+@pytest.mark.parametrize("arguments", ["denylist=['y']", "allowlist=('x',)", "'name', blacklist=['y', 'z']"])
+def test_a_parameter_that_a_decorator_keeps_from_gin(folder: Folder, arguments: str) -> None:
+    folder.write({"mine.py": f"import gin\n@gin.configurable({arguments})\ndef it(x, y): ...\n"})
+    finding = folder.only(f"{_HEAD}mine.it.x = 1\nmine.it.y = 1\n", "GIN13")
+    assert finding.message == "mine.it's decorator keeps the parameter y from Gin"
+    assert finding.location == Location("run.gin", 12)
+
+
 def test_a_module_in_a_package_is_no_missing_name(folder: Folder) -> None:
     folder.write({"mine/__init__.py": "", "mine/models.py": "def it(x): ...\n"})
     found = folder.findings(RUN + "import mine.models\nmine.models.it.z = 1\nmine.models.it.x = 1\n")

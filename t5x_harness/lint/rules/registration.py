@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.lint.edits import rename_selector
-from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration
+from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration, remove
 from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
 from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import BINDINGS, GinProgram
@@ -81,11 +81,14 @@ def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
 
 
 class LateRegistration(Rule):
-    """``dynamic_registration`` below other imports."""
+    """``dynamic_registration`` below other imports, or twice."""
 
     code = "GIN11"
     title = "dynamic registration below other imports"
-    why = "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`."
+    why = (
+        "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`. It says the "
+        "same where a file switches it on twice."
+    )
     bad = Example("import seqio\nfrom __gin__ import dynamic_registration\n", at="from __gin__")
     good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
 
@@ -98,6 +101,13 @@ class LateRegistration(Rule):
                     problem.location,
                     f"move `{REGISTRATION}` above all other imports of the file",
                     edits=raise_registration(context.program, problem.location),
+                )
+            elif problem.kind is ProblemKind.REPEATED_REGISTRATION:
+                yield self.finding(
+                    "dynamic registration is switched on a second time in this file",
+                    problem.location,
+                    "remove this line",
+                    edits=remove(context.program, problem.location),
                 )
 
 

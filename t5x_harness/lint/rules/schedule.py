@@ -128,7 +128,9 @@ class UnknownFactor(Rule):
         if factors is None or not isinstance(factors.value, str):
             return
         for name in _names(factors.value):
-            if name in _FACTORS or (not context.snapshot.is_embedded and context.snapshot.mentions("t5x.utils", name)):
+            if name in _FACTORS or (
+                not context.snapshot.is_embedded and context.snapshot.mentions("t5x.utils", name, anywhere=True)
+            ):
                 continue
             near = closest(name, _FACTORS)
             yield self.finding(

@@ -163,6 +163,8 @@ def _fix(problem: Problem) -> tuple[str | None, str]:
     """Returns the binding's key if there is one, and the smallest fix."""
     text = problem.subject.partition("#")[0].strip()
     match = _ASSIGNMENT.fullmatch(text)
+    if problem.detail.startswith("Expected indentation"):
+        return None, "bind a parameter in an indented line below the head of the block, or remove the head"
     if match is None:
         if text.startswith("include"):
             return None, "an include is followed by a file name in quotes: include 'path/file.gin'"

@@ -33,6 +33,13 @@ class UnknownParameter(Rule):
             if known is None or known.parameters is None or known.takes_any or binding.param in known.parameters:
                 continue
             if not context.snapshot.may_take(known.name, binding.param):
+                if binding.param in known.denied:
+                    yield self.finding(
+                        f"{binding.selector}'s decorator keeps the parameter {binding.param} from Gin",
+                        binding,
+                        f"remove it, or take {binding.param} out of the decorator's list",
+                    )
+                    continue
                 near = closest(binding.param, known.parameters)
                 right = str(binding).removesuffix(binding.param) + (near or "")
                 yield self.finding(
@@ -71,7 +78,7 @@ class UnknownSymbol(Rule):
             if (target, location.file) in said:
                 continue
             said.add((target, location.file))
-            complaint = self._complaint(context, selector, target)
+            complaint = _not_loaded(context, selector, target, location) or self._complaint(context, selector, target)
             if complaint is not None:
                 message, fix, word, names = complaint
                 if (clash := _clash(context.program, selector, target, location)) is not None:
@@ -90,6 +97,10 @@ class UnknownSymbol(Rule):
         None if nothing is.
         """
         snapshot = context.snapshot
+        if target == MAIN or snapshot.is_module(target):
+            owner = "T5X's binary" if target == MAIN else target
+            message = f"{selector} is a module, not something to configure"
+            return message, f"name a function or class of {owner}", "", []
         if target.startswith(f"{MAIN}."):
             if target in _MAIN_NAMES:
                 return None
@@ -101,23 +112,50 @@ class UnknownSymbol(Rule):
         if module is None or snapshot.find(target) is not None:
             return None
         symbol, _, method = target[len(module) + 1 :].partition(".")
-        if not symbol:
-            message = f"{selector} is a module, not something to configure"
-            return message, f"name a function or class of {module}", "", []
-        if method and symbol in snapshot.names(module):
+        is_method = bool(method) and symbol in snapshot.names(module)
+        if is_method:
             word, names, owner = method, list(snapshot.methods(f"{module}.{symbol}")), f"{module}.{symbol}"
         else:
             word, names, owner = symbol, list(snapshot.names(module)), module
-        if snapshot.mentions(module, word):
+        if snapshot.mentions(module, word, anywhere=is_method):
             return None
         owner = "gin" if owner == BUILTINS else owner
         fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
         return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
 
 
+def _not_loaded(context: Context, selector: str, target: str, at: Location) -> tuple[str, str, str, list[str]] | None:
+    """Returns the complaint of a module that lies below an imported package, and that nothing imports."""
+    module = context.snapshot.module_of(target)
+    name = _name(selector)
+    used = [i for i in context.program.imports if i.name == name and i.location.file == at.file]
+    if module is None or not used or not module.startswith(f"{_bound_module(used[-1])}."):
+        return None
+    imported = [i.module for i in context.program.imports]
+    if context.snapshot.may_load(module, imported):
+        return None
+    statement = used[-1]
+    return (
+        f"{selector} cannot be reached: `{statement}` does not import the module {module}, and nothing else does",
+        f"add `import {module}` to {at.file}",
+        "",
+        [],
+    )
+
+
+def _bound_module(statement: Import) -> str:
+    """Returns the module that the name of an import stands for: ``a`` for ``import a.b``."""
+    return statement.module if statement.is_from or statement.alias else statement.module.partition(".")[0]
+
+
+def _name(selector: str) -> str:
+    """Returns the name that a file imports, of a selector or reference: ``utils`` of ``@train/utils.X()``."""
+    return selector.lstrip("@").rpartition("/")[2].removesuffix("()").split(".")[0]
+
+
 def _clash(program: GinProgram, selector: str, target: str, at: Location) -> tuple[Import, Import] | None:
     """Returns two imports of a file that bind one name to two modules, where a selector uses it; None if none do."""
-    name = selector.lstrip("@").rpartition("/")[2].split(".")[0]
+    name = _name(selector)
     same = [i for i in program.imports if i.name == name and i.location.file == at.file and i.location.line < at.line]
     other = [i for i in same if i.module != same[-1].module]
     is_of_last = bool(other) and target.startswith(f"{same[-1].module}.")
