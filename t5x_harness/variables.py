@@ -13,6 +13,7 @@ __all__ = [
     "POD_VARIABLE",
     "REQUIREMENTS_VARIABLE",
     "ROOT_VARIABLE",
+    "RUNTIME_FOLDER_VARIABLE",
     "RUNTIME_VARIABLE",
     "SHRINK_VARIABLE",
     "SLICE_VARIABLE",
@@ -29,6 +30,8 @@ __all__ = [
 # Which T5X runs, and on what.
 RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
 """The runtime that ``exec`` asked for: auto, installed or embedded."""
+RUNTIME_FOLDER_VARIABLE = "T5X_HARNESS_RUNTIME_FOLDER"
+"""The folder of the T5X that ``exec`` found, for processes whose import path has none; empty for none."""
 SLICE_VARIABLE = "T5X_HARNESS_SLICE"
 """The slice that ``exec`` asked for, by name."""
 POD_VARIABLE = "T5X_HARNESS_POD"

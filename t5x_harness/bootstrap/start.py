@@ -13,6 +13,7 @@ from t5x_harness.system.after_import import after_import
 from t5x_harness.variables import (
     BRIEF_VARIABLE,
     POD_VARIABLE,
+    RUNTIME_FOLDER_VARIABLE,
     RUNTIME_VARIABLE,
     SLICE_VARIABLE,
     START_VARIABLE,
@@ -27,7 +28,7 @@ def start() -> None:
     """Sets up this process as ``t5x-harness exec`` asked for through the environment."""
     preference = os.environ.get(RUNTIME_VARIABLE)
     if preference:
-        use_runtime(preference)
+        use_runtime(preference, os.environ.get(RUNTIME_FOLDER_VARIABLE, ""))
         after_import("subprocess", _keep_in_subprocesses)
     slice_name, is_brief = os.environ.get(SLICE_VARIABLE), bool(os.environ.get(BRIEF_VARIABLE))
     if slice_name or is_brief:

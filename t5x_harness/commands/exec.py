@@ -139,11 +139,11 @@ def _of_guides(command: Sequence[str]) -> str | None:
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
         slice_ = get_slice(args.slice) if args.slice != "none" else None
-        choice = args.runtime or RuntimeChoice.AUTO
-        runtime = find_runtime(choice, folders_of())
         project = project_of(args)
         given = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
         folders = [*map(os.path.abspath, given), *find_project(Path.cwd()).python_path]
+        choice = args.runtime or RuntimeChoice.AUTO
+        runtime = find_runtime(choice, folders_of(".", folders))
         numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:
         raise _Refused(str(error), _USAGE_ERROR) from None

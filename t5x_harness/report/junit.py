@@ -13,7 +13,7 @@ from t5x_harness.findings.printable import printable
 from t5x_harness.report.properties import stage_properties, version_properties
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.terminal import failure_in_a_line, stage_failure
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.spec import Outcome, StageResult
 
 _LINE_ENDS = re.compile(r"\s*\n\s*")
@@ -36,7 +36,7 @@ def render(report: Report) -> str:
     suite.set("time", f"{report.waited:.3f}")
     if report.results:
         slices = (result.spec.slice for result in report.results)
-        _add_properties(suite, [*version_properties(find_runtime(report.results[0].spec.runtime), slices)])
+        _add_properties(suite, [*version_properties(runtime_of(report.results[0].spec), slices)])
     for row in report.rows:
         for stage in row.result.stages:
             _add_case(suite, row, stage)

@@ -33,8 +33,9 @@ class RuntimeFinder:
     that only happens to be called ``t5x`` (a clone seen from outside) hides none of them.
     """
 
-    def __init__(self, preference: str) -> None:
+    def __init__(self, preference: str, folder: str = "") -> None:
         self.preference = preference
+        self.folder = folder
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -43,7 +44,7 @@ class RuntimeFinder:
         if fullname != "t5x":
             return None
         if self.preference != "embedded":
-            for _, spec in installed_specs():
+            for _, spec in installed_specs(last=self.folder):
                 if holds_t5x(spec):
                     return spec
         return embedded_spec() if self.preference != "installed" else None
@@ -81,11 +82,12 @@ def embedded_spec() -> ModuleSpec:
     return spec
 
 
-def installed_specs(folders: Sequence[str] = ()) -> Iterator[tuple[Any, ModuleSpec]]:
+def installed_specs(folders: Sequence[str] = (), last: str = "") -> Iterator[tuple[Any, ModuleSpec]]:
     """Yields what every other finder makes of ``t5x``, in the order in which Python asks them, without importing it.
 
     Args:
       folders: what is going to stand in front of the import path.
+      last: a folder that is looked into after all finders; empty for none.
     """
     first = PathFinder.find_spec("t5x", list(folders)) if folders else None
     if first is not None:
@@ -96,6 +98,8 @@ def installed_specs(folders: Sequence[str] = ()) -> Iterator[tuple[Any, ModuleSp
         spec = finder.find_spec("t5x", None)
         if spec is not None:
             yield finder, spec
+    if last and (spec := PathFinder.find_spec("t5x", [last])) is not None:
+        yield PathFinder, spec
 
 
 def holds_t5x(spec: ModuleSpec) -> bool:
@@ -109,10 +113,15 @@ def holds_t5x(spec: ModuleSpec) -> bool:
     return PathFinder.find_spec("t5x.partitioning", list(locations)) is not None
 
 
-def use_runtime(preference: str) -> None:
-    """Makes ``import t5x`` resolve to ``auto``, ``installed`` or ``embedded`` from now on in this process."""
+def use_runtime(preference: str, folder: str = "") -> None:
+    """Makes ``import t5x`` resolve to ``auto``, ``installed`` or ``embedded`` from now on in this process.
+
+    Args:
+      preference: as for :func:`~t5x_harness.runtime.choice.find_runtime`.
+      folder: where an installed T5X is that this process does not find by itself; empty for none.
+    """
     others = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder | _GuidePrograms)]
-    sys.meta_path[:] = [RuntimeFinder(preference), *others, _GuidePrograms()]
+    sys.meta_path[:] = [RuntimeFinder(preference, folder), *others, _GuidePrograms()]
 
 
 def ensure_t5x() -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from t5x_harness.runtime.choice import Runtime
+from t5x_harness.runtime.choice import Runtime, folder_to_import_from
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.slices.devices import device_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.variables import RUNTIME_VARIABLE, SLICE_VARIABLE
+from t5x_harness.variables import RUNTIME_FOLDER_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 
 _PROGRAMS = os.path.join(BOOTSTRAP_PATH, "programs")
 
@@ -32,7 +32,8 @@ def program_environment(
     Args:
       slice: the slice to emulate; None leaves devices and meshes as they are.
       runtime: the T5X that was found here.
-      preference: ``auto`` lets each process look again, as its import path may be another one.
+      preference: ``auto`` lets each process look again, as its import path may be another one. What was found here
+        is for those that find none.
       environment: what to start from; the process's own by default.
       pod: the process's place, if it is one of the slice's hosts and not all of them.
     """
@@ -43,6 +44,7 @@ def program_environment(
         **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
         **(pod.variables() if pod else {}),
         RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
+        RUNTIME_FOLDER_VARIABLE: folder_to_import_from(runtime) or "",
         "PYTHONPATH": _in_front(BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
         "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
     }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from sample_reports import BAD, GOOD
 
 from t5x_harness import __version__
@@ -48,6 +52,16 @@ def test_a_failure_is_its_findings_and_a_stage_left_out_is_skipped() -> None:
     skipped = resolve.find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "resolve: not run, because lint failed"
+
+
+def test_the_t5x_is_that_of_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "t5x", raising=False)
+    (tmp_path / "t5x").mkdir()
+    for name in ("__init__", "partitioning"):
+        (tmp_path / "t5x" / f"{name}.py").write_text("")
+    spec = dataclasses.replace(GOOD.spec, cwd=str(tmp_path))
+    (suite,) = ElementTree.fromstring(render(Report((dataclasses.replace(GOOD, spec=spec),))))
+    assert ("t5x.runtime", "installed T5X unknown version") in _properties(suite)
 
 
 def test_nothing_run_is_a_document_too() -> None:

@@ -103,6 +103,35 @@ def test_embedded_wins_over_a_checkout_when_asked_for(machine) -> None:
     assert machine.run(program, path=("checkout",), before=(*EXEC, "--")).stdout.strip() == "checkout"
 
 
+@pytest.mark.parametrize("runtime", ["auto", "installed"])
+def test_the_working_folders_t5x_is_that_of_scripts_elsewhere_too(machine, runtime: str) -> None:
+    """``python scripts/train.py`` has the folder of the script on its import path, and not the working folder."""
+    machine.package("work", label="working folder")
+    (machine.root / "work/scripts").mkdir()
+    (machine.root / "work/scripts/train.py").write_text("import t5x; print(getattr(t5x, 'LABEL', 'embedded'))")
+    command = f"{sys.executable} scripts/train.py; cd /; {sys.executable} {machine.root}/work/scripts/train.py"
+    program = f"import subprocess; subprocess.run({command!r}, shell=True)"
+    asked = machine.run(program, before=(*EXEC, "--t5x-runtime", runtime, "--"), cwd="work")
+    assert asked.stdout.splitlines() == ["working folder", "working folder"]
+
+
+def test_a_t5x_on_a_programs_own_import_path_comes_before_the_working_folders(machine) -> None:
+    machine.package("work", label="working folder")
+    machine.package("other", label="other")
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-P', '-c', 'import t5x; print(t5x.LABEL)'])"
+    assert machine.run(program, path=("other",), before=(*EXEC, "--"), cwd="work").stdout.strip() == "other"
+
+
+def test_a_folder_of_python_path_may_hold_the_installed_t5x(machine) -> None:
+    machine.package("checkout", label="python path")
+    (machine.root / "pyproject.toml").write_text('[tool.t5x_harness]\npython_path = ["checkout"]\n')
+    program = "import t5x; print(t5x.LABEL)"
+    for options in ([], ["--python-path=checkout"]):
+        before = (*EXEC, "--t5x-runtime=installed", *options, "--")
+        assert machine.run(program, before=before).stdout.strip() == "python path"
+        (machine.root / "pyproject.toml").unlink(missing_ok=True)
+
+
 def test_importing_partitioning_installs_the_mesh_of_the_slice(machine) -> None:
     """The module is its own but for the functions that see the slice; its loader is untouched."""
     package = machine.package("checkout", label="checkout")
