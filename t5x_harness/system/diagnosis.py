@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ TAIL_BYTES = 64 * 1024
 LONGEST_LINE = 1000
 
 _NO_PROCESS = ("Resource temporarily unavailable", "can't start new thread", "pthread_create", "BlockingIOError")
+_CRASH = re.compile(r'^Fatal Python error: .*?^Current thread [^\n]*\n  (File "[^\n]+)', re.DOTALL | re.MULTILINE)
 _OF_NATIVE_CODE = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 # A run has up to 300 threads, and several may work at once.
 _LOW = 2048
@@ -124,6 +126,19 @@ def without_frames(dump: str, *, entry_file: str) -> str:
         if not inside:
             kept.append(line)
     return "\n".join(kept)
+
+
+def crashed_at(log: str) -> str:
+    """Returns the Python frame, such as ``File "model.py", line 3 in loss``, in which a process crashed.
+
+    Args:
+      log: the end of its log with what :mod:`faulthandler` wrote at a fatal signal, whose first frame matters most.
+
+    Returns:
+      Empty if the log has no such crash.
+    """
+    found = _CRASH.search(log)
+    return found[1] if found else ""
 
 
 def innermost_frame(dump: str, *, entry_file: str) -> str:

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_harness.system.closing import Closing
-from t5x_harness.system.diagnosis import describe_status, innermost_frame, low_limit, read_tail, without_frames
+from t5x_harness.system.diagnosis import (
+    crashed_at,
+    describe_status,
+    innermost_frame,
+    low_limit,
+    read_tail,
+    without_frames,
+)
 from t5x_harness.workers import framing
 from t5x_harness.workers.connection import Connection, Event
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
@@ -30,6 +37,7 @@ CLEARING_SECONDS = 10.0
 # How long to wait for the stacks of a run that hangs, and how long a log must be quiet to be complete.
 STACK_SECONDS = 1.5
 QUIET_SECONDS = 0.1
+_STACK_LINES = 1000  # of a log, that the stacks of all threads may have
 # Where the harness's frames of a run end and the user's begin.
 ENTRY_FILE = "t5x_harness/workers/run_process.py"
 
@@ -216,7 +224,8 @@ class ForkedRun(Run):
         how = "was closed" if self._closing or status is None else describe_status(status)
         self._finish(how)
         limit = "" if status is None or self._closing else low_limit(self._tail(), status=status)
-        return self._died(f"The run {how}, in {method}(){limit}")
+        frame = crashed_at(read_tail(self.log, start=self._log_start, lines=_STACK_LINES))
+        return self._died(f"The run {how}, in {method}(){f', at {frame}' if frame else ''}{limit}")
 
     def _note_stop(self, message: Mapping[str, Any]) -> None:
         if "stopped" in message:
@@ -250,7 +259,7 @@ class ForkedRun(Run):
             time.sleep(0.02)
             if self._log_size() != size:
                 size, quiet_since = self._log_size(), time.monotonic()
-        written = read_tail(self.log, start=start, lines=1000)
+        written = read_tail(self.log, start=start, lines=_STACK_LINES)
         first = min((i for i in (written.find("Thread 0x"), written.find("Current thread 0x")) if i >= 0), default=-1)
         return "" if first < 0 else written[first:]
 

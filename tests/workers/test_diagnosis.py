@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.system.diagnosis import describe_status, innermost_frame, read_tail, without_frames
+from t5x_harness.system.diagnosis import crashed_at, describe_status, innermost_frame, read_tail, without_frames
 
 DUMP = """\
 Thread 0x01 (most recent call first):
@@ -64,6 +64,26 @@ def test_a_place_is_the_users_innermost_frame() -> None:
     assert innermost_frame(DUMP, entry_file="workers/run_process.py") == 'File "model.py", line 3 in loss'
     assert innermost_frame(DUMP, entry_file="elsewhere.py") == ""
     assert innermost_frame("", entry_file="elsewhere.py") == ""
+
+
+CRASH = """Current thread 0x0 (most recent call first):
+  File "stacks_of_an_earlier_timeout.py", line 1 in wait
+Fatal Python error: Segmentation fault
+
+Thread 0x1 (most recent call first):
+  File "threading.py", line 9 in wait
+
+Current thread 0x2 (most recent call first):
+  File "triton/knobs.py", line 15 in <module>
+  File "tasks.py", line 1 in <module>
+
+Extension modules: numpy
+"""
+
+
+def test_a_crash_is_where_the_crashed_thread_was() -> None:
+    assert crashed_at(CRASH) == 'File "triton/knobs.py", line 15 in <module>'
+    assert crashed_at(DUMP) == crashed_at("") == ""
 
 
 def test_a_stack_has_no_frames_of_the_harness() -> None:

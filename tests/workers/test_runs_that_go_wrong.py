@@ -147,6 +147,7 @@ def test_a_run_that_dies_is_told_with_its_log(
     assert str(caught.value).startswith(how)
     assert str(run.log) in str(caught.value)
     assert in_log in caught.value.log_tail
+    assert ("), at File " in str(caught.value)) is in_log.endswith(("Aborted", "Segmentation fault"))
     assert_gone(run.pid)
     with pytest.raises(RunDied, match=r"echo\(\) cannot be called: the run "):
         run.call("echo")
