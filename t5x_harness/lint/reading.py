@@ -11,7 +11,7 @@ from t5x_harness.lint.problems import Problem, ProblemKind
 from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.reader import open_named, read
 from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSpec, Severity
 
 
 def program_of(
@@ -59,7 +59,8 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
 
     program = open_named(spec, t5x_parent=_parent(spec, t5x_parent))
     context = Context(program, snapshot_of(program))
-    return tuple(f"{f.message}; {f.fix}" for f in MissingFile().check(context) if f.location is None)
+    named = (f for f in MissingFile().check(context) if f.location is None and f.severity is Severity.ERROR)
+    return tuple(f"{f.message}; {f.fix}" for f in named)
 
 
 _STACK = "seqio"  # what every T5X imports

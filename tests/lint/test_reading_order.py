@@ -7,6 +7,7 @@ from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 from t5x_harness.lint import lint
 from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.reader import read
+from t5x_harness.lint.reading import missing_gin_files
 from t5x_harness.lint.values import Macro, Reference
 from t5x_harness.spec import Location, Mode, RunSpec, Severity
 
@@ -180,5 +181,6 @@ def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> Non
     )
     found = lint(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X).findings
     assert [f.severity for f in found if f.code == "GIN16"] == [Severity.WARNING]
+    assert missing_gin_files(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X) == ()  # it is here
     folder.write({DECODER: "BATCH_SIZE = 1\n"})
     assert "GIN16" not in [f.code for f in folder.findings(f"include '{DECODER}'\n")]
