@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from t5x_harness import __version__
 from t5x_harness.doctor import diagnose
 from t5x_harness.doctor.check import Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.report.json import json_text
+from t5x_harness.runtime.choice import folders_of
+from t5x_harness.settings.project import SettingsError, find_project
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +36,10 @@ def run(args: argparse.Namespace) -> int:
     Returns:
       1 if anything is wrong with it, else 0; warnings do not count.
     """
-    diagnoses = diagnose(Environment.read(), of_image=args.image)
+    own: tuple[str, ...] = ()
+    with contextlib.suppress(SettingsError):  # the commands that need the table say what is wrong with it
+        own = tuple(find_project(Path.cwd()).python_path)
+    diagnoses = diagnose(Environment.read(folders=folders_of(".", own)), of_image=args.image)
     print(as_json(diagnoses) if args.format == "json" else as_table(diagnoses))
     return int(any(d.status == "error" for d in diagnoses))
 

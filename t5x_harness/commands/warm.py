@@ -14,6 +14,7 @@ from pathlib import Path
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
 from t5x_harness.settings.options import add_option
+from t5x_harness.settings.project import SettingsError, find_project
 from t5x_harness.spec import RuntimeChoice
 
 _FAILED = 1
@@ -42,8 +43,10 @@ def run(args: argparse.Namespace) -> int:
 
     env_file = env_file_of(args)
     try:
-        runtime = find_runtime(args.runtime or RuntimeChoice.AUTO, folders_of())
-    except RuntimeChoiceError as error:
+        runtime = find_runtime(
+            args.runtime or RuntimeChoice.AUTO, folders_of(".", find_project(Path.cwd()).python_path)
+        )
+    except (RuntimeChoiceError, SettingsError) as error:
         raise UsageError(str(error)) from None
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it

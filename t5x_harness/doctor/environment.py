@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime, folders_of
+from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime, shadow_of_t5x
 
 _HARNESS = "t5x-harness"
 
@@ -44,6 +44,7 @@ class Environment:
     Attributes:
       distributions: everything installed, in the order of the import path; a name may come twice.
       runtime: the T5X that ``import t5x`` gives under the harness.
+      shadow: what only has T5X's name and comes before it on the import path; empty for none.
       placeholders: distributions named ``t5x`` that bring no package.
       recorded: what the recorded behaviour of T5X was made with, as requirements: the harness's extra ``t5x``.
       variables: environment variables.
@@ -51,6 +52,7 @@ class Environment:
 
     distributions: tuple[Installed, ...]
     runtime: Runtime
+    shadow: str = ""
     placeholders: tuple[Installed, ...] = ()
     recorded: tuple[str, ...] = ()
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -62,6 +64,7 @@ class Environment:
         runtime: Runtime | None = None,
         variables: Mapping[str, str] | None = None,
         recorded: Sequence[str] | None = None,
+        folders: Sequence[str] = (),
     ) -> Environment:
         """Reads the environment of this process.
 
@@ -70,12 +73,14 @@ class Environment:
           runtime: the T5X in use; looked for by default.
           variables: the process's own by default.
           recorded: the bounds of the record; those of the installed harness by default.
+          folders: what stands in front of the import path of runs.
         """
         found = list(importlib.metadata.distributions(path=list(sys.path if paths is None else paths)))
         known = [(_installed(dist), dist) for dist in found if dist.metadata["Name"]]
         return cls(
             distributions=tuple(installed for installed, _ in known),
-            runtime=runtime or find_runtime("auto", folders_of()),
+            runtime=runtime or find_runtime("auto", folders),
+            shadow=shadow_of_t5x(folders),
             placeholders=tuple(i for i, dist in known if i.name == "t5x" and not brings_t5x(dist)),
             recorded=_recorded() if recorded is None else tuple(recorded),
             variables=dict(os.environ if variables is None else variables),

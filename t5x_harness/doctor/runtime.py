@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from t5x_harness.doctor.check import Check, Diagnosis, error
+from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
 from t5x_harness.doctor.environment import Environment
+from t5x_harness.spec import Severity
 
 
 class T5xPlaceholder(Check):
@@ -38,4 +39,13 @@ class RuntimeInUse(Check):
 
     def run(self, environment: Environment) -> Diagnosis:
         """Says which; there always is one."""
-        return self.diagnosis(f"{environment.runtime}, in {environment.runtime.location}")
+        findings = [
+            Defect(
+                Severity.WARNING,
+                f"{shadow} only has T5X's name and is first on the import path: runs here pass it over, but python -m "
+                "t5x.train fails there, as does a job with it in its working folder",
+                "rename it, or start T5X in another folder",
+            )
+            for shadow in filter(None, [environment.shadow])
+        ]
+        return self.diagnosis(f"{environment.runtime}, in {environment.runtime.location}", *findings)

@@ -111,6 +111,22 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
     )
 
 
+def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
+    """Returns the module or package that Python takes for T5X, though it only has the name; empty if there is none.
+
+    Runs pass it over. ``python -m t5x.train`` does not, and fails.
+
+    Args:
+      folders: as for :func:`find_runtime`.
+    """
+    for _, spec in import_hooks.installed_specs(folders):
+        if import_hooks.holds_t5x(spec):
+            break
+        if spec.origin is not None:  # Python itself passes over a folder without __init__.py
+            return _folder(spec)
+    return ""
+
+
 def activate(runtime: Runtime) -> None:
     """Makes ``import t5x`` give this runtime in this process, whatever the import path says.
 

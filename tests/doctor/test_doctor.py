@@ -294,3 +294,26 @@ def test_the_command_examines_its_own_environment_without_importing_it(tmp_path:
     assert done.returncode == 1, done.stderr
     assert "seqio 0.0.20 and seqio-nightly 0.0.19 are both installed" in done.stdout
     assert "T5X in use" in done.stdout
+
+
+def test_what_hides_t5x_from_python_is_a_warning() -> None:
+    environment = dataclasses.replace(Environment.read([], EMBEDDED, {}), shadow="/work/t5x.py")
+    found = diagnose(environment)[[check.code for check in Check.all()].index("ENV06")]
+    assert (found.status, [f.severity for f in found.findings]) == ("warning", [Severity.WARNING])
+    assert found.findings[0].message == (
+        "/work/t5x.py only has T5X's name and is first on the import path: runs here pass it over, but python -m "
+        "t5x.train fails there, as does a job with it in its working folder"
+    )
+
+
+def test_the_t5x_in_use_is_that_of_the_projects_runs(tmp_path: Path) -> None:
+    (tmp_path / "vendor/t5x").mkdir(parents=True)
+    for name in ("__init__", "partitioning"):
+        (tmp_path / f"vendor/t5x/{name}.py").write_text("")
+    (tmp_path / "t5x.py").write_text("")
+    (tmp_path / "pyproject.toml").write_text('[tool.t5x_harness]\npython_path = ["vendor"]\n')
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN], check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert f"installed T5X unknown version (folder on the import path), in {tmp_path}/vendor/t5x" in done.stdout
+    assert "only has T5X's name" not in done.stdout  # python_path comes before it

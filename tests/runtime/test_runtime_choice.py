@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness import __version__
-from t5x_harness.runtime.choice import find_runtime, folder_to_import_from, runtime_of
+from t5x_harness.runtime.choice import find_runtime, folder_to_import_from, runtime_of, shadow_of_t5x
 from t5x_harness.spec import RunSpec, RuntimeChoice
 
 CHOOSE = """
@@ -189,7 +189,12 @@ def test_what_only_has_its_name_in_a_run_s_folder_hides_nothing(machine, is_file
         (machine.root / "t5x.py").write_text("")
     else:
         (machine.root / "t5x/t5x").mkdir(parents=True)  # a clone, seen from outside
-    assert find_runtime("auto", (str(machine.root),)).kind == "embedded"
+    folders = (str(machine.root),)
+    assert find_runtime("auto", folders).kind == "embedded"
+    # Python takes the file for T5X, but passes over a folder without __init__.py.
+    assert shadow_of_t5x(folders) == (f"{machine.root}/t5x.py" if is_file else "")
+    package = machine.package("checkout", label="checkout")
+    assert shadow_of_t5x((str(package.parent), *folders)) == ""
 
 
 def test_what_is_imported_stays_whatever_comes_into_the_path(machine) -> None:
