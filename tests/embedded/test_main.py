@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from recorded import REFERENCE, record
 
+from t5x_harness.workers.errors import RunRaised
+
 
 @pytest.fixture
 def case(tmp_path: Path) -> str:
@@ -68,6 +70,13 @@ def test_what_cannot_be_run_is_told_without_a_traceback(
     assert status == 1
     assert message in " ".join(printed.split())
     assert "Traceback" not in printed
+
+
+def test_a_limit_of_time_for_joining_is_refused_as_t5x_refuses_it(programs: Any, case: str) -> None:
+    """T5X compares JAX's version with 0.4.15 as text, and so takes 0.10 for one that knows no limit."""
+    with pytest.raises(RunRaised, match="ValueError: Specified --initialization_timeout=2, but jax==") as error:
+        programs.run("t5x.train", "--multiprocess_gpu", "--initialization_timeout=2", "--gin_file=missing.gin")
+    assert "is the lower one: leave the flag out" in error.value.traceback
 
 
 def test_every_flag_of_t5x_is_known(programs: Any, case: str, tmp_path: Path) -> None:

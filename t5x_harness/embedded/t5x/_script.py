@@ -11,7 +11,7 @@ import gin
 import jax
 from absl import app, flags, logging
 from t5x import config_utils, gin_utils
-from t5x._errors import ConfigError
+from t5x._errors import ConfigError, with_hint
 from t5x._lazy import seqio, tf
 
 # Flags are shown under the script that asks for them.
@@ -57,11 +57,23 @@ FLAGS = flags.FLAGS
 
 
 def join_processes() -> None:
-    """Adds the cache folders and, if asked to, joins the other processes."""
+    """Adds the cache folders and, if asked to, joins the other processes.
+
+    Raises:
+        ValueError: there is a limit of time, and T5X takes this JAX for one that knows none.
+    """
     seqio.add_global_cache_dirs(FLAGS.seqio_additional_cache_dirs)
     if not FLAGS.multiprocess_gpu:
         return
     timeout = {"initialization_timeout": FLAGS.initialization_timeout} if FLAGS.initialization_timeout else {}
+    if timeout and jax.__version__ < "0.4.15":  # T5X compares them as text, too
+        refusal = ValueError(
+            f"Specified --initialization_timeout={FLAGS.initialization_timeout}, but jax=={{jax.__version__}} does not "
+            "support this yet. Use jax>=0.4.15"
+        )
+        raise with_hint(
+            refusal, f"T5X compares versions as text, in which {jax.__version__} is the lower one: leave the flag out"
+        )
     logging.info("Joining %s as process %s of %s.", FLAGS.coordinator_address, FLAGS.process_index, FLAGS.process_count)
     jax.distributed.initialize(FLAGS.coordinator_address, FLAGS.process_count, FLAGS.process_index, **timeout)
 
