@@ -144,3 +144,19 @@ def test_sequences_without_any_weight_count_nothing() -> None:
 def test_an_unknown_factor_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
         losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
+
+
+def test_the_last_bits_are_those_of_t5x_with_and_without_a_derivative() -> None:
+    """T5X computes the loss of evaluations and scores in another way than that which gradients need."""
+    logits = jnp.asarray(np.random.RandomState(1).randn(64, 32).astype(np.float32) * 4)
+    targets, coefficient = jnp.eye(32)[jnp.arange(64) % 32], jnp.float32(1e-2)
+    log_sum = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    evaluated = -jnp.sum(targets * (logits - log_sum), axis=-1) + coefficient * jax.lax.square(log_sum[:, 0])
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_partition = jnp.log(jnp.exp(shifted).sum(axis=-1))
+    penalty = coefficient * jax.lax.square(log_partition + logits.max(axis=-1))
+    trained = -jnp.sum(targets * (shifted - log_partition[:, None]), axis=-1) + penalty
+    assert (evaluated != trained).any()
+    np.testing.assert_array_equal(losses.cross_entropy_with_logits(logits, targets, coefficient)[0], evaluated)
+    with_derivative, _ = jax.vjp(lambda x: losses.cross_entropy_with_logits(x, targets, coefficient)[0], logits)
+    np.testing.assert_array_equal(with_derivative, trained)

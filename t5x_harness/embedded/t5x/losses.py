@@ -31,7 +31,7 @@ class SpecialLossNormalizingFactor(enum.Enum):
 def _cross_entropy_parts(
     logits: jax.Array, targets: jax.Array, z_loss: jax.Array | float
 ) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
-    """Computes the loss and everything that its derivative reuses."""
+    """Computes the loss and everything that its derivative reuses: what a training step runs."""
     peak = logits.max(axis=-1, keepdims=True)  # [..., 1]
     exp_shifted = jnp.exp(logits - peak)
     partition = exp_shifted.sum(axis=-1, keepdims=True)
@@ -60,7 +60,10 @@ def cross_entropy_with_logits(
     Returns:
         Two float[...] arrays: the loss with the penalty added, and the penalty alone.
     """
-    return _cross_entropy_parts(logits, targets, z_loss)[0]
+    # Without a derivative, as in evaluations and scores, T5X computes it in this way, and rounds otherwise.
+    log_z = jax.nn.logsumexp(logits, axis=-1, keepdims=True)  # [..., 1]
+    penalty = z_loss * jnp.square(jnp.squeeze(log_z, axis=-1))  # [...]
+    return penalty - (targets * (logits - log_z)).sum(axis=-1), penalty
 
 
 def _cross_entropy_backward(
