@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -213,7 +214,11 @@ class LocalBackend(Closing):
                 location = Location(*error.at)
                 fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"
         else:
-            code, message, fix = "RUN08", f"{stage} could not be started: {error}", error.fix or see_log
+            code, message, fix = (
+                "RUN08",
+                f"{stage} could not be started: {error}",
+                error.fix or self._fix_of_import(error) or see_log,
+            )
         if full := next((str(f) for f in (self.workspace, Path(tempfile.gettempdir())) if _is_full(f)), None):
             message = f"{message}; no space is left on the disk of {full}"
             fix = "make room there, or choose another disk: TMPDIR for the run's own files, --model_dir for checkpoints"
@@ -221,6 +226,16 @@ class LocalBackend(Closing):
         return StageResult(
             stage, Outcome.FAILED, (finding,), seconds=round(seconds, 3), log_tail=error.log_tail or _tail(self.log)
         )
+
+    def _fix_of_import(self, error: WorkerError) -> str:
+        """Returns what to do if an installed T5X cannot be imported, as a checkout whose requirements are missing."""
+        from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
+
+        with contextlib.suppress(RuntimeChoiceError):
+            runtime = runtime_of(self._spec)
+            if runtime.kind == "installed" and runtime.location in error.log_tail:
+                return f"install what {runtime.location} imports, or choose the embedded T5X: --t5x-runtime=embedded"
+        return ""
 
     def _read_artifacts(self) -> Mapping[str, Any]:
         """Returns what the run wrote; only the folder, if its process is gone, as its failed stage says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,21 @@ def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_error_that_knows_its_fix_says_it(make: Any) -> None:
     backend, _ = make(start=ZygoteFailed("no mount", fix="choose --gcs=folder"))
     assert backend.stage(Stage.RESOLVE).errors[0].fix == "choose --gcs=folder"
+
+
+def test_a_checkout_that_cannot_be_imported_says_what_to_do(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "t5x", raising=False)
+    package = tmp_path / "t5x"
+    package.mkdir()
+    for name in ("__init__", "partitioning"):
+        (package / f"{name}.py").write_text("")
+    log = f"File \"{package}/utils.py\", line 35\nModuleNotFoundError: No module named 'airio'"
+    backend, _ = make(start=ZygoteFailed("Importing t5x failed", log_tail=log))
+    assert backend.stage(Stage.RESOLVE).errors[0].fix == (
+        f"install what {package} imports, or choose the embedded T5X: --t5x-runtime=embedded"
+    )
 
 
 def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:
