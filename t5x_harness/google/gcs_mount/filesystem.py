@@ -288,8 +288,9 @@ class FileSystem:
     def _leave(self, node: Node) -> None:
         """Lets the content go after the last writer, and after the last reader; those who still read go on with it."""
         if node.staged and not node.writers:
-            if node.unsaved:
-                self._unname(node)  # what is lost is not what the name has
+            if node.unsaved:  # what is lost is not what the name has, for those who still have it open either
+                node.generation = None
+                self._unname(node)
             self._replace_content(node, node.staged.descriptor)
             node.staged = None
         if not (node.readers or node.staged):

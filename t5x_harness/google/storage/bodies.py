@@ -64,46 +64,48 @@ class Bodies:
         Args:
           old: what the name had before; its body goes.
         """
-        self._move(self._layout.incoming_path(record.body), record)
+        self._install(self._layout.incoming_path(record.body), record, old)
+
+    def _install(self, source: str, record: Record, old: Record | None) -> None:
+        self._move(source, record)
         if old is not None and old.place is Place.ASIDE:
             _remove(self._layout.aside_path(old.body))
         if old is not None and old.place is Place.FOLDER and record.place is not Place.FOLDER:
             self._prune(record.object.bucket, record.object.name[:-1], implied=False)
 
     def rename(self, record: Record, moved: StoredObject) -> None:
-        """Makes an object's body another's, and forgets the first: both at the moment of one transaction.
+        """Makes an object's body another's, and forgets the first.
+
+        The transaction comes before the file is renamed, which a kill in between has recovery undo: mounts see one of
+        the two names at any moment, and go on while no process serves the store.
 
         Raises FileNotFoundError if somebody outside has removed the file; where it cannot be recorded, all stays as it
         was.
         """
         it, old = record.object, self._database.record(moved.bucket, moved.name)
-        taken = self._take_out(record)
+        source, identity = self.path(record), record.identity
+        body = self.new_name() if record.place is not Place.ASIDE else record.body
         try:
+            if record.place is Place.FOLDER:
+                source = self._layout.incoming_path(body)
+                with open(source, "xb") as empty:
+                    identity = identity_of(os.fstat(empty.fileno()))
             place, replaced = self.choose(moved.bucket, moved.name, moved.size)
-            there = dataclasses.replace(taken, object=moved, place=place, replaced=replaced)
+            there = Record(moved, place, body, identity, replaced)
             with self._database.transaction():
-                self._database.forget(it.bucket, it.name)
-                self._database.put(there)
+                self._database.begin_move(it, there)
         except BaseException:
-            self._prune(moved.bucket, os.path.dirname(moved.name))  # it may be below the name that was taken out
-            self._move(self._layout.incoming_path(taken.body), taken)
+            self._prune(moved.bucket, os.path.dirname(moved.name))
+            if record.place is Place.FOLDER:
+                _remove(source)
             raise
-        self.install(there, old)
+        try:
+            self._install(source, there, old)
+        except (OSError, sqlite3.Error):
+            self._database.undo_move(moved)
+            raise
+        self._database.end_move()
         self._give_room(record)
-
-    def _take_out(self, record: Record) -> Record:
-        """Makes a body incoming again, under a name by which recovery would put it back; returns its record."""
-        if record.place is Place.ASIDE:
-            os.rename(self.path(record), self._layout.incoming_path(record.body))
-            return record
-        taken = dataclasses.replace(record, body=self.new_name(), replaced="")
-        path = self._layout.incoming_path(taken.body)
-        if record.place is Place.TREE:
-            self._database.put(taken)
-            os.rename(self.path(record), path)
-            return taken
-        with open(path, "xb") as empty:
-            return dataclasses.replace(taken, identity=identity_of(os.fstat(empty.fileno())))
 
     def remove(self, record: Record) -> None:
         """Removes the body of an object and forgets it; where that cannot be recorded, all stays as it was."""
@@ -172,6 +174,12 @@ class Bodies:
         Args:
           unfinished: those that stay incoming.
         """
+        if (begun := self._database.begun_move()) is not None:
+            source, target = begun
+            if self._has_moved(source, target):
+                self._database.end_move()
+            else:
+                self._database.undo_move(target.object)
         incoming = set(os.listdir(self._layout.incoming)) - unfinished
         aside = set(os.listdir(self._layout.aside))
         records = self._database.records_of_bodies(incoming | aside)
@@ -179,6 +187,16 @@ class Bodies:
             self._recover(self._layout.incoming_path(body), records.get(body))
         for body in aside:
             self._recover(self._layout.aside_path(body), records.get(body))
+
+    def _has_moved(self, source: Record, target: Record) -> bool:
+        """Returns whether a killed process has moved the file of an object, and it is still there.
+
+        If a mount has given the name another file since, that move is undone, too: it was never acknowledged, and
+        records of files that are gone are forgotten when they are looked for.
+        """
+        if target.place is Place.FOLDER:
+            return source.place is Place.FOLDER or identify(self.path(source)) != source.identity
+        return identify(self.path(target)) == target.identity
 
     def _recover(self, path: str, record: Record | None) -> None:
         if record is None:

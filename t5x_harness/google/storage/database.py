@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import functools
-import json
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.errors import CannotOpen
+from t5x_harness.google.storage.texts import fields_of, fields_to_text, from_json, sound, to_json, to_text
 from t5x_harness.google.storage.values import (
     Bucket,
     Checksums,
@@ -57,6 +57,8 @@ CREATE TABLE parts (
 CREATE TABLE clock (last INTEGER);
 INSERT INTO clock VALUES (0);
 """
+# What a move that has not ended yet would be undone to: the records of both names.
+_MOVES = "CREATE TABLE IF NOT EXISTS moves AS SELECT *, name AS target, generation AS moved FROM objects WHERE false"
 _COLUMNS = (
     "bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, component_count, "
     "place, body, inode, mtime, replaced"
@@ -137,6 +139,7 @@ class Database:
         if found == 1:
             change = "ALTER TABLE objects ADD COLUMN replaced TEXT"
             self._connection.executescript(f"BEGIN; {change}; PRAGMA user_version = {_VERSION}; COMMIT;")
+        self._execute(_MOVES)
         self._execute("PRAGMA synchronous = NORMAL")
         with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: what was logged stays where it is
             self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a killed server has left its log behind
@@ -184,12 +187,12 @@ class Database:
 
     def put_bucket(self, bucket: Bucket) -> None:
         """Records a bucket, in place of what was recorded of it."""
-        row = (bucket.name, bucket.created, bucket.metageneration, _to_json(dict(bucket.fields)))
+        row = (bucket.name, bucket.created, bucket.metageneration, to_json(dict(bucket.fields)))
         self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
 
     def buckets(self) -> list[Bucket]:
         rows = self._execute("SELECT name, created, metageneration, fields FROM buckets")
-        return [Bucket(name, created, meta, _from_json(fields)) for name, created, meta, fields in rows]
+        return [Bucket(name, created, meta, from_json(fields)) for name, created, meta, fields in rows]
 
     def forget_bucket(self, name: str) -> list[str]:
         """Forgets a bucket with all that is recorded of it, in a transaction; returns what its uploads had received."""
@@ -233,7 +236,7 @@ class Database:
             _PUT,
             (
                 *(it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated),
-                *(it.md5, it.crc32c, _fields_to_text(it.fields), it.component_count),
+                *(it.md5, it.crc32c, fields_to_text(it.fields), it.component_count),
                 *(record.place.value, record.body, record.identity.inode, record.identity.mtime, record.replaced),
             ),
         )
@@ -242,13 +245,48 @@ class Database:
         self._keep_clock()
         self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
 
+    def begin_move(self, source: StoredObject, target: Record) -> None:
+        """Records that an object has another name, in a transaction; until ``end_move`` that can be undone."""
+        it = target.object
+        self._execute("DELETE FROM moves")
+        self._execute(
+            f"INSERT INTO moves SELECT {_COLUMNS}, ?, ? FROM objects WHERE bucket = ? AND name IN (?, ?)",
+            (it.name.encode(), it.generation, it.bucket, source.name.encode(), it.name.encode()),
+        )
+        self.forget(source.bucket, source.name)
+        self.put(target)
+
+    def end_move(self) -> None:
+        """Says that the last move will not be undone; where the disk is full, the next one does."""
+        try:
+            self._execute("DELETE FROM moves")
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+
+    def begun_move(self) -> tuple[Record, Record] | None:
+        """Returns the records before and after a move that has not ended; None if there is none that still holds."""
+        row = self._execute("SELECT * FROM moves WHERE name != target").fetchone()
+        if row is None:
+            return None
+        *source, target, generation = row
+        found = self.record(row[0], target.decode())
+        return (_record(tuple(source)), found) if found and found.object.generation == generation else None
+
+    def undo_move(self, moved: StoredObject) -> None:
+        """Puts the records back that a move has changed."""
+        with self.transaction():
+            self.forget(moved.bucket, moved.name)
+            self._execute(f"INSERT OR IGNORE INTO objects SELECT {_COLUMNS} FROM moves")
+            self._execute("DELETE FROM moves")
+
     def put_upload(self, upload: Upload, started: int) -> None:
         """Records a new upload; ``started`` in microseconds."""
         self._execute(
             "INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
             (
-                *(upload.id, started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields)),
-                *(_to_text(upload.preconditions), _to_text(upload.expected)),
+                *(upload.id, started, upload.bucket, upload.name.encode(), fields_to_text(upload.fields)),
+                *(to_text(upload.preconditions), to_text(upload.expected)),
             ),
         )
 
@@ -263,7 +301,7 @@ class Database:
 
     def finish_upload(self, upload_id: str, written: StoredObject) -> None:
         """Records what an upload became; in the transaction that records the object."""
-        self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (_to_text(written), upload_id))
+        self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (to_text(written), upload_id))
 
     def reopen_upload(self, upload_id: str) -> bool:
         """Records that an upload has not become an object after all; False if there is no such upload."""
@@ -273,14 +311,14 @@ class Database:
         self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
 
     def put_multipart(self, upload: MultipartUpload) -> None:
-        row = (upload.id, upload.started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields))
+        row = (upload.id, upload.started, upload.bucket, upload.name.encode(), fields_to_text(upload.fields))
         self._execute("INSERT INTO multiparts VALUES (?, ?, ?, ?, ?)", row)
 
     def multiparts(self, bucket: str) -> list[MultipartUpload]:
         """Returns the multipart uploads to a bucket, without their parts, by name and then by start."""
         query = "SELECT id, bucket, name, fields, started FROM multiparts WHERE bucket = ? ORDER BY name, started"
         return [
-            MultipartUpload(upload, bucket, name.decode(), _fields_of(fields), started)
+            MultipartUpload(upload, bucket, name.decode(), fields_of(fields), started)
             for upload, bucket, name, fields, started in self._execute(query, (bucket,))
         ]
 
@@ -294,7 +332,7 @@ class Database:
         parts = self._execute(query, (upload_id,)).fetchall()
         bucket, name, fields, started = row
         found = tuple(Part(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
-        upload = MultipartUpload(upload_id, bucket, name.decode(), _fields_of(fields), started, found)
+        upload = MultipartUpload(upload_id, bucket, name.decode(), fields_of(fields), started, found)
         return upload, [part[-1] for part in parts]
 
     def part_bodies(self) -> set[str]:
@@ -316,7 +354,7 @@ def _record(row: tuple[object, ...]) -> Record:
     place, file, inode, mtime, replaced = body
     stored = StoredObject(
         bucket, name.decode(), generation, metageneration, size, created, updated, md5, crc32c,  # type: ignore
-        _fields_of(fields), components,  # type: ignore
+        fields_of(fields), components,  # type: ignore
     )  # fmt: skip
     return Record(stored, Place(place), file, Identity(inode, size, mtime), replaced)  # type: ignore
 
@@ -325,57 +363,7 @@ def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Uplo
     upload_id, _, bucket, name, fields, preconditions, expected, finished = row
     written = None
     if finished is not None:
-        values = _from_json(finished)
-        written = StoredObject(**values | {"fields": ObjectFields(**_sound(values["fields"]))})
-    wanted = Preconditions(**_from_json(preconditions)), Checksums(**_from_json(expected))
-    return Upload(upload_id, bucket, name.decode(), _fields_of(fields), *wanted, received=0, finished=written)
-
-
-def _to_text(value: Preconditions | Checksums | StoredObject) -> str:
-    return _to_json(dataclasses.asdict(value))
-
-
-def _fields_to_text(fields: ObjectFields) -> str:
-    return _remembered_text(fields) if fields.metadata is None else _make_text(fields)
-
-
-def _make_text(fields: ObjectFields) -> str:
-    said = {name: value for name, value in vars(fields).items() if value is not None}
-    return _to_json(said) if said else ""
-
-
-def _fields_of(text: str) -> ObjectFields:
-    return _make_fields(text) if '"metadata"' in text else _remembered_fields(text)
-
-
-def _make_fields(text: str) -> ObjectFields:
-    return ObjectFields(**_sound(_from_json(text))) if text else ObjectFields()
-
-
-def _sound(fields: dict[str, Any]) -> dict[str, Any]:
-    """Drops what other releases took that is not text, and that no answer could say."""
-    metadata = fields.get("metadata")
-    return {name: value for name, value in fields.items() if isinstance(value, str) or (value is metadata and metadata)}
-
-
-def _to_json(value: object) -> str:
-    """Returns the JSON that will be answered: what no answer could say cannot be stored.
-
-    Raises:
-      ValueError: it has text that is not Unicode, or a number that JSON does not have.
-    """
-    text = json.dumps(value, default=dict, ensure_ascii=False, allow_nan=False)
-    text.encode()
-    return text
-
-
-def _from_json(text: str) -> Any:
-    value = json.loads(text)
-    if "\\ud" in text.lower():  # other releases wrote ASCII, and halves of surrogate pairs in it
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-    return value
-
-
-# Most objects have one of a few content types, and nothing else; metadata are a dictionary, which nobody may share.
-_remembered_text = functools.lru_cache(1024)(_make_text)
-_remembered_fields = functools.lru_cache(1024)(_make_fields)
+        values = from_json(finished)
+        written = StoredObject(**values | {"fields": ObjectFields(**sound(values["fields"]))})
+    wanted = Preconditions(**from_json(preconditions)), Checksums(**from_json(expected))
+    return Upload(upload_id, bucket, name.decode(), fields_of(fields), *wanted, received=0, finished=written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from kernel import Kernel
 from t5x_harness.google.storage import writing
 from t5x_harness.google.storage.errors import PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Preconditions
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
 
 
 class Killed(BaseException):
@@ -81,6 +82,82 @@ def test_what_a_mount_did_after_a_kill_is_not_undone_by_what_was_not_acknowledge
     if way == "upload" and what != "nothing":  # its client goes on, and is told
         with ObjectStore(tmp_path) as store, pytest.raises(PreconditionFailed):
             store.uploads.finish(upload)
+
+
+def put(kernel: Kernel, name: str) -> None:
+    handle = kernel.open(name, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+    kernel.write(handle, 0, b"the mount's")
+    kernel.close(handle)
+
+
+DEEDS: dict[str, Callable[[Kernel], None]] = {
+    "nothing": lambda kernel: None,
+    "write the old name": lambda kernel: put(kernel, "a"),
+    "write the new name": lambda kernel: put(kernel, "b"),
+    "rename the old name": lambda kernel: kernel.rename("a", "c"),
+    "rename the new name": lambda kernel: kernel.rename("b", "c"),
+    "rename it back": lambda kernel: kernel.rename("b", "a"),
+    "remove the old name": lambda kernel: kernel.unlink("a"),
+    "remove the new name": lambda kernel: kernel.unlink("b"),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize("before", ["_move", "_give_room"])
+def test_a_killed_move_leaves_what_a_mount_sees_and_does_after_it(
+    tmp_path: Path, before: str, replaces: bool, deed: str
+) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    before_it = {"a": b"A", "b": b"B"} if replaces else {"a": b"A"}
+    store = ObjectStore(tmp_path)
+    store.create_bucket("data")
+    for name, body in before_it.items():
+        store.write("data", name, body, ObjectFields(content_type=f"text/{body.decode()}"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store._core.bodies, before, die)
+        patched.setattr(store._core.database, "end_move", lambda: None)
+        with pytest.raises(Killed):
+            store.move(SourceObject("data", "a"), "b")
+    store.close()
+    tree = tmp_path / "buckets" / "data"
+
+    def seen() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in tree.iterdir()}
+
+    assert seen() == (before_it if before == "_move" else {"b": b"A"})
+    with contextlib.suppress(FileNotFoundError):
+        DEEDS[deed](Kernel(tmp_path))
+    left = seen()
+    for _ in range(2):
+        with ObjectStore(tmp_path) as store:
+            listed = {it.name: it for it in store.list("data").objects}
+            assert seen() == left
+            assert listed.keys() == left.keys()
+            if deed == "nothing":
+                assert {it.fields.content_type for it in listed.values()} == {
+                    f"text/{b.decode()}" for b in left.values()
+                }
+    assert list((tmp_path / ".t5x-harness" / "incoming").iterdir()) == []
+
+
+def test_a_move_that_is_refused_as_its_file_is_renamed_has_moved_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with ObjectStore(tmp_path) as store:
+        store.create_bucket("data")
+        before = [store.write("data", "a", b"A"), store.write("data", "b", b"B")]
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", full)
+            with pytest.raises(OSError, match="No space left"):
+                store.move(SourceObject("data", "a"), "b")
+        assert [*store.list("data").objects] == before
+        store.move(SourceObject("data", "a"), "b")
 
 
 def test_a_body_that_moves_into_the_tree_leaves_a_mounts_file_alone(tmp_path: Path) -> None:

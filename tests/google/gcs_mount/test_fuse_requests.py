@@ -53,6 +53,26 @@ def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(ke
     assert (stored / "f").read_bytes() == b"theirs!"
 
 
+def test_what_a_full_disk_did_not_store_is_read_by_none(
+    kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stored / "f").write_bytes(b"before")
+    writer = kernel.open("f", os.O_RDWR)
+    kernel.write(writer, 0, b"lost")
+    reader = kernel.open("f", os.O_RDONLY)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", full)
+        with pytest.raises(OSError, match="No space left"):
+            kernel.close(writer)
+    with pytest.raises(OSError, match="replaced or deleted"):
+        kernel.read(reader)
+    assert kernel.read(kernel.open("f", os.O_RDONLY)) == (stored / "f").read_bytes() == b"before"
+
+
 def test_no_descriptor_stays_open(kernel: Kernel, stored: Path) -> None:
     (stored / "f").write_bytes(b"x")
     before = len(os.listdir("/proc/self/fd"))

@@ -77,6 +77,7 @@ STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.write("data", "m/", b"", fields("13")), {"m/": (b"", "13")}),
     (move("m/", "n/"), {"m/": (b"", None), "n/": (b"", "13")}),
     (move("n/", "n"), {"n/": (b"", None), "n": (b"", "13")}),  # a folder becomes a file
+    (move("n", "q/o/"), {"n": (b"", None), "q/o/": (b"", "13")}),  # and a file a folder
     (delete_a_bucket, {}),
 ]
 
