@@ -16,17 +16,19 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import Attributes
 from t5x_harness.google.gcs_mount.staged import Generation, StagedFile
 from t5x_harness.google.storage.folders import make_folders
 from t5x_harness.google.storage.layout import Layout
-from t5x_harness.google.storage.locking import changing_files
+from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
+
+Made = TypeVar("Made")
 
 _FILE_MODE, _FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 
@@ -38,6 +40,7 @@ class FileSystem:
         """Takes the root of a store."""
         self._layout = Layout(Path(root))
         self._buckets = os.fsencode(self._layout.buckets) + b"/"
+        self._changing = FilesLock(self._layout.root)
         self._numbers = itertools.count(2)
         self._by_path: dict[bytes, Node] = {b"": Node(1, b"", folder=True, lookups=1)}
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
@@ -142,8 +145,7 @@ class FileSystem:
         node = handle.node
         if node.staged:
             return os.pread(node.staged.descriptor, size, offset)
-        live = None if node.removed else Generation.at(self._real(node.path))
-        if node.content is None or live is None or live != node.generation:
+        if node.content is None or not self._is_live(node):
             raise _stale()
         return os.pread(node.content, size, offset)
 
@@ -178,28 +180,27 @@ class FileSystem:
         if node.folder:
             return
         times, real = (nanoseconds, nanoseconds), self._real(node.path)
-        with self._changing():
-            stored = not (node.removed or node.unsaved) and Generation.at(real) == node.generation
+        with self._changing:
+            stored = not node.unsaved and self._is_live(node)
             if node.staged:
                 os.utime(node.staged.descriptor, ns=times)
             elif not stored:
                 raise _stale()
             if stored:
                 os.utime(real, ns=times)
-                node.generation = Generation.at(real)
+                node.generation = Generation.of(os.stat(real))
 
     def make_folder(self, parent: Node, name: bytes) -> Node:
         path = self._new_name(parent, name)
-        with self._changing():
-            self._make_room(path)
-            os.mkdir(self._real(path))
+        with self._changing:
+            self._in_its_folder(path, lambda: os.mkdir(self._real(path)))
         return self._new_node(path, self._stat(path))
 
     def remove_file(self, parent: Node, name: bytes) -> None:
         """Removes a file; what is still written to it goes nowhere."""
         path = self._inside_bucket(parent, name)
         node = self._by_path.get(path)
-        with self._changing():
+        with self._changing:
             try:
                 os.unlink(self._real(path))
             except FileNotFoundError:
@@ -214,7 +215,7 @@ class FileSystem:
         path = self._inside_bucket(parent, name)
         if any(self._unstored(path)):
             raise OSError(errno.ENOTEMPTY, "files in it are being written")
-        with self._changing():
+        with self._changing:
             os.rmdir(self._real(path))
         if node := self._by_path.get(path):
             self._unname(node)
@@ -226,7 +227,7 @@ class FileSystem:
             raise OSError(errno.ENOTSUP, "only within a bucket")
         self._new_name(new_parent, new_name)
         node = self._by_path.get(old)
-        with self._changing():
+        with self._changing:
             if node and node.unsaved:
                 self._publish(node)
             if stat.S_ISDIR(self._stat(old).st_mode):
@@ -234,8 +235,7 @@ class FileSystem:
                     raise OSError(errno.ENOTSUP, "files in it are being written")
                 if os.listdir(self._real(old)):
                     raise OSError(errno.EMFILE, "a folder that holds anything")
-            self._make_room(new)
-            os.rename(self._real(old), self._real(new))
+            self._in_its_folder(new, lambda: os.rename(self._real(old), self._real(new)))
         if replaced := self._by_path.get(new):
             replaced.removed = True
             self._unname(replaced)
@@ -275,15 +275,14 @@ class FileSystem:
 
     def _store(self, node: Node) -> None:
         if node.unsaved and not node.removed:
-            with self._changing():
+            with self._changing:
                 self._publish(node)
 
     def _publish(self, node: Node) -> None:
         """Stores what was written, with the folders above it; needs the lock on the store's files."""
         assert node.staged, "only what is being written can be stored"
-        if node.generation is None:
-            self._make_room(node.path)
-        node.generation = node.staged.publish(self._real(node.path), node.generation)
+        publish, base = node.staged.publish, node.generation
+        node.generation = self._in_its_folder(node.path, lambda: publish(self._real(node.path), base))
 
     def _leave(self, node: Node) -> None:
         """Lets the content go after the last writer, and after the last reader; those who still read go on with it."""
@@ -317,15 +316,15 @@ class FileSystem:
         """Returns the files in a folder, not below it, that were written and are not stored."""
         return (n for n in self._by_path.values() if n.unsaved and os.path.dirname(n.path) == folder)
 
-    def _changing(self) -> AbstractContextManager[None]:
-        return changing_files(self._layout.root)
-
-    def _make_room(self, path: bytes) -> None:
-        """Makes the folders above a name, which go with the last object in them if nobody but the store made them."""
-        if not os.path.isdir(self._real(os.path.dirname(path))):
+    def _in_its_folder(self, path: bytes, make: Callable[[], Made]) -> Made:
+        """Makes what has a name, with the folders above it if they have gone with the last object in them."""
+        try:
+            return make()
+        except FileNotFoundError:
             self._stat(path.partition(b"/")[0])
             if not make_folders(self._real(os.path.dirname(path))):
-                raise OSError(errno.ENOTDIR, "an object has the name of a folder above it")
+                raise OSError(errno.ENOTDIR, "an object has the name of a folder above it") from None
+            return make()
 
     def _new_name(self, parent: Node, name: bytes) -> bytes:
         """Returns the path of what is to be made; raises OSError if no object can have its name."""
@@ -344,6 +343,10 @@ class FileSystem:
 
     def _below(self, parent: Node, name: bytes) -> bytes:
         return parent.path + b"/" + name if parent.path else name
+
+    def _is_live(self, node: Node) -> bool:
+        """Returns whether the store has what a node stands for, by its name."""
+        return not node.removed and node.generation is not None and node.generation.is_at(self._real(node.path))
 
     def _real(self, path: bytes) -> bytes:
         return self._buckets + path

@@ -49,7 +49,7 @@ class Node:
         """Tells whether this is what the tree has."""
         if stat.S_ISDIR(found.st_mode) or self.folder:
             return self.folder and stat.S_ISDIR(found.st_mode)
-        return self.generation == Generation.of(found)
+        return self.generation is not None and self.generation.is_of(found)
 
 
 @dataclasses.dataclass(eq=False)

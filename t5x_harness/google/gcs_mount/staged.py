@@ -23,13 +23,15 @@ class Generation(NamedTuple):
     def of(cls, found: os.stat_result) -> Generation:
         return cls(found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
-    @classmethod
-    def at(cls, path: bytes) -> Generation | None:
-        """Returns what a path has now; None for no file."""
+    def is_of(self, found: os.stat_result) -> bool:
+        return self == (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+
+    def is_at(self, path: bytes) -> bool:
+        """Returns whether a path has this one now."""
         try:
-            return cls.of(os.stat(path, follow_symlinks=False))
+            return self.is_of(os.stat(path, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return False
 
 
 @dataclasses.dataclass
@@ -78,7 +80,7 @@ class StagedFile:
         Raises:
           OSError: ESTALE if something else is there, or whatever the disk says; the content is still to be stored then.
         """
-        if Generation.at(path) != base:
+        if base is not None and not base.is_at(path):
             raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")
         if base is None:
             try:

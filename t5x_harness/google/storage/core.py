@@ -19,7 +19,7 @@ from t5x_harness.google.storage.database import Database, Identity, Place, Recor
 from t5x_harness.google.storage.disk import Reserve, is_full
 from t5x_harness.google.storage.errors import NotFound, WouldWait
 from t5x_harness.google.storage.layout import Layout
-from t5x_harness.google.storage.locking import changing_files
+from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
@@ -99,7 +99,7 @@ class Core:
         if self._changing:
             yield
             return
-        with changing_files(self.layout.root, wait=wait):
+        with FilesLock(self.layout.root, wait=wait):
             self._changing = True
             try:
                 yield

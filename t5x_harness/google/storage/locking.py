@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.google.storage.errors import InUse, WouldWait
@@ -44,22 +43,33 @@ class FolderLock:
             os.close(fd)
 
 
-@contextlib.contextmanager
-def changing_files(root: str | os.PathLike[str], *, wait: bool = True) -> Iterator[None]:
+class FilesLock:
     """Lets one process at a time look at what a name has and put another file there: the store's, or that of a mount.
 
+    A context manager that one thread at a time may enter, again and again. The descriptor is not kept: it would go on
+    locking a folder that is not at the root's path any more.
+
     Args:
+      root: of the store.
       wait: whether to wait for the other one, which takes microseconds.
 
     Raises:
-      WouldWait: it was not to wait.
+      WouldWait: where it is entered, that it was not to wait.
     """
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+
+    def __init__(self, root: Path, *, wait: bool = True) -> None:
+        self._root = str(root)
+        self._how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+
+    def __enter__(self) -> None:
+        self._fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise WouldWait from None
-        yield
-    finally:
-        os.close(fd)
+            fcntl.flock(self._fd, self._how)
+        except BaseException as error:
+            os.close(self._fd)
+            if isinstance(error, BlockingIOError):
+                raise WouldWait from None
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)

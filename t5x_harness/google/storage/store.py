@@ -14,7 +14,7 @@ from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StorageError
 from t5x_harness.google.storage.layout import Layout
-from t5x_harness.google.storage.locking import FolderLock, changing_files
+from t5x_harness.google.storage.locking import FilesLock, FolderLock
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.reading import ObjectReader
@@ -85,7 +85,7 @@ class ObjectStore:
             self.multiparts = Multiparts(self._core)
             with self._core.database.transaction():
                 self._core.database.forget_lost_uploads()  # other releases forgot a bucket before its uploads
-            with changing_files(layout.root):
+            with FilesLock(layout.root):
                 self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
             self._core.reserve.lay_by()
         except BaseException:
