@@ -100,7 +100,8 @@ class FileSystem:
         """Names in a folder, and whether each is a folder; files that are being written are among them."""
         if not folder.path:
             raise OSError(errno.ENOTSUP, "the buckets that there are cannot be listed")
-        with os.scandir(self._real(folder.path)) as entries:
+        # A file that another mount renames meanwhile might be seen under neither of its names.
+        with self._changing, os.scandir(self._real(folder.path)) as entries:
             found = {
                 entry.name: is_folder
                 for entry in entries

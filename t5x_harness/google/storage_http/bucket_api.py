@@ -140,7 +140,13 @@ async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answ
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """Returns a bucket's resource, if what clients read of it has the right types; raises Invalid if it does not."""
+    """Returns a bucket's resource, if what clients read of it has the right types; raises Invalid if it does not.
+
+    Raises NotEmulated for a bucket that would rename folders in one step, here and at ``/gcs``.
+    """
+    match resource.get("hierarchicalNamespace"):
+        case {"enabled": enabled} if enabled:
+            raise not_emulated("buckets with a hierarchical namespace")
     for name in ("location", "storageClass"):
         text_of(resource, name)
     labels = resource.get("labels")

@@ -137,3 +137,23 @@ def test_what_a_mount_has_done_is_not_undone_by_a_write_on_the_generation_before
             assert (tree / f"{name}.moved").read_bytes() == left
         outcomes.add(left == old)
     assert outcomes == {True, False}, "they have not met"
+
+
+MANY = 2500  # entries: more than the system gives at once
+
+
+def test_a_listing_has_a_file_that_another_mount_renames_under_one_of_its_names(
+    store: ObjectStore, mounted: Mounted, tmp_path: Path
+) -> None:
+    folder = tmp_path / "buckets" / "data" / "d"
+    folder.mkdir()
+    for number in range(MANY):
+        (folder / f"{number:040}").touch()
+    (folder / "x").touch()
+    with Mounted(tmp_path) as other:
+        for old, new in [("d/x", "d/y"), ("d/y", "d/x")] * 25:
+            other.begin("rename", old, new)
+            found = mounted.listdir("d")
+            other.end()
+            assert {"x", "y"} & set(found)
+            assert len(found) == MANY + 1

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from kernel import Kernel
 
+from t5x_harness.google.storage.errors import WouldWait
+from t5x_harness.google.storage.locking import FilesLock
+
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
@@ -97,6 +100,26 @@ def test_all_of_a_folder_is_listed_while_it_is_emptied(kernel: Kernel, stored: P
     assert seen == names
     assert kernel.read_folder(folder, 0) == []  # rewinddir
     kernel.close_folder(folder)
+
+
+def test_no_file_is_renamed_while_its_folder_is_listed(
+    kernel: Kernel, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which a listing would have under neither of its names."""
+    scan, locked = os.scandir, []
+
+    def scan_and_look(folder: bytes) -> Any:
+        with pytest.raises(WouldWait), FilesLock(tmp_path, wait=False):
+            pass
+        locked.append(folder)
+        return scan(folder)
+
+    (stored / "f").touch()
+    monkeypatch.setattr(os, "scandir", scan_and_look)
+    assert kernel.listdir("") == ["f"]
+    assert locked
+    with FilesLock(tmp_path, wait=False):
+        pass
 
 
 def test_a_source_that_is_cut_while_it_is_copied(kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

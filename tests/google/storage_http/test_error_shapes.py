@@ -53,6 +53,15 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ("POST", OBJECT, b"", 405, "methodNotAllowed", "POST is not allowed for /storage/v1/b/bucket/o/a"),
         ("GET", "/storage/v1/b/bucket/notificationConfigs", b"", 403, "notImplemented", None),
         ("POST", "/storage/v1/b/bucket/notificationConfigs", b"{}", 403, "notImplemented", None),
+        (
+            "POST",
+            "/storage/v1/b?project=p",
+            b'{"name": "bucket-of-folders", "hierarchicalNamespace": {"enabled": true}}',
+            403,
+            "notImplemented",
+            "t5x-harness does not emulate buckets with a hierarchical namespace; buckets, objects, listings, uploads, "
+            "compose, copy, rewrite and move are",
+        ),
         ("GET", f"{OBJECT}/acl", b"", 403, "notImplemented", None),
         ("GET", f"{OBJECT}/moveTo/o/b", b"", 405, "methodNotAllowed", None),
         (
