@@ -123,8 +123,8 @@ class FileSystem:
         return node, Handle(node, writes=True)
 
     def open(self, node: Node, flags: int) -> Handle:
-        if node.removed:
-            raise _stale()  # the kernel looks it up again
+        if node.removed or (node.content is not None and not self._is_live(node)):
+            raise _stale()  # it was replaced since the kernel looked it up, which it does again
         writes = flags & os.O_ACCMODE != os.O_RDONLY
         if flags & os.O_TRUNC and node.staged is None:
             node.generation = Generation.of(self._stat(node.path))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kernel import Kernel
 
+from t5x_harness.google.gcs_mount.protocol import Operation
 from t5x_harness.google.storage.errors import WouldWait
 from t5x_harness.google.storage.locking import FilesLock
 
@@ -54,6 +56,25 @@ def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(ke
     kernel.write(late, 6, b"!")
     kernel.close(late)
     assert (stored / "f").read_bytes() == b"theirs!"
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC])
+def test_a_file_replaced_between_look_up_and_opening_is_looked_up_again(
+    kernel: Kernel, stored: Path, flags: int
+) -> None:
+    """Those who hold on to the older generation do not hand it on, nor see what is written to the newer one."""
+    (stored / "f").write_bytes(b"older")
+    reader, node = kernel.open("f", os.O_RDONLY), kernel.find("f")
+    (stored / "g").write_bytes(b"newer")
+    (stored / "g").rename(stored / "f")
+    with pytest.raises(OSError, match="replaced or deleted") as caught:
+        kernel.ask(Operation.OPEN, node, struct.pack("=2I", flags, 0))
+    assert caught.value.errno == errno.ESTALE  # on which the kernel begins anew
+    handle = kernel.open("f", flags)
+    with pytest.raises(OSError, match="replaced or deleted"):
+        kernel.read(reader)
+    kernel.close(handle)
+    assert (stored / "f").read_bytes() == (b"" if flags & os.O_TRUNC else b"newer")
 
 
 def test_what_a_full_disk_did_not_store_is_read_by_none(
