@@ -1,16 +1,20 @@
 """What stands on a worker for the programs that change a machine: nothing that runs there changes this one.
 
 On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command as it is, and
-programs that install, configure or end a machine say what they do not do. Like ``remote_shell`` it is run by its path,
+programs that install, configure or end a machine say what they do not do. Those that end processes by their names end
+the worker's. Like ``remote_shell`` it is run by its path,
 and imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getopt
 import os
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,12 +35,15 @@ _REASONS: Mapping[str, str] = MappingProxyType(
             ("systemctl", "service", "initctl", "systemd-run", "crontab", "at", "batch"),
             "what it starts would be this machine's, and not end with the TPU VM",
         ),
-        **dict.fromkeys(("reboot", "shutdown", "poweroff", "halt"), "it would end this machine"),
+        **dict.fromkeys(("reboot", "shutdown", "poweroff", "halt", "init", "telinit"), "it would end this machine"),
         **dict.fromkeys(
             ("docker", "podman", "nerdctl"), "containers would be this machine's, and not end with the TPU VM"
         ),
         **dict.fromkeys(
-            ("mount", "umount", "losetup", "mkfs", "fdisk", "modprobe", "sysctl", "ldconfig", "hostnamectl"),
+            (
+                *("mount", "umount", "losetup", "mkfs", "fdisk", "modprobe", "sysctl", "ldconfig", "dpkg-reconfigure"),
+                *("hostnamectl", "timedatectl", "localectl", "loginctl"),
+            ),
             "it would change this machine",
         ),
         **dict.fromkeys(
@@ -45,7 +52,8 @@ _REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 _BECOMING = ("sudo", "su", "doas", "pkexec")
-NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, "git", *_PIPS)
+_KILLING = ("pkill", "killall")
+NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, *_KILLING, "git", *_PIPS)
 """The programs that it stands for."""
 
 _SUDO_OPTIONS = "ABbC:D:Eeg:HhiKklnPp:R:r:ST:t:U:u:Vvs"
@@ -54,6 +62,9 @@ _SUDO_LONG = [
     *("shell", "set-home", "non-interactive", "stdin", "background", "validate", "list", "reset-timestamp"),
 ]
 _ASKS = ("-K", "-k", "-V", "-v", "-l", "-h", "--validate", "--list", "--reset-timestamp")
+_SIGNAL = re.compile(r"-(?:-signal=)?(?:SIG)?(?P<signal>[A-Z]{3,}[0-9]*|[0-9]+)")
+_KILLALL = "eIqru:v", ["exact", "ignore-case", "quiet", "regexp", "user=", "verbose"]
+_LONGEST_NAME = 15  # of a process, as Linux keeps it
 _APT_INSTALLS = ("install", "reinstall")
 _GIT_REMOTE = ("clone", "fetch", "pull", "push", "ls-remote", "submodule")
 
@@ -74,6 +85,8 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
         _apt(name, arguments)
     if name == "update-alternatives":
         _alternatives(own, arguments)
+    if name in _KILLING:
+        _kill_by_name(name, own, arguments)
     if name == "git":
         _git(own, arguments)
     if name in _PIPS:
@@ -83,14 +96,20 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
 
 def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
     """Runs the command as who is logged in."""
+    plain = ["-E" if word == "--preserve-env" else word for word in arguments]  # it may have a value, or none
     try:
-        options, words = getopt.getopt(list(arguments), _SUDO_OPTIONS, _SUDO_LONG)
+        options, words = getopt.getopt(plain, _SUDO_OPTIONS, _SUDO_LONG)
     except getopt.GetoptError as error:
         _end(f"sudo: {error}", _REFUSED)
     given = dict(options)
     user = given.get("-u") or given.get("--user") or "root"
     if user not in ("root", "#0", os.environ.get("USER"), f"#{os.geteuid()}"):
         _end(f"sudo: an emulated worker has no user {user}", _REFUSED)
+    if folder := given.get("-D") or given.get("--chdir"):
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            _end(f"sudo: {folder}: {error.strerror}", _REFUSED)
     while words and "=" in words[0].partition("/")[0]:
         variable, _, value = words.pop(0).partition("=")
         os.environ[variable] = value
@@ -100,11 +119,16 @@ def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
         words = [os.environ.get("SHELL", "/bin/sh")]
     elif {"-i", "-s", "--login", "--shell"} & set(given):
         words = [os.environ.get("SHELL", "/bin/sh"), "-c", " ".join(words)]
+    if {"-b", "--background"} & set(given) and os.fork():
+        sys.exit(0)
     name = os.path.basename(words[0])
     standing = os.path.join(own, name)
     if name in NAMES:
         _become(standing, words)
-    _say(f"sudo has no more rights on an emulated worker: {name} runs as {os.environ.get('USER', 'you')}")
+    _say(
+        f"sudo has no more rights on an emulated worker: {name} runs as {os.environ.get('USER', 'you')}, and writes to "
+        "the worker's home and /tmp alone"
+    )
     _become(words[0], words)
 
 
@@ -146,6 +170,61 @@ def _alternatives(own: str, arguments: Sequence[str]) -> NoReturn:
     if found is None:
         _end("update-alternatives does nothing on an emulated worker: it would change this machine", _REFUSED)
     _end(f"update-alternatives does nothing on an emulated worker: its {name} is {found}", 0)
+
+
+def _kill_by_name(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
+    """Sends a signal to processes of this worker: by their names, others of this machine would be met, too."""
+    number, words, left = signal.SIGTERM.value, [], list(arguments)
+    while left:
+        word = left.pop(0)
+        if left and (word == "--signal" or (word == "-s" and name == "killall")):
+            word = f"-{left.pop(0)}"
+        if found := _SIGNAL.fullmatch(word):
+            number = _signal_of(name, found["signal"])
+        elif word not in ("-e", "--echo", "-c", "--count") or name == "killall":
+            words.append(word)
+    words = _as_of_pgrep(words) if name == "killall" else words
+    done = subprocess.run([_real("pgrep", own), *words], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode > 1:
+        sys.exit(done.returncode)
+    pids = [int(line) for line in done.stdout.split() if line.isdecimal() and int(line) != os.getpid()]
+    mine = [pid for pid in pids if _is_this_worker_s(pid)]
+    for pid in mine:
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(pid, number)
+    if others := len(pids) - len(mine):
+        _say(f"{name} ends processes of this worker alone: {others} more on this machine have such a name")
+    elif not mine and name == "killall":
+        print(f"{shlex.join(arguments)}: no process found", file=sys.stderr)
+    sys.exit(0 if mine else 1)
+
+
+def _signal_of(program: str, text: str) -> int:
+    try:
+        return int(text) if text.isdecimal() else signal.Signals[f"SIG{text}"].value
+    except KeyError:
+        _end(f"{program}: {text}: there is no such signal", _REFUSED)
+
+
+def _as_of_pgrep(arguments: Sequence[str]) -> list[str]:
+    """Returns what finds the processes that ``killall`` would end."""
+    try:
+        options, names = getopt.getopt(list(arguments), *_KILLALL)
+    except getopt.GetoptError as error:
+        _end(f"killall: {error}, or not emulated", _REFUSED)
+    given = dict(options)
+    if not names:
+        names = [".*"] if {"-u", "--user"} & set(given) else _end("killall: which processes?", _REFUSED)
+    elif not {"-r", "--regexp"} & set(given):
+        names = [re.escape(os.path.basename(name)[:_LONGEST_NAME]) for name in names]
+    return [*(["-i"] if {"-I", "--ignore-case"} & set(given) else []), "-x", "--", "|".join(names)]
+
+
+def _is_this_worker_s(pid: int) -> bool:
+    own = f"HOSTNAME={os.environ.get('HOSTNAME')}".encode()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return own in file.read().split(b"\0")
+    return False
 
 
 def _git(own: str, arguments: Sequence[str]) -> NoReturn:

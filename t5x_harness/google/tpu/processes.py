@@ -1,9 +1,9 @@
 """The processes of TPU VMs: how they are found again, whatever they have done to be on their own, and ended.
 
 A process can leave its parent, session, folder and environment behind (``env -i setsid sh -c 'cd /; … &'``). It cannot
-leave a hard resource limit: that passes to all that it starts, and only root may raise it. So each process of a TPU VM
-has a mark in its limit of file locks, which Linux has not applied since 2.4. Where a sandbox takes no such limit, the
-environment is all there is.
+leave a hard resource limit: that passes to all that it starts, and only root may raise it, who loses the right to on a
+worker. So each process of a TPU VM has a mark in its limit of file locks, which Linux has not applied since 2.4.
+Where a sandbox takes no such limit, the environment is all there is.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ import re
 import resource
 import shlex
 import shutil
+import stat
+import struct
 import subprocess
 import sys
 import time
@@ -27,6 +29,14 @@ from typing import Any, NoReturn
 _LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
+_DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+_STREAMS = ("/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2")  # which programs open again as /dev/stdout
+_CAPABILITIES_VERSION = 0x20080522
+_KEPT_CAPABILITIES = 0b11110  # of root: to read and write the files of others, where anything can be written at all
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of landlock(7), on all architectures
+_WRITING = sum(1 << right for right in (1, *range(4, 15)))  # write, remove, make, move and truncate
+_WRITING_FILES = 1 << 1 | 1 << 14  # what of it files have
+_TRUNCATING = 1 << 14
 _NOT_REACHED = 255
 """As ssh ends where it cannot connect, which gcloud tries again."""
 
@@ -176,7 +186,8 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
     asked = host, user or parsed.value("l") or _this_user(), command
-    _confine(server.worker(*asked)["limit"])
+    known = server.worker(*asked)
+    _confine(known["limit"], (_of_all_tpu_vms(known["home"]), str(server.token.parent)))
     # Only now: if the TPU VM ends after this answer, its processes are looked for when this one is marked.
     worker = server.worker(*asked)
     try:
@@ -191,17 +202,48 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     os.execve(shell, words, worker["environment"])
 
 
-def _confine(limit: int) -> None:
-    """Marks this process, and what it starts, as a worker's, and has programs that run as root run as this user.
+def _of_all_tpu_vms(home: str) -> str:
+    """Returns the folder of a server's TPU VMs: a worker may log in to another."""
+    return str(Path(home).parents[2])
 
-    A sandbox may refuse the one or the other; ``docs/tpu-vms.md`` says what is left then.
+
+def _confine(limit: int, folders: Sequence[str]) -> None:
+    """Marks this process, and what it starts, as a worker's, and takes from it what would change this machine.
+
+    Programs that run as root run as this user; root itself keeps no more rights than a user has; and files are written
+    in these folders and those for temporary files alone. A sandbox or an old kernel may refuse each of it;
+    ``docs/tpu-vms.md`` says what is left then.
     """
     import ctypes  # which a copy does not need
 
+    libc = ctypes.CDLL(None)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(_LOCKS, (limit, limit))
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        header, rights = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (ctypes.c_uint32 * 6)()
+        libc.capget(header, rights)
+        kept = [right & _KEPT_CAPABILITIES for right in rights[:2]]
+        libc.capset(header, (ctypes.c_uint32 * 6)(*kept))
+    with contextlib.suppress(OSError, AttributeError):
+        _keep_within((*folders, os.environ.get("TMPDIR", "/tmp"), *_SHARED, *_DEVICES, *_STREAMS), libc.syscall)
+
+
+def _keep_within(places: Sequence[str], syscall: Any) -> None:
+    """Lets this process, and what it starts, write files below these places alone."""
+    version = syscall(_CREATE_RULESET, None, 0, 1)
+    if version < 2:  # the first refuses to move files from one folder to another
+        return
+    writing = _WRITING if version > 2 else _WRITING & ~_TRUNCATING
+    ruleset = syscall(_CREATE_RULESET, struct.pack("=Q", writing), 8, 0)
+    for place in places:
+        with contextlib.suppress(OSError):
+            opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            allowed = writing if stat.S_ISDIR(os.fstat(opened).st_mode) else writing & _WRITING_FILES
+            syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", allowed, opened), 0)
+            os.close(opened)
+    syscall(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
 
 
 def _copy(server: Server, parsed: Arguments) -> NoReturn:

@@ -189,7 +189,7 @@ def _write_programs(folder: Path) -> None:
     one = folder / ".program"
     text = f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", machine_programs.__file__])} "$0" "$@"\n'
     with contextlib.suppress(OSError):
-        if one.read_text() == text:
+        if one.read_text() == text and {*machine_programs.NAMES} <= {*os.listdir(folder)}:
             return
     folder.mkdir(parents=True, exist_ok=True)
     for name in machine_programs.NAMES:

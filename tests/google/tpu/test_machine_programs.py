@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +35,7 @@ def run(tmp_path: Path) -> Run:
             "USER": "me",
             "SHELL": "/bin/sh",
             "HOME": str(tmp_path),
+            "HOSTNAME": "t1v-n-0a1b2c3d-w-0",
         }
         return subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=False)
 
@@ -53,6 +57,9 @@ def run(tmp_path: Path) -> Run:
         ("/machine/x 2>/dev/null; sudo -E /usr/bin/apt update", 0, "apt update does nothing on an emulated worker"),
         ("sudo DEBIAN_FRONTEND=noninteractive apt-get -y upgrade", 0, "apt-get upgrade does nothing on an emulated"),
         ("sudo bash -c 'apt update'", 0, "apt update does nothing on an emulated worker"),
+        ("sudo --preserve-env apt update", 0, "apt update does nothing on an emulated worker"),
+        ("sudo -D / sh -c 'apt update; exit 4'", 4, "apt update does nothing on an emulated worker"),
+        ("sudo -D /nowhere true", 1, "sudo: /nowhere: No such file or directory"),
         ("sudo -i apt update", 0, "apt update does nothing on an emulated worker"),
         ("sudo sudo apt update", 0, "apt update does nothing on an emulated worker"),
         ("env sudo reboot", 1, "reboot does nothing on an emulated worker: it would end this machine"),
@@ -76,12 +83,51 @@ def test_the_machine_stays_as_it_is(run: Run, command: str, status: int, said: s
 def test_what_needs_no_rights_runs_as_it_is(run: Run) -> None:
     done = run("sudo -n A=b tool 'x  y'; sudo -v; sudo sh -c 'exit 7'")
     assert (done.returncode, done.stdout) == (7, "the machine's tool x  y\n")
-    assert done.stderr.startswith("t5x-harness: sudo has no more rights on an emulated worker: tool runs as me\n")
+    assert done.stderr.startswith(
+        "t5x-harness: sudo has no more rights on an emulated worker: tool runs as me, and writes to the worker's home "
+        "and /tmp alone\n"
+    )
     gone = run("sudo no-such-program-9")
     assert (gone.returncode, gone.stderr.splitlines()[1]) == (
         127,
         "t5x-harness: no-such-program-9: No such file or directory",
     )
+
+
+def process(name: str, host: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Starts a program of that name that does not end, on a machine of that name."""
+    program = folder / name
+    if not program.exists():
+        program.symlink_to(shutil.which("sleep") or "sleep")
+    return subprocess.Popen([str(program), "600"], env={"HOSTNAME": host})
+
+
+@pytest.mark.parametrize("command", ["sudo pkill -KILL -f {name}", "killall -s KILL {name}", "pkill --signal 9 {name}"])
+def test_a_worker_s_processes_alone_are_ended_by_their_names(run: Run, tmp_path: Path, command: str) -> None:
+    if shutil.which("pgrep") is None:
+        pytest.skip("pgrep is not installed")
+    name = f"p{uuid.uuid4().hex[:12]}"
+    hosts = ("t1v-n-0a1b2c3d-w-0", "t1v-n-0a1b2c3d-w-1")
+    with process(name, hosts[0], tmp_path) as own, process(name, hosts[1], tmp_path) as other:
+        try:
+            done = run(f"exec {command.format(name=name)}")
+            assert own.wait() == -signal.SIGKILL
+            assert done.returncode == 0
+            assert "ends processes of this worker alone: 1 more on this machine have such a name" in done.stderr
+            assert other.poll() is None
+            assert run(f"exec {command.format(name=name)}").returncode == 1
+        finally:
+            own.kill()
+            other.kill()
+
+
+def test_what_is_not_emulated_of_killing_is_refused(run: Run) -> None:
+    said = run("killall -w x").stderr + run("killall -s NONE x").stderr + run("killall").stderr
+    assert said.splitlines() == [
+        "t5x-harness: killall: option -w not recognized, or not emulated",
+        "t5x-harness: killall: NONE: there is no such signal",
+        "t5x-harness: killall: which processes?",
+    ]
 
 
 def test_an_alternative_that_is_there_is_named(run: Run, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -151,12 +153,48 @@ def test_two_log_in_first_at_once(tpu: Any, shell: Shell) -> None:
 
 def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(tpu: Any, shell: Shell) -> None:
     (host,) = addresses(tpu.create("one"))
-    done = shell("ssh", host, "grep NoNewPrivs /proc/self/status; bash -lc 'command -v sudo apt; which -a python'")
-    rights, sudo, apt, *pythons = done.stdout.split("\n")
+    script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status; bash -lc 'command -v sudo apt; which -a python'"
+    capabilities, rights, sudo, apt, *pythons = shell("ssh", host, script).stdout.split("\n")
     assert rights.split()[-1] == "1"
+    assert not int(capabilities.split()[-1], 16) & ~0b11110  # those on files of others, of one who is root
     assert sudo.endswith("/0/bin/sudo")
     assert apt.endswith("/0/bin/apt")
     assert any(python.endswith("/0/home/.python/bin/python") for python in pythons)
+
+
+WRITING = """
+exec 2> /dev/null
+echo x > {own}/file && mkdir {own}/folder && mv {own}/file {own}/folder && cat {own}/folder/file
+echo x > /dev/null && echo y >> /dev/stdout
+for each in {other}/file; do echo z >> $each || true > $each || rm -f $each || mv $each {own} || ln $each {own}; done
+mkdir {other}/folder; ln -s x {other}/link; mv {own}/folder {other}; cat {other}/file
+"""
+
+
+def test_files_are_written_in_a_worker_s_own_folders_alone(tmp_path: Path) -> None:
+    """By anyone, root too: what the kernel keeps, whatever is run."""
+    if ctypes.CDLL(None).syscall(444, None, 0, 1) < 2:
+        pytest.skip("this kernel has no Landlock")
+    own, other, output = tmp_path / "own", tmp_path / "other", tmp_path / "output"
+    for folder in (own, other):
+        folder.mkdir()
+    (other / "file").write_text("kept\n")
+    words = ["/bin/sh", "-c", WRITING.format(own=own, other=other)]
+    confined = (
+        "from t5x_harness.google.tpu import remote_shell as it; import os; it._SHARED = ('/dev/null',); "
+        f"it._confine(1 << 40, [{str(own)!r}]); os.execv('/bin/sh', {words!r})"
+    )
+    with output.open("a") as file:
+        environment = {**os.environ, "TMPDIR": str(own)}
+        subprocess.run([sys.executable, "-c", confined], env=environment, stdout=file, check=True)
+    assert output.read_text().splitlines() == ["x", "y", "kept"]
+    assert [path.name for path in other.iterdir()] == ["file"]
+
+
+def test_a_worker_logs_in_to_another(tpu: Any, shell: Shell) -> None:
+    first, second = addresses(tpu.create("pod", "v4-16"))
+    assert shell("ssh", first, f"ssh {second} 'echo $TPU_WORKER_ID > mine'").returncode == 0
+    assert shell("ssh", second, "cat mine").stdout == "1\n"
 
 
 @pytest.mark.journey
