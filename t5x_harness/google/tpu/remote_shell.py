@@ -22,7 +22,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +37,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of landlock(7), on
 _WRITING = sum(1 << right for right in (1, *range(4, 15)))  # write, remove, make, move and truncate
 _WRITING_FILES = 1 << 1 | 1 << 14  # what of it files have
 _TRUNCATING = 1 << 14
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
 _NOT_REACHED = 255
 """As ssh ends where it cannot connect, which gcloud tries again."""
 
@@ -186,8 +187,7 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
     asked = host, user or parsed.value("l") or _this_user(), command
-    known = server.worker(*asked)
-    _confine(known["limit"], (_of_all_tpu_vms(known["home"]), str(server.token.parent)))
+    _confine(*_limits(server.worker(*asked), str(server.token.parent)))
     # Only now: if the TPU VM ends after this answer, its processes are looked for when this one is marked.
     worker = server.worker(*asked)
     try:
@@ -202,9 +202,15 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     os.execve(shell, words, worker["environment"])
 
 
-def _of_all_tpu_vms(home: str) -> str:
-    """Returns the folder of a server's TPU VMs: a worker may log in to another."""
-    return str(Path(home).parents[2])
+def _limits(worker: Mapping[str, Any], session: str) -> tuple[int, list[str]]:
+    """Returns the limit that marks a worker's processes, and the folders in which they write.
+
+    These are the homes of all TPU VMs, as one worker may log in to another, the session's, and the compile cache.
+    """
+    folders = [str(Path(worker["home"]).parents[2]), session]
+    if cache := worker["environment"].get(_CACHE):
+        folders.append(cache)
+    return worker["limit"], folders
 
 
 def _confine(limit: int, folders: Sequence[str]) -> None:
