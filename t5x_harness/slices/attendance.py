@@ -7,6 +7,7 @@ behind however the process ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -19,18 +20,30 @@ from t5x_harness.variables import TPU_VM_VARIABLE
 _FIRST_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
 
 
+class DevicesInUseError(RuntimeError):
+    """Another program of this host has its devices: a TPU is one program's at a time."""
+
+
 class Attendance:
     """One process's place among those that have come.
 
     Args:
       pod: its place in the slice.
+
+    Raises:
+      DevicesInUseError: another process has the place. It would be taken for this one that has restarted, and JAX
+        would end it and all others of the slice.
     """
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with contextlib.suppress(OSError):  # another program of this host has come before
+        try:
             self._own.bind(self._name(pod.index))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                self._own.close()
+                raise DevicesInUseError(in_use(pod)) from None
 
     def missing(self) -> list[int]:
         """Returns the hosts where no program has come to this point."""
@@ -80,7 +93,7 @@ def waiting_for_others(
 def message(pod: Pod, missing: Sequence[int]) -> str:
     """Returns the line that says whom a process waits for."""
     on_a_tpu_vm = bool(os.environ.get(TPU_VM_VARIABLE))
-    host = "worker" if on_a_tpu_vm else "host"
+    host = _host()
     all_at_once = " (gcloud compute tpus tpu-vm ssh NAME --worker=all --command=…)" if on_a_tpu_vm else ""
     numbers = ", ".join(map(str, missing))
     return (
@@ -88,6 +101,19 @@ def message(pod: Pod, missing: Sequence[int]) -> str:
         f"has asked JAX for devices yet: a slice of several hosts begins when all have. Run the same command on each "
         f"{host}{all_at_once}"
     )
+
+
+def in_use(pod: Pod) -> str:
+    """Returns what a second program of a host is told."""
+    host = _host()
+    return (
+        f"The TPU is already in use: another program of {host} {pod.index} of {pod.processes} has asked JAX for its "
+        f"devices, which one has at a time, and has not ended. Wait for it, or end it on that {host}"
+    )
+
+
+def _host() -> str:
+    return "worker" if os.environ.get(TPU_VM_VARIABLE) else "host"
 
 
 def _say(line: str) -> None:

@@ -87,7 +87,9 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
         address = coordinator_address or pod.coordinator
         if _is_reached_directly(address.rpartition(":")[0]):
             _expect_proxies()
-        attendance = Attendance(pod)
+        while attendances:  # of this process itself, which has left the slice since
+            attendances.pop().leave()
+        attendances.append(attendance := Attendance(pod))  # kept, as others may still be on their way here
         with waiting_for_others(attendance, pod):
             original(
                 address,
@@ -96,7 +98,6 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
                 *args,
                 **kwargs,
             )
-        attendances.append(attendance)  # others may still be on their way here
         # What this process starts from now on (workers that read data) is not a host of the slice.
         for name in pod.variables():
             os.environ.pop(name, None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from t5x_harness.slices.attendance import Attendance, message, waiting_for_others
+from t5x_harness.slices.attendance import Attendance, DevicesInUseError, message, waiting_for_others
 from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import TPU_VM_VARIABLE
 
@@ -50,6 +50,22 @@ def test_one_that_was_killed_is_missing_again(first: Attendance, coordinator: st
         other.kill()
         other.wait()
         assert first.missing() == [1, 2]
+
+
+def test_a_second_program_of_a_host_is_refused_until_the_first_has_ended(coordinator: str) -> None:
+    words = [sys.executable, "-c", PROGRAM, coordinator, "1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "here\n"
+        with pytest.raises(DevicesInUseError) as refused:
+            Attendance(Pod(coordinator, 3, 1))
+        assert str(refused.value) == (
+            "The TPU is already in use: another program of host 1 of 3 has asked JAX for its devices, which one has at "
+            "a time, and has not ended. Wait for it, or end it on that host"
+        )
+        other.kill()
+        other.wait()
+    Attendance(Pod(coordinator, 3, 1)).leave()
 
 
 def test_it_is_said_again_until_nobody_is_missing(first: Attendance, coordinator: str) -> None:

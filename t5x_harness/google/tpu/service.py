@@ -25,8 +25,9 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.tpu import checks
 from t5x_harness.google.tpu.compute import ZONES
 from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.processes import end_orphans
-from t5x_harness.google.tpu.vms import Json, TpuVms, typed
+from t5x_harness.google.tpu.vms import TpuVms, typed
 from t5x_harness.google.tpu.workers import Workers
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import json
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from t5x_harness.google.tpu import fields
 from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
 from t5x_harness.google.tpu.errors import TpuError
-from t5x_harness.google.vertex.jobs.replicas import free_ports
+from t5x_harness.google.tpu.fields import Json
+from t5x_harness.google.tpu.kept import Kept, KeptInState, already_there, below, endpoint_of, not_found
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.slices.slice import Slice, get_slice
 
-Json = dict[str, Any]
-Result = TypeVar("Result")
-
-_KEY = "tpu"
 _MOST_OPERATIONS = 500
 
 _GIVEN_ID = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _CHANGEABLE = frozenset(("description", "labels", "metadata", "tags", "dataDisks"))
 _TYPE = "type.googleapis.com/google.cloud.tpu"
-# Addresses that no machine has: https://www.rfc-editor.org/rfc/rfc2544 sets them apart.
-_EXTERNAL, _INTERNAL = "198.18", "198.19"
-_ADDRESSES = 1 << 16
 
 
 class Worker:
@@ -75,47 +67,6 @@ class Machines(Protocol):
         """Ends all processes of a TPU VM, and removes its disks."""
 
 
-@dataclasses.dataclass
-class _Kept:
-    """All that there is, by name: one value of the state, so that each change is one write.
-
-    Attributes:
-      addresses: the number of the last one that was given to a worker.
-    """
-
-    nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
-    queue: dict[str, Json] = dataclasses.field(default_factory=dict)
-    operations: dict[str, Json] = dataclasses.field(default_factory=dict)
-    addresses: int = 0
-
-    def node(self, name: str, now: float) -> Json:
-        """Returns a node; one whose queued resource still waits is not there."""
-        node = self.nodes.get(name)
-        if node is None or now < node["_from"]:
-            raise _not_found(name)
-        return node
-
-    def queued(self, name: str) -> Json:
-        if name not in self.queue:
-            raise _not_found(name)
-        return self.queue[name]
-
-    def take_addresses(self, count: int) -> list[int]:
-        """Returns the numbers of addresses that no worker has; one that is gone comes again as late as can be."""
-        taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
-        if len(taken) + count > _ADDRESSES:
-            raise TpuError("RESOURCE_EXHAUSTED", f"t5x-harness has {_ADDRESSES} addresses for workers, and no more")
-        found: list[int] = []
-        while len(found) < count:
-            self.addresses = (self.addresses + 1) % _ADDRESSES
-            if self.addresses not in taken:
-                found.append(self.addresses)
-        return found
-
-    def to_bytes(self) -> bytes:
-        return json.dumps(vars(self)).encode()
-
-
 class TpuVms:
     """All TPU VMs of a state, which several servers may have. Any thread may call it.
 
@@ -138,27 +89,27 @@ class TpuVms:
     ) -> None:
         self._pending, self._queued = pending_seconds, queued_seconds
         self._machines = machines
-        self._state = state
+        self._kept = KeptInState(state)
         self._clock = clock
 
     def create_node(self, parent: str, node_id: str, given: Json) -> Json:
         """Makes a TPU VM; returns the operation."""
 
-        def create(kept: _Kept) -> tuple[Json, Json]:
+        def create(kept: Kept) -> tuple[Json, Json]:
             node = self._add_node(kept, parent, node_id, given, ready_at=self._clock() + self._pending)
             shown = self._shown(node)
             return node, self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
 
-        node, operation = self._change(create)
+        node, operation = self._kept.change(create)
         self._machines.begin(node["_folder"])
         return operation
 
     def get_node(self, name: str) -> Json:
-        return self._shown(self._kept().node(name, self._clock()))
+        return self._shown(self._kept.read().node(name, self._clock()))
 
     def list_nodes(self, parent: str) -> list[Json]:
         now = self._clock()
-        return [self._shown(node) for node in _below(self._kept().nodes, parent) if now >= node["_from"]]
+        return [self._shown(node) for node in below(self._kept.read().nodes, parent) if now >= node["_from"]]
 
     def update_node(self, name: str, given: Json, mask: str) -> Json:
         """Changes the fields that a mask names; returns the operation."""
@@ -170,7 +121,7 @@ class TpuVms:
 
         fields.check_types(given)
 
-        def update(kept: _Kept) -> Json:
+        def update(kept: Kept) -> Json:
             node = kept.node(name, self._clock())
             for field in named:
                 node.pop(field, None)
@@ -178,12 +129,12 @@ class TpuVms:
                     node[field] = given[field]
             return self._operation(kept, _parent(name), name, "update", 0, self._shown(node))
 
-        return self._change(update)
+        return self._kept.change(update)
 
     def delete_node(self, name: str) -> Json:
         """Deletes a TPU VM, and ends what runs on it; returns the operation."""
 
-        def delete(kept: _Kept) -> tuple[Json, Json]:
+        def delete(kept: Kept) -> tuple[Json, Json]:
             node = kept.node(name, self._clock())
             if owner := node.get("queuedResource"):
                 message = f"{name} is of the queued resource {owner}: delete that one, with force"
@@ -191,7 +142,7 @@ class TpuVms:
             del kept.nodes[name]
             return node, self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        node, operation = self._change(delete)
+        node, operation = self._kept.change(delete)
         self._machines.end(node["_folder"])
         return operation
 
@@ -202,7 +153,7 @@ class TpuVms:
           TpuError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is not in the state for it.
         """
 
-        def change(kept: _Kept) -> tuple[Json, Json]:
+        def change(kept: Kept) -> tuple[Json, Json]:
             node = kept.node(name, self._clock())
             state = self._shown(node)["state"]
             wanted = {"stop": "READY", "start": "STOPPED"}[verb]
@@ -213,19 +164,19 @@ class TpuVms:
             node["state"] = "STOPPED" if verb == "stop" else "READY"
             return node, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
 
-        node, operation = self._change(change)
+        node, operation = self._kept.change(change)
         if verb == "stop":
             self._machines.stop(node["_folder"])
         return operation
 
     def workers_of(self, name: str) -> list[Worker]:
         """Returns the workers of a TPU VM, in order."""
-        node = self._kept().node(name, self._clock())
+        node = self._kept.read().node(name, self._clock())
         return [self._worker(node, index) for index in range(len(node["networkEndpoints"]))]
 
     def worker_at(self, address: str) -> Worker | None:
         """Returns the worker with an internal or external address; None if there is none."""
-        for node in self._kept().nodes.values():
+        for node in self._kept.read().nodes.values():
             for index, endpoint in enumerate(node["networkEndpoints"]):
                 if address in (endpoint["ipAddress"], endpoint.get("accessConfig", {}).get("externalIp")):
                     return self._worker(node, index)
@@ -238,9 +189,9 @@ class TpuVms:
         if not specs:
             raise TpuError("INVALID_ARGUMENT", "queued_resource.tpu.node_spec must be specified")
 
-        def create(kept: _Kept) -> tuple[list[str], Json]:
+        def create(kept: Kept) -> tuple[list[str], Json]:
             if name in kept.queue:
-                raise _already_there(name)
+                raise already_there(name)
             now = self._clock()
             provisioned, ready = now + self._queued, now + self._queued + self._pending
             nodes = []
@@ -253,21 +204,21 @@ class TpuVms:
             operation = self._operation(kept, parent, name, "create", 0, self._shown_queued(made))
             return [node["_folder"] for node in nodes], operation
 
-        folders, operation = self._change(create)
+        folders, operation = self._kept.change(create)
         for folder in folders:
             self._machines.begin(folder)
         return operation
 
     def get_queued(self, name: str) -> Json:
-        return self._shown_queued(self._kept().queued(name))
+        return self._shown_queued(self._kept.read().queued(name))
 
     def list_queued(self, parent: str) -> list[Json]:
-        return [self._shown_queued(each) for each in _below(self._kept().queue, parent)]
+        return [self._shown_queued(each) for each in below(self._kept.read().queue, parent)]
 
     def delete_queued(self, name: str, *, force: bool) -> Json:
         """Deletes a queued resource; with ``force`` an active one, too, with its TPU VMs. Returns the operation."""
 
-        def delete(kept: _Kept) -> tuple[list[str], Json]:
+        def delete(kept: Kept) -> tuple[list[str], Json]:
             made = kept.queued(name)
             state = self._shown_queued(made)["state"]["state"]
             if state not in ("ACCEPTED", "FAILED", "SUSPENDED", "WAITING_FOR_RESOURCES") and not force:
@@ -277,51 +228,33 @@ class TpuVms:
             del kept.queue[name]
             return folders, self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        folders, operation = self._change(delete)
+        folders, operation = self._kept.change(delete)
         for folder in folders:
             self._machines.end(folder)
         return operation
 
     def get_operation(self, name: str) -> Json:
-        operations = self._kept().operations
+        operations = self._kept.read().operations
         if name not in operations:
-            raise _not_found(name)
+            raise not_found(name)
         return self._shown_operation(operations[name])
 
     def list_operations(self, parent: str) -> list[Json]:
-        return [self._shown_operation(each) for each in _below(self._kept().operations, parent)]
+        return [self._shown_operation(each) for each in below(self._kept.read().operations, parent)]
 
     def folders(self) -> list[str]:
         """Returns the folders of all TPU VMs."""
-        return [node["_folder"] for node in self._kept().nodes.values()]
+        return [node["_folder"] for node in self._kept.read().nodes.values()]
 
     def reset(self) -> None:
         """Deletes everything, and ends what runs."""
         folders = self.folders()
-        self._state.delete(_KEY)
+        self._kept.delete()
         for folder in folders:
             self._machines.end(folder)
 
-    def _kept(self) -> _Kept:
-        value = self._state.get(_KEY)
-        return _Kept(**json.loads(value)) if value else _Kept()
-
-    def _change(self, change: Callable[[_Kept], Result]) -> Result:
-        """Changes all that there is in one step; ``change`` is called again if another server was faster."""
-        results: list[Result] = []
-
-        def apply(value: bytes) -> bytes:
-            kept = _Kept(**json.loads(value))
-            results[:] = [change(kept)]
-            return kept.to_bytes()
-
-        while not results:  # else it was deleted between these two
-            self._state.create(_KEY, _Kept().to_bytes())
-            self._state.update(_KEY, apply)
-        return results[0]
-
     def _add_node(
-        self, kept: _Kept, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0
+        self, kept: Kept, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0
     ) -> Json:
         zone = parent.rpartition("/")[2]
         check_zone(zone)
@@ -330,11 +263,10 @@ class TpuVms:
         found = slice_of(given, zone)
         check_runtime(str(given.get("runtimeVersion") or ""), found)
         if name in kept.nodes:
-            raise _already_there(name)
+            raise already_there(name)
         network = {"network": "default", "subnetwork": "default", **(given.get("networkConfig") or {})}
         addresses = kept.take_addresses(found.hosts)
         uid = f"{random.randrange(1 << 32):08x}"
-        (port,) = free_ports(1)
         kept.nodes[name] = node = {
             **given,
             "name": name,
@@ -345,11 +277,11 @@ class TpuVms:
             "createTime": _time(self._clock()),
             "health": "HEALTHY",
             "state": "READY",
-            "networkEndpoints": [_endpoint(network, number) for number in addresses],
+            "networkEndpoints": [endpoint_of(network, number) for number in addresses],
             "_addresses": addresses,
             "_folder": self._machines.folder(uid),
             "_slice": found.name,
-            "_coordinator": f"127.0.0.1:{port}",
+            "_coordinator": kept.take_coordinator(),
             "_from": from_,
             "_ready_at": ready_at,
         }
@@ -367,7 +299,7 @@ class TpuVms:
         provisioning = "PROVISIONING" if now >= made["_provisioned_at"] else "WAITING_FOR_RESOURCES"
         return {**_public(made), "state": {"state": "ACTIVE" if now >= made["_ready_at"] else provisioning}}
 
-    def _operation(self, kept: _Kept, parent: str, target: str, verb: str, done_at: float, response: Json) -> Json:
+    def _operation(self, kept: Kept, parent: str, target: str, verb: str, done_at: float, response: Json) -> Json:
         name = f"{parent}/operations/operation-{random.randrange(10**12, 10**13)}-{random.randrange(16**8):08x}"
         kept.operations[name] = made = {
             "name": name,
@@ -400,21 +332,8 @@ def typed(message: Json, version: str) -> Json:
     return found
 
 
-def _endpoint(network: Mapping[str, Any], number: int) -> Json:
-    place = f"{number >> 8 & 255}.{number & 255}"
-    endpoint: Json = {"ipAddress": f"{_INTERNAL}.{place}", "port": 8470}
-    if network.get("enableExternalIps"):
-        endpoint["accessConfig"] = {"externalIp": f"{_EXTERNAL}.{place}"}
-    return endpoint
-
-
 def _public(kept: Json) -> Json:
     return {key: value for key, value in kept.items() if not key.startswith("_")}
-
-
-def _below(kept: Mapping[str, Json], parent: str) -> list[Json]:
-    pattern = re.compile(re.escape(parent).replace(r"/\-", "/[^/]+") + "/[a-zA-Z]+/[^/]+")
-    return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
 
 
 def _checked(given: str, field: str) -> str:
@@ -437,11 +356,3 @@ def _camel(path: str) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
-
-
-def _already_there(name: str) -> TpuError:
-    return TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
-
-
-def _not_found(name: str) -> TpuError:
-    return TpuError("NOT_FOUND", f"Resource '{name}' was not found")

@@ -198,7 +198,9 @@ def test_a_worker_logs_in_to_another(tpu: Any, shell: Shell) -> None:
 
 
 @pytest.mark.journey
-def test_one_worker_alone_says_for_whom_it_waits(tpu: Any, shell_environment: Mapping[str, str]) -> None:
+def test_one_worker_alone_says_for_whom_it_waits_and_a_second_program_of_it_is_refused(
+    tpu: Any, shell: Shell, shell_environment: Mapping[str, str]
+) -> None:
     hosts = addresses(tpu.create("pod", "v4-32"))
     words = ["ssh", hosts[1], "exec python3 -c 'import jax; jax.devices()'"]
     with subprocess.Popen(words, env=dict(shell_environment), stderr=subprocess.PIPE, text=True) as running:
@@ -207,6 +209,10 @@ def test_one_worker_alone_says_for_whom_it_waits(tpu: Any, shell_environment: Ma
         while not said or "waits for" not in said[-1]:
             said.append(running.stderr.readline())
             assert said[-1], said
+        second = shell("ssh", hosts[1], "exec python3 -c 'import jax; jax.devices()'")
+        assert second.returncode == 1
+        assert "The TPU is already in use: another program of worker 1 of 4 has asked JAX for its" in second.stderr
+        assert running.poll() is None
         tpu("DELETE", f"{ZONE}/nodes/pod")
     assert said[-1].startswith("t5x-harness: worker 1 of 4 waits for workers 0, 2, 3, where no program has asked JAX ")
     assert "prox" not in "".join(said)

@@ -1,0 +1,143 @@
+"""All TPU VMs, queued resources and operations as a state keeps them: one value, so that each change is one write."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import re
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from t5x_harness.google.tpu.errors import TpuError
+from t5x_harness.google.tpu.fields import Json
+from t5x_harness.google.vertex.jobs.replicas import free_ports
+from t5x_harness.google.vertex.state import StateStore
+
+Result = TypeVar("Result")
+
+_KEY = "tpu"
+# Addresses that no machine has: https://www.rfc-editor.org/rfc/rfc2544 sets them apart.
+_EXTERNAL, _INTERNAL = "198.18", "198.19"
+_ADDRESSES = 1 << 16
+_FIRST_PORT, _TRIES = 16384, 100
+
+
+@dataclasses.dataclass
+class Kept:
+    """All that there is, by name.
+
+    Attributes:
+      addresses: the number of the last one that was given to a worker.
+    """
+
+    nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
+    queue: dict[str, Json] = dataclasses.field(default_factory=dict)
+    operations: dict[str, Json] = dataclasses.field(default_factory=dict)
+    addresses: int = 0
+
+    def node(self, name: str, now: float) -> Json:
+        """Returns a node; one whose queued resource still waits is not there."""
+        node = self.nodes.get(name)
+        if node is None or now < node["_from"]:
+            raise not_found(name)
+        return node
+
+    def queued(self, name: str) -> Json:
+        if name not in self.queue:
+            raise not_found(name)
+        return self.queue[name]
+
+    def take_addresses(self, count: int) -> list[int]:
+        """Returns the numbers of addresses that no worker has; one that is gone comes again as late as can be."""
+        taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
+        if len(taken) + count > _ADDRESSES:
+            raise TpuError("RESOURCE_EXHAUSTED", f"t5x-harness has {_ADDRESSES} addresses for workers, and no more")
+        found: list[int] = []
+        while len(found) < count:
+            self.addresses = (self.addresses + 1) % _ADDRESSES
+            if self.addresses not in taken:
+                found.append(self.addresses)
+        return found
+
+    def take_coordinator(self) -> str:
+        """Returns an address of this machine at which the workers of a new TPU VM are to meet, perhaps days later.
+
+        Nobody listens there, and it is no port that the kernel gives to whoever asks for any in the meantime.
+        """
+        taken = {node["_coordinator"] for node in self.nodes.values()}
+        ports = range(_FIRST_PORT, _first_of_the_kernel())
+        for port in random.sample(ports, min(len(ports), _TRIES)):
+            address = f"127.0.0.1:{port}"
+            with contextlib.suppress(OSError), socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+                if address not in taken:
+                    return address
+        return f"127.0.0.1:{free_ports(1)[0]}"
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(vars(self)).encode()
+
+
+class KeptInState:
+    """The value of a state, which several servers may change. Any thread may call it.
+
+    Every method may raise StateError.
+    """
+
+    def __init__(self, state: StateStore) -> None:
+        self._state = state
+
+    def read(self) -> Kept:
+        value = self._state.get(_KEY)
+        return Kept(**json.loads(value)) if value else Kept()
+
+    def change(self, change: Callable[[Kept], Result]) -> Result:
+        """Changes all that there is in one step; ``change`` is called again if another server was faster."""
+        results: list[Result] = []
+
+        def apply(value: bytes) -> bytes:
+            kept = Kept(**json.loads(value))
+            results[:] = [change(kept)]
+            return kept.to_bytes()
+
+        while not results:  # else it was deleted between these two
+            self._state.create(_KEY, Kept().to_bytes())
+            self._state.update(_KEY, apply)
+        return results[0]
+
+    def delete(self) -> None:
+        self._state.delete(_KEY)
+
+
+def _first_of_the_kernel() -> int:
+    """Returns the first of the ports that the kernel gives to connections, and to servers that name none."""
+    with contextlib.suppress(OSError, ValueError):
+        return max(_FIRST_PORT, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
+    return 32768  # as Linux has it by default
+
+
+def endpoint_of(network: Mapping[str, Any], number: int) -> Json:
+    """Returns the addresses of a worker, in a network that gives it an external one or none."""
+    place = f"{number >> 8 & 255}.{number & 255}"
+    endpoint: Json = {"ipAddress": f"{_INTERNAL}.{place}", "port": 8470}
+    if network.get("enableExternalIps"):
+        endpoint["accessConfig"] = {"externalIp": f"{_EXTERNAL}.{place}"}
+    return endpoint
+
+
+def below(kept: Mapping[str, Json], parent: str) -> list[Json]:
+    """Returns what there is below a parent, in which ``-`` stands for any."""
+    pattern = re.compile(re.escape(parent).replace(r"/\-", "/[^/]+") + "/[a-zA-Z]+/[^/]+")
+    return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
+
+
+def already_there(name: str) -> TpuError:
+    return TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
+
+
+def not_found(name: str) -> TpuError:
+    return TpuError("NOT_FOUND", f"Resource '{name}' was not found")
