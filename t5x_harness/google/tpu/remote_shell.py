@@ -7,6 +7,7 @@ gcloud calls them. It is run by its path, and imports nothing but the standard l
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import getopt
 import json
@@ -220,23 +221,26 @@ def _confine(limit: int, folders: Sequence[str]) -> None:
     in these folders and those for temporary files alone. A sandbox or an old kernel may refuse each of it;
     ``docs/tpu-vms.md`` says what is left then.
     """
-    import ctypes  # which a copy does not need
-
-    libc = ctypes.CDLL(None)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(_LOCKS, (limit, limit))
     with contextlib.suppress(OSError, AttributeError):
-        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        libc = ctypes.CDLL(None)
         header, rights = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (ctypes.c_uint32 * 6)()
         libc.capget(header, rights)
         kept = [right & _KEPT_CAPABILITIES for right in rights[:2]]
         libc.capset(header, (ctypes.c_uint32 * 6)(*kept))
-    with contextlib.suppress(OSError, AttributeError):
-        _keep_within((*folders, os.environ.get("TMPDIR", "/tmp"), *_SHARED, *_DEVICES, *_STREAMS), libc.syscall)
+        _keep_within((*folders, os.environ.get("TMPDIR", "/tmp"), *_SHARED, *_DEVICES, *_STREAMS))
 
 
-def _keep_within(places: Sequence[str], syscall: Any) -> None:
-    """Lets this process, and what it starts, write files below these places alone."""
+def _keep_within(places: Sequence[str]) -> None:
+    """Lets this process, and what it starts, write files below these places alone.
+
+    Raises:
+      AttributeError: this system has no such calls.
+    """
+    libc = ctypes.CDLL(None)
+    syscall = libc.syscall
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = syscall(_CREATE_RULESET, None, 0, 1)
     if version < 2:  # the first refuses to move files from one folder to another
         return
@@ -263,8 +267,12 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
             continue
         home = server.worker(found["host"], found["user"] or _this_user(), "")["home"]
         path = os.path.join(home, re.sub(r"^~(?=/|$)", ".", found["path"] or "."))
-        if word is parsed.words[-1] and not _is_within(path, (os.path.dirname(home), *_SHARED)):
-            _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
+        if word is parsed.words[-1]:
+            own = os.path.dirname(home), *_SHARED
+            if not _is_within(path, own):
+                _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
+            with contextlib.suppress(OSError, AttributeError):
+                _keep_within(own)  # whatever links there are among the files that are there already
         paths.append(path)
     program = shutil.which("cp") or "/bin/cp"
     flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if parsed.has(option)]

@@ -173,7 +173,7 @@ mkdir {other}/folder; ln -s x {other}/link; mv {own}/folder {other}; cat {other}
 
 def test_files_are_written_in_a_worker_s_own_folders_alone(tmp_path: Path) -> None:
     """By anyone, root too: what the kernel keeps, whatever is run."""
-    if ctypes.CDLL(None).syscall(444, None, 0, 1) < 2:
+    if not has_landlock():
         pytest.skip("this kernel has no Landlock")
     own, other, output = tmp_path / "own", tmp_path / "other", tmp_path / "output"
     for folder in (own, other):
@@ -254,6 +254,22 @@ def test_a_copy_stays_within_the_worker(tpu: Any, shell: Shell, tmp_path: Path) 
         )
     assert shell("scp", "-r", "tree", f"{host}:").returncode == 0
     assert shell("ssh", host, "test ! -L tree/link && cat tree/link").stdout == "x"  # as scp copies links
+
+
+def test_a_copy_does_not_follow_links_among_the_files_that_are_there(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+    if not has_landlock():
+        pytest.skip("this kernel has no Landlock")
+    (host,) = addresses(tpu.create("one"))
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "hosts").write_text("mine")
+    assert shell("ssh", host, "mkdir tree; ln -s /dev/zero tree/hosts").returncode == 0
+    done = shell("scp", "-r", "tree", f"{host}:")
+    assert done.returncode == 1
+    assert "/tree/hosts': Permission denied" in done.stderr
+
+
+def has_landlock() -> bool:
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) > 1
 
 
 def begin(session: GoogleSession, tmp_path: Path, more: str = "") -> Path:

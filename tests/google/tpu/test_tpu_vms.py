@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +99,21 @@ def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) ->
     assert [(worker.index, worker.state) for worker in workers if worker] == [(n, "READY") for n in range(4)]
     assert len({worker.coordinator for worker in workers if worker}) == 1
     assert vms.worker_at("198.18.200.1") is None
+
+
+def test_workers_meet_where_nobody_else_is(vms: TpuVms) -> None:
+    """Not among the ports of the kernel, which somebody may get before a program runs on the TPU VM."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    with contextlib.ExitStack() as stack:
+        ports = []
+        for number in range(3):
+            name = vms.create_node(ZONE, f"t{number}", dict(NODE))["metadata"]["target"]
+            (worker,) = vms.workers_of(name)
+            host, _, port = worker.coordinator.partition(":")
+            stack.enter_context(socket.create_server((host, int(port))))
+            ports.append(int(port))
+    assert len(set(ports)) == 3
+    assert max(ports) < lowest
 
 
 @pytest.mark.parametrize(
