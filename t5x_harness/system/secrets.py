@@ -14,7 +14,7 @@ _NAMES = re.compile(
 # Of Hugging Face, GitHub, OpenAI, Google, Slack and Weights & Biases; keys in PEM; URLs with a password.
 _VALUES = re.compile(
     r"hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|sk-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|xox[abprs]-[\w-]{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|[a-z+]+://[^/\s:@]*:[^/\s@]+@"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|(?<![a-z+])[a-z+]+://[^/\s:@]*:[^/\s@]+@"
 )
 
 

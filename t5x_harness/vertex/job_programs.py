@@ -52,9 +52,11 @@ LIBRARIES = (
 _IMAGES = "*t5x*"
 # Where images have T5X's checkout, as a word of a command, and in a script for a shell.
 _SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
-_PYTHON = r"(?P<python>(?:\S*/)?python[\d.]*)"
+_PYTHON = r"python[\d.]*"
 _PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
-    re.compile(pattern) for pattern in (_PYTHON, _SCRIPT, rf"{_PYTHON}[ \t]+{_SCRIPT}(?![\w.])")
+    # A line's pattern leaves the interpreter's folder out: with it, a long word is read to its end from each character.
+    re.compile(pattern)
+    for pattern in (rf"(?:\S*/)?{_PYTHON}", _SCRIPT, rf"(?P<python>{_PYTHON})[ \t]+{_SCRIPT}(?![\w.])")
 )
 _MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 

@@ -37,12 +37,22 @@ def test_the_user_s_map_comes_before_what_is_known_of_images() -> None:
             ["bash", "-c", "cd / && python3 ./t5x/t5x/infer.py --gin_file=a.gin"],
             ["bash", "-c", "cd / && python3 -m t5x.infer --gin_file=a.gin", "--gin.X=1"],
         ),
+        (
+            ["bash", "-c", "A=1 /usr/bin/python3.11 /t5x/t5x/main.py --run_mode=eval"],
+            ["bash", "-c", "A=1 /usr/bin/python3.11 -m t5x.main --run_mode=eval", "--gin.X=1"],
+        ),
     ],
 )
 def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words: list[str]) -> None:
     made = job_programs.with_modules([*command, "--gin.X=1"])
     assert made == words
     assert job_programs.runs(made) == ("t5x." in " ".join(words))
+
+
+def test_a_long_argument_is_read_once() -> None:
+    """The server has no thread that could answer while it reads one again from each of its characters."""
+    words = ["sh", "-c", "x" * 2_000_000, "/" * 2_000_000]
+    assert job_programs.with_modules(words) == words
 
 
 def test_a_job_stands_for_one_on_a_tpu_which_has_its_own_numbers() -> None:

@@ -39,6 +39,11 @@ def test_values_that_say_so_whatever_their_name(value: str) -> None:
     assert masked("X", value) == MASK
 
 
+def test_a_long_value_is_read_once() -> None:
+    """One that is read again from each of its characters would never be done."""
+    assert masked("X", "x" * 2_000_000) == "x" * 2_000_000
+
+
 def test_no_repr_shows_a_variable() -> None:
     """As pytest writes it where an assertion fails."""
     assert "word" not in repr(TpuResources(env={"HF_TOKEN": "word"}))

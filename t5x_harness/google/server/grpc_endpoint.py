@@ -98,10 +98,11 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
         except VertexMissing as missing:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
         except ApiError as error:
-            from t5x_harness.google.vertex.wire.status import to_status
+            from t5x_harness.google.vertex.wire.status import fit_for_trailer, to_status
 
-            details = ("grpc-status-details-bin", to_status(error).SerializeToString())
-            await context.abort(grpc.StatusCode[error.code.value], error.message, trailing_metadata=(details,))
+            fitting = fit_for_trailer(error)
+            details = ("grpc-status-details-bin", to_status(fitting).SerializeToString())
+            await context.abort(grpc.StatusCode[fitting.code.value], fitting.message, trailing_metadata=(details,))
 
     return emulate
 

@@ -27,6 +27,10 @@ STOP = b"stop "
 # As a shell has them.
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
+# Of one argument, or a variable with its name: the kernel's MAX_ARG_STRLEN, without the null byte at its end.
+_LONGEST = 32 * 4096 - 1
+_SHOWN = 40
+
 # What has forked between the look and the kill is found at the next look.
 _AGAIN_MILLISECONDS = 20
 
@@ -87,11 +91,25 @@ def _become(task: dict[str, Any], guard: int) -> None:
         _say(f"{words[0]}: command not found")
         os._exit(NOT_FOUND)
     except OSError as error:
-        _say(f"{words[0]}: cannot be run: {error.strerror or error}")
+        _say(_cannot_be_given(task) or f"{words[0]}: cannot be run: {error.strerror or error}")
     except ValueError as error:  # a null character, or a variable's name with an equals sign
-        _say(f"{words[0]}: cannot be run: {error}")
+        _say(_cannot_be_given(task) or f"{words[0]}: cannot be run: {error}")
     finally:
         os._exit(NOT_EXECUTABLE)
+
+
+def _cannot_be_given(task: dict[str, Any]) -> str:
+    """Says which argument or variable no process can be given; empty if there is none."""
+    arguments = [(f"the argument {word[:_SHOWN]!r}", word) for word in task["words"]]
+    variables = [(f"the variable {name}", f"{name}={value}") for name, value in task["environment"].items()]
+    for what, text in (*arguments, *variables):
+        if "\0" in text:
+            return f"{what} has a null character in it, which no process can be given"
+        if (size := len(os.fsencode(text))) > _LONGEST:
+            return (
+                f"{what} has {size:,} bytes, and Linux gives a process at most {_LONGEST:,} in one: put it into a file"
+            )
+    return ""
 
 
 def _say(text: str) -> None:

@@ -19,6 +19,7 @@ from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
 from t5x_harness.google.vertex.messages.name_checks import check_location, check_names, named_resource
+from t5x_harness.google.vertex.messages.times import check_times
 from t5x_harness.google.vertex.metadata import contexts
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.models import registry
@@ -113,6 +114,7 @@ class Api:
                 self._suffer(rpc, fault)
             check_names(rpc, message)
             check_location(message, host)
+            check_times(message)
             self.services.projects.normalize(message)
             answer = self._answer(Call(rpc, message, self.services))
             answers = [answer] if isinstance(answer, Message) else answer

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from google.rpc import error_details_pb2, status_pb2
 
-from t5x_harness.google.vertex.wire.errors import ApiError
+from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+
+# gRPC's clients take 8 KiB of trailers; of a larger one they see RESOURCE_EXHAUSTED, and nothing of the error.
+_ROOM = 7000
+_LONGEST_TEXT, _LONGEST_MESSAGE = 400, 1200
+_MOST = 20
 
 
 def to_status(error: ApiError) -> status_pb2.Status:
+    """Returns an error with its violations as details."""
     status = status_pb2.Status(code=error.code.number, message=error.message)
     if error.violations:
         violations = [
@@ -16,3 +24,38 @@ def to_status(error: ApiError) -> status_pb2.Status:
         ]
         status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
     return status
+
+
+def fit_for_trailer(error: ApiError) -> ApiError:
+    """Shortens an error so that gRPC has room for it: long texts lose their middle, the last violations are counted."""
+    if _size(error) <= _ROOM:
+        return error
+    if not error.violations:
+        return ApiError(error.code, _without_middle(error.message, _LONGEST_MESSAGE))
+    whole = [
+        Violation(_without_middle(each.field, _LONGEST_TEXT), _without_middle(each.message, _LONGEST_TEXT))
+        for each in error.violations
+    ]
+    shown = min(len(whole), _MOST)
+    while _size(shorter := _with_first(whole, shown)) > _ROOM and shown > 1:
+        shown -= 1
+    return shorter
+
+
+def _with_first(violations: list[Violation], number: int) -> ApiError:
+    more = len(violations) - number
+    rest = [Violation("", f"{more} more, which REST lists: gRPC has no room for them")] if more else []
+    return ApiError.of_violations([*violations[:number], *rest])
+
+
+def _size(error: ApiError) -> int:
+    """Returns the bytes of a trailer: its text is percent-encoded, its details are in base64."""
+    return len(quote(error.message)) + to_status(error).ByteSize() * 4 // 3
+
+
+def _without_middle(text: str, longest: int) -> str:
+    data = text.encode()
+    if len(data) <= longest:
+        return text
+    head, end = (part.decode(errors="ignore") for part in (data[: longest // 2], data[-longest // 4 :]))
+    return f"{head} … {len(text) - len(head) - len(end)} characters left out … {end}"

@@ -51,7 +51,17 @@ def test_what_a_process_leaves_behind_ends_with_it(start: Callable[..., Guarded]
     [
         (("no-such-program",), 127, "t5x-harness: no-such-program: command not found\n"),
         (("/",), 126, "t5x-harness: /: cannot be run: Permission denied\n"),
-        (("echo", "\0"), 126, "t5x-harness: echo: cannot be run: embedded null byte\n"),
+        (
+            ("echo", "a\0b"),
+            126,
+            "t5x-harness: the argument 'a\\x00b' has a null character in it, which no process can be given\n",
+        ),
+        (
+            ("echo", "é" * 70_000),
+            126,
+            f"t5x-harness: the argument '{'é' * 40}' has 140,000 bytes, and Linux gives a process at most 131,071 in one: "
+            "put it into a file\n",
+        ),
     ],
 )
 def test_what_cannot_be_run(start: Callable[..., Guarded], words: tuple[str], status: int, message: str) -> None:
