@@ -59,8 +59,8 @@ def test_what_a_process_leaves_behind_ends_with_it(start: Callable[..., Guarded]
         (
             ("echo", "é" * 70_000),
             126,
-            f"t5x-harness: the argument '{'é' * 40}' has 140,000 bytes, and Linux gives a process at most 131,071 in one: "
-            "put it into a file\n",
+            f"t5x-harness: the argument '{'é' * 40}' has 140,000 bytes, and Linux gives a process at most 131,071 in "
+            "one: put it into a file\n",
         ),
     ],
 )
