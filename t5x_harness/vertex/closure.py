@@ -111,6 +111,14 @@ class Closure:
         return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
 
 
+def not_of_a_job(path: str, whose: str) -> str:
+    """Says of a file of this machine that it is not staged, and what to do."""
+    return (
+        f"{path}, {whose}: a job does not have this machine's files; copy it to a bucket and name it gs://BUCKET/…, "
+        "unless the image has it at this path"
+    )
+
+
 def closure_of(spec: RunSpec) -> Closure:
     """Reads what a run needs.
 
@@ -172,10 +180,7 @@ class _Collector:
             value = binding.value
             is_path = isinstance(value, str) and "/" in value and not value.startswith((GS, "/gcs/", "t5x/"))
             if is_path and os.path.isfile(os.path.join(self._spec.cwd, value)):
-                yield (
-                    f"{value}, which {binding} names ({binding.location}): a job does not have this machine's files; "
-                    "copy it to a bucket and name it gs://BUCKET/…, unless the image has it at this path"
-                )
+                yield not_of_a_job(value, f"which {binding} names ({binding.location})")
 
     def _elsewhere(self, target: str) -> GinPath:
         """Returns where the job finds a file that is not here: in its bucket, or where it looks that up itself."""

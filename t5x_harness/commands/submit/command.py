@@ -26,6 +26,7 @@ from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.emulated import emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.run_mode import RunMode
 from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.target import VertexTarget
@@ -129,7 +130,12 @@ class _Submission:
         aot, why = aot_mode(given["tpu_aot"], full_size=True)
         if why:
             self._output.note(f"not checked: whether the programs fit: {why}")
-        return self._output.checks(plan_specs(specs, aot))
+        results = plan_specs(specs, aot)
+        passed = self._output.checks(results)
+        for job, result in zip(plannable, results, strict=True):
+            for file in unstaged_files(job.closure, result):
+                self._output.note(f"{job.name}: not staged: {file}")
+        return passed
 
 
 @contextlib.contextmanager

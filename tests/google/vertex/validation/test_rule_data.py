@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 from t5x_harness.google.vertex.validation import judging
@@ -38,6 +39,14 @@ def test_messages_are_sentences() -> None:
     for rule in RULES:
         assert list(string.Formatter().parse(rule.message))
         assert rule.message.endswith((".", "({fix})", "TensorBoard")), rule.name
+
+
+def test_a_long_text_is_read_once_by_each_pattern() -> None:
+    """The server has no thread that could answer while it reads one again from each of its characters."""
+    for rule in RULES:
+        if form := rule.parameters.get("pattern"):
+            for part in ("a", ".", "/", "a.", "a/", ":", "@", "a:1", "projects/a/"):
+                re.fullmatch(form, part * 200_000)
 
 
 def test_the_tables_hold_together() -> None:
