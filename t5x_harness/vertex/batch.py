@@ -55,10 +55,15 @@ class JobBatch:
         self.interrupts.begin()
 
     def submit(
-        self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
+        self,
+        job: ContainerJob,
+        staged: Mapping[str, Sequence[StagedFile]],
+        run: T5XJob | None = None,
+        *,
+        alone: bool = False,
     ) -> LaunchedJob:
         """Stages a job's files, sends it and tracks it; see :meth:`LaunchedJob.submit`."""
-        return LaunchedJob.submit(job, staged, run=run, on_sent=self._sent, interrupts=self.interrupts)
+        return LaunchedJob.submit(job, staged, run=run, alone=alone, on_sent=self._sent, interrupts=self.interrupts)
 
     def attach(self, name: str, target: VertexTarget) -> LaunchedJob:
         """Takes up a job that was sent before; see :meth:`LaunchedJob.attach`."""

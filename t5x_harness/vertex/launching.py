@@ -64,6 +64,23 @@ def require_no_duplicate(job: T5XJob) -> None:
         )
 
 
+def _require_first(job: T5XJob, sent: SubmittedJob) -> None:
+    """Cancels a job if another one that does the same was sent before it, after this one had looked for such.
+
+    Raises:
+      DuplicateError: another one was.
+      VertexError: jobs cannot be listed, or this one cannot be cancelled.
+    """
+    same = running_with_label(SPEC_LABEL, job.digest, job.target)
+    first = min([sent, *same], key=lambda each: (each.created, each.name))
+    if first.name != sent.name:
+        sent.cancel()
+        raise DuplicateError(
+            f"the same job was sent at the same moment: {first.name} ({first.display_name}), so {sent.name} was "
+            f"cancelled. Follow the first with --attach={first.id}, or start another with --duplicate"
+        )
+
+
 class LaunchedJob:
     """A job that was sent; use :meth:`launch` or :meth:`attach`.
 
@@ -102,7 +119,14 @@ class LaunchedJob:
         """
         if not duplicate:
             require_no_duplicate(job)
-        return cls.submit(job.container, {job.stage: job.staged_files}, run=job, on_sent=on_sent, interrupts=interrupts)
+        return cls.submit(
+            job.container,
+            {job.stage: job.staged_files},
+            run=job,
+            alone=not duplicate,
+            on_sent=on_sent,
+            interrupts=interrupts,
+        )
 
     @classmethod
     def submit(
@@ -111,6 +135,7 @@ class LaunchedJob:
         staged: Mapping[str, Sequence[StagedFile]],
         *,
         run: T5XJob | None = None,
+        alone: bool = False,
         on_sent: Callable[[SubmittedJob], None] | None = None,
         interrupts: Interrupts | None = None,
     ) -> Self:
@@ -120,10 +145,12 @@ class LaunchedJob:
           job: the job.
           staged: what it needs in the bucket, by ``gs://…`` folders.
           run: of T5X that it makes; with an experiment in its target, it is tracked there.
+          alone: cancel it if the same run was sent before it, as by a command that was started at the same moment.
           on_sent: called when Vertex AI has the job, before anything else is done about it.
           interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been called.
 
         Raises:
+          DuplicateError: the same run was sent before it, and it is to be alone.
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
@@ -134,6 +161,8 @@ class LaunchedJob:
             launched = cls(send(message, job.target))
             if on_sent is not None:
                 on_sent(launched.submitted)
+        if run is not None and alone:
+            _require_first(run, launched.submitted)
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.emulated import uses_emulated_google
@@ -92,6 +92,12 @@ class SubmittedJob:
     def display_name(self) -> str:
         """What it is called in the console."""
         return str(self._job.display_name)
+
+    @property
+    def created(self) -> datetime:
+        """When the service took it, by the service's clock."""
+        moment: datetime = self._job.create_time
+        return moment
 
     @property
     def labels(self) -> Mapping[str, str]:

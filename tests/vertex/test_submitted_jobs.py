@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -263,6 +264,47 @@ def test_finding_a_job_and_looking_at_it_often_open_one_channel(submit: Submit, 
     channels, looks, state = script(LOOKS.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
     assert (channels, looks) == (1, 5)
     assert state.startswith("JOB_STATE_")
+
+
+AT_ONCE = """
+import dataclasses
+import json
+from t5x_harness.vertex import DuplicateError, Folder, LaunchedJob, T5XJob, VertexTarget, launching
+
+target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE")
+Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+
+def job():
+    bindings = ["STAND_IN_SECONDS = 600", "TRAIN_STEPS = 77"]
+    return T5XJob.from_gin("run.gin", run_mode="train", machine="v3-8", target=target, bindings=bindings)
+
+send, others = launching.send, []
+
+def send_after_another(message, target):
+    launching.send = send
+    others.append(LaunchedJob.launch(job()).submitted)
+    return send(message, target)
+
+launching.send = send_after_another
+try:
+    LaunchedJob.launch(job())
+except DuplicateError as error:
+    [other] = others
+    said = str(error).replace(other.name, "OTHER").replace(other.id, "ID").replace(other.display_name, "DISPLAY")
+    print(json.dumps([said, other.look().state]))
+    other.cancel()
+"""
+
+
+def test_of_two_that_send_the_same_job_at_once_the_second_is_cancelled(script: Callable[[str], Any]) -> None:
+    """Neither finds the other's when it looks, before it sends its own."""
+    said, state = script(AT_ONCE.replace("IMAGE", IMAGE))
+    assert re.fullmatch(
+        r"the same job was sent at the same moment: OTHER \(DISPLAY\), so projects/\d+/locations/us-central1/"
+        r"customJobs/\d+ was cancelled\. Follow the first with --attach=ID, or start another with --duplicate",
+        said,
+    )
+    assert state != "JOB_STATE_CANCELLED"
 
 
 def test_what_is_no_job_is_told(submit: Submit) -> None:

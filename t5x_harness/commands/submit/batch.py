@@ -60,7 +60,9 @@ class PrintedBatch:
         try:
             if not duplicate:
                 require_no_duplicate(job)
-            self._launched.append(self._batch.submit(job.container, {job.stage: job.staged_files}, job))
+            self._launched.append(
+                self._batch.submit(job.container, {job.stage: job.staged_files}, job, alone=not duplicate)
+            )
         except (DuplicateError, StorageError, VertexError) as error:
             self._fail(str(error))
 
