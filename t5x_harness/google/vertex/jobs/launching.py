@@ -35,7 +35,7 @@ from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
-from t5x_harness.system.buckets import Store
+from t5x_harness.system.buckets import Store, bucket_and_name
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"
@@ -48,6 +48,11 @@ _NO_UPLOAD = (
 _NO_WEB_ACCESS = (
     "there is no interactive shell here: web_access_uris stays empty, which on the service names one for each replica "
     "while the job runs"
+)
+_NO_BUCKET = (
+    "there is no bucket {name}, in which base_output_directory lies: on the service nothing can be written there, where "
+    "here a folder that a job makes at /gcs/{name} becomes the bucket. Make it before the job: gcloud storage buckets "
+    "create gs://{name}"
 )
 _JOB_ID = re.compile(r"[0-9]+")
 
@@ -113,6 +118,10 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
             notes.append(note)
     if spec.enable_web_access:
         notes.append(_NO_WEB_ACCESS)
+    bucket, _ = bucket_and_name(spec.base_output_directory.output_uri_prefix) or ("", "")
+    folder = Store(settings.root).local(f"gs://{bucket}")
+    if folder is not None and not folder.is_dir():
+        notes.append(_NO_BUCKET.format(name=bucket))
     if spec.tensorboard and not any(pool.slice for pool in found):  # those of TPUs stay empty on the service, too
         notes.append(_NO_UPLOAD)
     return notes

@@ -301,3 +301,17 @@ def test_the_configuration_of_the_tools_own_page_fails_for_its_program(service: 
     assert "non-zero status of 127." in job.error.message
     assert service.said(job) == ["t5x-harness: start: command not found"]
     assert f"the image {image} is not run: its command 'start' is looked for" in service.said(job, "service")[0]
+
+
+def test_an_output_folder_in_a_bucket_that_is_not_there_is_said(service: Any, tmp_path: Path) -> None:
+    """Before its processes begin: what they write to /gcs there makes the bucket here, and fails on the service."""
+    where = {"base_output_directory": {"output_uri_prefix": "gs://no-such-bucket/run"}}
+    said = service.said(service.ended(service.shell("true", **where)), "service")[0]
+    assert said == (
+        "there is no bucket no-such-bucket, in which base_output_directory lies: on the service nothing can be written "
+        "there, where here a folder that a job makes at /gcs/no-such-bucket becomes the bucket. Make it before the "
+        "job: gcloud storage buckets create gs://no-such-bucket"
+    )
+    (tmp_path / "server-0/root/buckets/no-such-bucket").mkdir(parents=True)
+    again = service.ended(service.shell("true", **where))
+    assert not any("no bucket" in line for line in service.said(again, "service"))
