@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
+from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.gcs_mount.mount import Mode
 from t5x_harness.google.server.launch import missing_packages
@@ -138,7 +139,7 @@ class _Server:
                     entry.unlink()
             FakeGcs(self.session).remove_buckets()  # those that the database knows, and objects that no tree can hold
         if self._source is not None:
-            shutil.copytree(self._source, buckets, dirs_exist_ok=True, ignore=_not_objects)
+            copy_buckets(self._source, buckets)
         self.is_used = True
         self.said_before = self.session.said()[1]
         return self.session
@@ -160,16 +161,3 @@ class _Server:
             self._started.set_exception(error)
         else:
             self._started.set_result(None)
-
-
-def _not_objects(folder: str, names: list[str]) -> list[str]:
-    """Returns what the store takes for no object either.
-
-    Pipes, and links that lead nowhere or to a folder above them.
-    """
-    above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
-
-    def is_kept(path: str) -> bool:
-        return os.path.isfile(path) or (os.path.isdir(path) and os.path.realpath(path) not in above)
-
-    return [name for name in names if not is_kept(os.path.join(folder, name))]

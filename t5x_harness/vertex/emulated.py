@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -59,13 +58,14 @@ def emulated_google(
     if uses_emulated_google(os.environ):
         yield
         return
+    from t5x_harness.google.buckets_copy import copy_buckets
     from t5x_harness.google.session import GoogleSession
     from t5x_harness.google.vertex.settings import VertexOptions
 
     before = dict(os.environ)
     with GoogleSession(root, vertex=VertexOptions(warm=warm, expected=expected)) as session:
         if source is not None:
-            shutil.copytree(source, Path(session.endpoints.root) / "buckets", dirs_exist_ok=True)
+            copy_buckets(source, Path(session.endpoints.root) / "buckets")
         os.environ.update(session.environment())
         try:
             yield

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.google.server.settings import ServerError
@@ -65,6 +66,20 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     assert names(second, "other-bucket") == "404"
     assert (source / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
     google.leave(second)
+
+
+def test_buckets_that_the_user_protects_can_be_written_to_in_a_run(tmp_path: Path) -> None:
+    file = tmp_path / "buckets" / "mine" / "model" / "checkpoint"
+    file.parent.mkdir(parents=True)
+    file.write_text("kept")
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+    copy_buckets(tmp_path / "buckets", tmp_path / "copy")
+    copied = tmp_path / "copy" / "mine" / "model" / "checkpoint"
+    assert (copied.read_text(), os.stat(copied).st_mode & 0o777) == ("kept", 0o644)
+    assert os.stat(copied.parent).st_mode & 0o777 == 0o755
+    assert (os.stat(file).st_mode & 0o777, os.stat(file.parent).st_mode & 0o777) == (0o444, 0o555)
+    file.parent.chmod(0o755)  # so that pytest can remove it
 
 
 def test_a_run_that_begins_while_another_goes_on_has_buckets_of_its_own(google: GooglePool) -> None:
