@@ -137,6 +137,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fails a test with a mistake in a marker of the harness's, or that is promoted and has no job."""
+    marks.begin(item)
     marks.check(item)
     promotion.check_promotable(item)
 

@@ -26,6 +26,13 @@ def count(item: pytest.Item, what: pytest.StashKey[int], number: int) -> None:
     item.stash[what] = item.stash.get(what, 0) + number
 
 
+def begin(item: pytest.Item) -> None:
+    """Starts to count the work of a test, which may be run again, as by pytest-rerunfailures: each time on its own."""
+    for what in (EXERCISED, JOBS, AUXILIARY_RUNS):
+        if what in item.stash:
+            del item.stash[what]
+
+
 def check_exercised(item: pytest.Item) -> None:
     """Fails a smoke test that did no work: a green that proves nothing is worse than a red."""
     if item.get_closest_marker(SMOKE) and not item.stash.get(EXERCISED, 0):

@@ -19,6 +19,47 @@ def test_a_smoke_test_that_exercised_nothing_fails(pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*test_hollow is marked smoke but exercised nothing: no step was trained*"])
 
 
+def test_the_work_of_a_first_attempt_is_not_that_of_the_second(pytester: pytest.Pytester) -> None:
+    """As where pytest-rerunfailures runs a test again."""
+    pytester.makeconftest(
+        """
+        import pytest
+        from _pytest.runner import runtestprotocol
+        from t5x_harness.plugin import marks
+
+        @pytest.fixture
+        def work(request):
+            return lambda: marks.count(request.node, marks.EXERCISED, 1)
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, nextitem=nextitem, log=False)
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        attempts = []
+
+        @pytest.mark.smoke
+        def test_once(work):
+            attempts.append(1)
+            if len(attempts) == 1:
+                work()
+                assert False
+
+        @pytest.mark.smoke
+        def test_each_time(work):
+            work()
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*test_once is marked smoke but exercised nothing: *"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
