@@ -186,7 +186,7 @@ class _Watch:
 
 def _report_no_checkpoint(config: GinConfig, report: StageReport) -> None:
     """Reports that nothing was evaluated, at the line that names the checkpoints."""
-    key = config.find("path", "RestoreCheckpointConfig")
+    key = config.restore_key("path")
     owner = config.owner(key) if key else None
     named = f": {owner.short} = {format_value(config.written(owner), 80)}" if owner else ""
     report.find(

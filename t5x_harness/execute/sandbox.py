@@ -93,7 +93,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
         config.bind(output, model_dir)
         why = Reason.GIVEN if left_open else Reason.SANDBOX
         changes.append(Change(output.short, before, as_gin(model_dir), why))
-    path = config.find("path", "RestoreCheckpointConfig")
+    path = config.restore_key("path")
     owner = config.owner(path) if path else None
     if policy is not StandInPolicy.OFF and owner and config.is_required(config.value(owner)):
         value = str(workspace / "standin" / UNSET_CHECKPOINT)

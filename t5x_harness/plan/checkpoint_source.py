@@ -105,7 +105,7 @@ def find_initial(config: GinConfig) -> StartPoint:
     restore = _restore_config(config)
     if restore is None or restore.path is None or restore.path in ([], ()):
         return StartPoint()
-    key = config.find("path", "RestoreCheckpointConfig")
+    key = config.restore_key("path")
     key = config.owner(key) if key else None
     paths = [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
     # Inference hands its path to the restore as it is, whatever the mode.

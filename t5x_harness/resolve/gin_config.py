@@ -167,13 +167,23 @@ class GinConfig:
 
         ``train`` for the train data.
         """
-        value = self.entry_bindings().get(parameter)
-        if isinstance(value, gin.config.ConfigurableReference):
-            if value.selector == _MACRO:
-                value = self.value(self.owner(BindingKey.of_macro("/".join(value.scopes))))
-            if isinstance(value, gin.config.ConfigurableReference):
-                return "/".join(value.scopes)
-        return None
+        return self._scope_in(self.entry_bindings().get(parameter))
+
+    def _scope_in(self, value: Any) -> str | None:
+        """Returns the scope of a reference, also of one that a macro holds; None for any other value."""
+        if (macro := self.macro_of(value)) is not None:
+            value = self.value(self.owner(BindingKey.of_macro(macro)))
+        return "/".join(value.scopes) if isinstance(value, gin.config.ConfigurableReference) else None
+
+    def restore_key(self, parameter: str) -> BindingKey | None:
+        """Returns the binding that the run's own RestoreCheckpointConfig, of maybe several, takes a parameter from."""
+        if self.mode is not Mode.TRAIN:
+            scope = self.scope_of("restore_checkpoint_cfg")
+        else:
+            scope = self.scope_of("checkpoint_cfg")
+            holder = self.find("restore", "CheckpointConfig", scope or "")
+            scope = (self._scope_in(self.value(holder)) if holder else None) or scope
+        return self.find(parameter, "RestoreCheckpointConfig", scope or "")
 
     def find(self, parameter: str, configurable: str | None = None, scope: str = "") -> BindingKey | None:
         """Returns the binding that a configurable called in ``scope`` takes a parameter from.

@@ -40,6 +40,15 @@ def test_without_one_it_is_the_one_that_the_config_names(plan: Plan) -> None:
     assert "whether gs://bucket/t5/checkpoint_1000000 fits the model: it cannot be read here" in result.not_checked
 
 
+def test_of_several_restore_configs_the_one_that_the_run_has_counts(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20").mkdir(parents=True)
+    scoped = [f"second/{line}" for line in restore(tmp_path / "run")]
+    chosen = "utils.CheckpointConfig.restore = @second/utils.RestoreCheckpointConfig()"
+    finding = the_finding(plan(*restore("gs://bucket/t5/checkpoint_1000000"), *scoped, chosen), "CKP05")
+    assert finding.binding == "second/utils.RestoreCheckpointConfig.path"
+    assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
+
+
 def test_an_empty_list_of_paths_is_from_scratch(plan: Plan) -> None:
     assert start(plan()) == "scratch: the config names no checkpoint"
 

@@ -28,7 +28,7 @@ _FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
 def _key(plan: Planned, parameter: str) -> BindingKey | None:
     """Returns the binding of one of the restore settings; that of the path where it has none."""
-    key = plan.config.find(parameter, "RestoreCheckpointConfig")
+    key = plan.config.restore_key(parameter)
     return plan.config.owner(key) if key else plan.start.key
 
 

@@ -204,7 +204,7 @@ class OtherTree(PlanRule):
 
 
 def _map(plan: Planned) -> BindingKey | None:
-    key = plan.config.find("assignment_map", "RestoreCheckpointConfig")
+    key = plan.config.restore_key("assignment_map")
     return plan.config.owner(key) if key else plan.start.key
 
 
