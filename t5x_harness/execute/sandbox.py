@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.execute.shrink import as_gin
@@ -12,8 +13,9 @@ from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
 from t5x_harness.system.buckets import is_remote, store
 
+_CHECKPOINT = "checkpoint_*"
 _OF_A_JOB = (
-    "checkpoint_*", "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
+    _CHECKPOINT, "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
     "model-info.txt", "*.jsonl*", "tmp-*",
 )  # fmt: skip
 """What T5X's jobs write into their folder, and go on from or add to."""
@@ -61,12 +63,22 @@ def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
     return f"writing to {value}{with_extra}"
 
 
-def empty(folder: OutputFolder) -> None:
-    """Makes a folder in a bucket, or clears it of what an earlier job left: a run here goes on from nothing."""
+def empty(folder: OutputFolder, restored: Iterable[str] = ()) -> None:
+    """Makes a folder in a bucket, or clears it of what an earlier job left: a run here goes on from nothing.
+
+    Args:
+      folder: of the run.
+      restored: the checkpoints that its config names, or folders of them. They stay, also where they are in the folder.
+    """
     if not folder.is_in_bucket:
         return
+    here = store()
+    assert here is not None
+    kept = [local for path in restored if (local := here.local(path)) is not None]
     folder.local.mkdir(parents=True, exist_ok=True)
     for path in [path for pattern in _OF_A_JOB for path in folder.local.glob(pattern)]:
+        if path.match(_CHECKPOINT) and any(path.is_relative_to(each) or each.is_relative_to(path) for each in kept):
+            continue
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -170,11 +170,13 @@ class Session:
                 predictions += json_lines(folder)
         if not predictions and model_dir.is_dir():
             predictions = json_lines(model_dir)
+        trains = self._config is None or self._config.mode is Mode.TRAIN
+        checkpoints = checkpoints_in(model_dir) if trains else []  # others may restore what is there, and write none
         config = model_dir / "config.gin"
         return {
             "steps": self._trained.step if self._trained else 0,
             "metrics": {tag: {str(step): value for step, value in steps.items()} for tag, steps in metrics.items()},
-            "checkpoints": [dataclasses.asdict(c) for c in checkpoints_in(model_dir)],
+            "checkpoints": [dataclasses.asdict(c) for c in checkpoints],
             "predictions": predictions,
             "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
             "model_dir": str(model_dir),
@@ -372,13 +374,14 @@ class Session:
           steps: train steps of a shrunk run; None for few.
         """
         from t5x_harness.execute.prepare import prepare
+        from t5x_harness.plan.checkpoint_source import restored_paths
 
         if self._small is None:
             if self._plan is None:
                 raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
             assert self._resolved is not None
             report.changes += self._prepared_changes
-            empty(self._written)
+            empty(self._written, restored_paths(self._resolved.config))
             if doubt := not_written_to(self._resolved.config, self._written):
                 report.not_checked.append(doubt)
             sized = spec or self._spec

@@ -107,7 +107,7 @@ def find_initial(config: GinConfig) -> StartPoint:
         return StartPoint()
     key = config.restore_key("path")
     key = config.owner(key) if key else None
-    paths = [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
+    paths = _paths(restore)
     # Inference hands its path to the restore as it is, whatever the mode.
     mode = "specific" if config.mode is Mode.INFER else restore.mode
     start = StartPoint(key=key, path=paths[0], mode=mode, restore=restore)
@@ -119,6 +119,12 @@ def find_initial(config: GinConfig) -> StartPoint:
     if generated and start.problem is not None and start.problem.code == "CKP04":
         return dataclasses.replace(start, problem=None)  # nothing is asked of the bucket
     return start
+
+
+def restored_paths(config: GinConfig) -> Sequence[str]:
+    """Returns what the config names to be restored: checkpoints, or folders of them."""
+    restore = _restore_config(config)
+    return [] if restore is None or restore.path is None else _paths(restore)
 
 
 def uses_orbax(config: GinConfig) -> bool:
@@ -159,6 +165,10 @@ def _restore_config(config: GinConfig) -> Any:
     if config.mode is Mode.TRAIN:
         return getattr(config.build("checkpoint_cfg"), "restore", None)
     return config.build("restore_checkpoint_cfg")
+
+
+def _paths(restore: Any) -> Sequence[str]:
+    return [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
 
 
 def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:

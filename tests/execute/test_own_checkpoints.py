@@ -135,11 +135,15 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
 
 
 def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunResult], tmp_path: Path) -> None:
-    """Each has a stand-in of its own at the address that both name, and neither reads the other's."""
+    """Each has a stand-in of its own at the address that both name, and neither reads the other's.
+
+    One of them writes beside the checkpoint, which it restores all the same.
+    """
     results: dict[str, RunResult] = {}
 
     def make(mode: str, layout: str) -> None:
-        results[mode] = run(mode, f"gs://mine/{layout}/checkpoint_{STEP}", name=mode)
+        extra = "EVAL_OUTPUT_DIR = 'gs://mine/orbax'\n" if mode == "eval" else ""
+        results[mode] = run(mode, f"gs://mine/{layout}/checkpoint_{STEP}", extra, name=mode)
 
     runs = [threading.Thread(target=make, args=args) for args in (("eval", "orbax"), ("infer", "legacy"))]
     for thread in runs:
@@ -192,7 +196,8 @@ def test_every_mode_finds_its_stand_in(run: Callable[..., RunResult], mode: str,
 @pytest.mark.parametrize("layout", ["orbax", "legacy"])
 def test_the_real_checkpoint_is_restored_at_full_size(run: Callable[..., RunResult], layout: str) -> None:
     path = f"gs://mine/{layout}/checkpoint_{STEP}"
-    result = run("eval", path, full_size=True)
+    result = run("eval", path, f"EVAL_OUTPUT_DIR = 'gs://mine/{layout}'\n", full_size=True)
+    assert result.checkpoints == ()
     assert dict(result.stage("eval").facts)["starts from"] == path
     assert result.standins == ()
 
