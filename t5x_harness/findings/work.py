@@ -15,7 +15,7 @@ read and plan; see :func:`work_of`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage, StageResult
 
@@ -60,6 +60,17 @@ def not_run(result: StageResult, reason: str) -> StageResult:
     """Marks a stage as not run, and says why."""
     why = f"{result.stage}: not run, because {reason}"
     return dataclasses.replace(result, outcome=Outcome.NOT_RUN, not_checked=(why, *result.not_checked))
+
+
+def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
+    """Finds the stage of a run that did its work in vain: nothing could be judged by it, or by any other that executes.
+
+    None if there is no such stage. A run whose training passed has shown that much, whatever its evaluation shows.
+    """
+    executing = [stage for stage in stages if stage.stage not in BEFORE_EXECUTION]
+    if any(stage.outcome is not Outcome.NOT_RUN for stage in executing):
+        return None
+    return next((stage for stage in executing if stage.exercised), None)
 
 
 def work_of(result: RunResult, until: Stage | None = None) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import Style, wrap, wrap_table
+from t5x_harness.findings.work import proved_nothing
 from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import counted, duration, table
@@ -129,7 +130,8 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
     result = printable(result)
     failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
     if failed is None:
-        return f"{printable(result.spec.name)}: no stage was run"
+        in_vain = proved_nothing(result.stages)
+        return f"{result.spec.name}: {in_vain.not_checked[0] if in_vain is not None else 'no stage was run'}"
     code = next((f"{finding.code}: " for finding in failed.errors), "")  # first in pytest's short summary, too
     lines = [f"{code}{failed.stage} of {result.spec.name} failed", stage_failure(failed, width=width, color=color)]
     left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]
@@ -269,11 +271,16 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
 
 
 def last_line(report: Report) -> str:
-    """Returns ``1 failed, 2 passed, 1 error, 3 warnings in 41 s``; runs that were interrupted are not finished."""
+    """Returns ``1 failed, 2 passed, 1 error, 3 warnings in 41 s``.
+
+    Runs that were interrupted are not finished; a run proved nothing if it came to its end with nothing to judge.
+    """
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []
     parts += [f"{passed} passed"] if passed else []
-    parts += [f"{unfinished} not finished"] if (unfinished := report.count_runs(Outcome.NOT_RUN)) else []
+    in_vain = sum(proved_nothing(result.stages) is not None for result in report.results)
+    parts += [f"{in_vain} proved nothing"] if in_vain else []
+    parts += [f"{unfinished} not finished"] if (unfinished := report.count_runs(Outcome.NOT_RUN) - in_vain) else []
     parts += [counted(n, severity) for severity in _SHOWN if (n := report.count(severity))]
     if not report.results:
         parts = ["nothing was run"]

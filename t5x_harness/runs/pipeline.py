@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
-from t5x_harness.findings.work import BEFORE_EXECUTION, judged
+from t5x_harness.findings.work import BEFORE_EXECUTION, judged, proved_nothing
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.provenance import bound_values
@@ -309,17 +309,21 @@ def _each_said_once(results: Sequence[StageResult]) -> list[StageResult]:
 
 
 def _as_far_as_run(stages: Sequence[StageResult]) -> tuple[StageResult, ...]:
-    """Returns the stages that were run; why others were not, and what was found in them, is left to the one before."""
+    """Returns the stages that were run; why others were not, and what was found in them, is left to the one before.
+
+    One that proved nothing is kept if the run has nothing else to show: it has not passed then.
+    """
     run: list[StageResult] = []
+    in_vain = proved_nothing(stages)
     for stage in stages:
-        if stage.outcome is not Outcome.NOT_RUN or not run:
+        if stage.outcome is not Outcome.NOT_RUN or stage is in_vain or not run:
             run.append(stage)
             continue
         *before, last = run
         open_ = tuple(why for why in stage.not_checked if why not in last.not_checked)
         findings = (*last.findings, *stage.findings)
         run = [*before, dataclasses.replace(last, not_checked=(*last.not_checked, *open_), findings=findings)]
-    return tuple(stage for stage in run if stage.outcome is not Outcome.NOT_RUN)
+    return tuple(stage for stage in run if stage.outcome is not Outcome.NOT_RUN or stage is in_vain)
 
 
 def _strict(result: StageResult) -> StageResult:

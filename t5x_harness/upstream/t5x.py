@@ -141,7 +141,7 @@ class Observed:
         def restore(*args: Any, **options: Any) -> Any:
             found = original(*args, **options)
             if found[0] is not None:
-                self.restored.append(str(signature.bind(*args, **options).arguments.get("restore_path")))
+                self.restored.append(str(signature.bind(*args, **options).arguments.get("restore_path")).rstrip("/"))
             return found
 
         return restore

@@ -12,6 +12,8 @@ import pytest
 
 import t5x_harness
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
+from t5x_harness.report.report import Report
+from t5x_harness.report.terminal import last_line, run_failure
 from t5x_harness.runs import pool
 from t5x_harness.runs.pipeline import Pipeline
 from t5x_harness.runs.several import RunOptions, run_specs
@@ -37,6 +39,14 @@ include 't5x/configs/runs/pretrain.gin'
 MIXTURE_OR_TASK_NAME = 'my_task'
 TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
 TRAIN_STEPS = 100
+DROPOUT_RATE = 0.0
+"""
+EVALUATION = """\
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/eval.gin'
+MIXTURE_OR_TASK_NAME = 'my_task'
+CHECKPOINT_PATH = 'gs://my-bucket/run/checkpoint_1000'
+EVAL_OUTPUT_DIR = 'gs://my-bucket/eval'
 DROPOUT_RATE = 0.0
 """
 TRAIN_STAGES = tuple(stage for stage in Stage if stage is not Stage.AOT)  # which only runs where it is asked for
@@ -189,6 +199,27 @@ def test_a_failed_stage_leaves_out_what_needs_it_and_names_it(tmp_path: Path, ba
     outcomes = [pipeline.stage(stage).outcome for stage in pipeline.stages]
     assert outcomes == [Outcome.PASSED, Outcome.PASSED, Outcome.FAILED, *[Outcome.NOT_RUN] * 3]
     assert pipeline.stage(Stage.INFER).not_checked == ("infer: not run, because plan failed",)
+
+
+@pytest.mark.parametrize(("mode", "passed"), [(Mode.TRAIN, True), (Mode.EVAL, False)])
+def test_a_run_whose_work_proves_nothing_has_not_passed(
+    tmp_path: Path, backends: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: Mode, passed: bool
+) -> None:
+    """Unless it has something else to show, as training has."""
+    monkeypatch.setattr(Backend, "not_run", Stage.EVAL)
+    monkeypatch.setattr(Backend, "not_checked", {Stage.EVAL: ("eval: not run, because it gave no finite number",)})
+    pipeline = _pipeline(tmp_path, RUN if mode is Mode.TRAIN else EVALUATION)
+    for stage in pipeline.stages:
+        assert not pipeline.stage(stage).errors
+    result = pipeline.result()
+    assert result.passed is passed
+    assert (Stage.EVAL in [stage.stage for stage in result.stages]) is not passed
+    report = Report((result,), seconds=1.0)
+    assert report.passed is passed
+    assert "eval: not run, because it gave no finite number" in report.rows[0].not_checked
+    assert last_line(report).startswith("1 passed" if passed else "1 proved nothing")
+    if not passed:
+        assert run_failure(result).endswith("eval: not run, because it gave no finite number")
 
 
 def test_a_dead_worker_is_a_finding_with_the_end_of_its_log(tmp_path: Path, backends: dict[str, Any]) -> None:
