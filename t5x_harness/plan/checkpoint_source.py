@@ -129,7 +129,8 @@ def restored_paths(config: GinConfig) -> Sequence[str]:
 
 def uses_orbax(config: GinConfig) -> bool:
     """Returns whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
-    return config.value(config.owner_of("use_orbax")) is not False
+    key = config.owner_of("use_orbax")
+    return bool(config.value(key)) if config.is_bound(key) else True  # T5X asks for no more than a true value
 
 
 def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:

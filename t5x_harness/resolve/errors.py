@@ -80,7 +80,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
             known = dataclasses.replace(known, fix=versions)
         location = found.location
         if known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
-            location = found.frame.location if found.frame else where
+            location = found.frame.location if found.frame else where or location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
     # The emulated Google Cloud's proxy does not know for whom it refuses a host.
     refused = any("t5x-harness refuses " in text for text in texts)

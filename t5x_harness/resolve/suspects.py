@@ -89,7 +89,7 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         if key.is_macro:
             continue
         owner = config.owner(key)
-        weight = evidence.weight(key, config.value(owner), config)
+        weight = evidence.weight(key, _value_of_user(owner, config), config)
         if weight and config.is_of_user(owner):
             weight += 1
         if weight > weights.get(owner, 0.0):
@@ -104,6 +104,12 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         ranked = _users_code(config)
         weights |= dict.fromkeys(ranked, _PLACE)
     return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
+
+
+def _value_of_user(owner: BindingKey, config: GinConfig) -> Any:
+    """Returns a bound value; nothing in particular where it is a path that the harness gave in place of the user's."""
+    value = config.value(owner)
+    return object() if isinstance(value, str) and value != config.written(owner) else value
 
 
 def misfits(config: GinConfig) -> dict[BindingKey, str]:
@@ -269,7 +275,7 @@ def _weight_in(value: Any, text: str) -> float:
             return 5.0 if isinstance(value, int) or "float" in text else 0.0
         if not re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.]*\d)", text):
             return 0.0
-        if value <= 0 and re.search(r"\b(?:positive|negative|greater than|at least)\b|> ?=? ?[01]\b", text):
+        if value <= 0 and re.search(r"\b(?:positive|(?:non-?)?negative|greater than|at least)\b|> ?=? ?[01]\b", text):
             return 5.5
         digits = len(str(value))  # a short number stands in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0

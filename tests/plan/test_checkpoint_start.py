@@ -96,6 +96,14 @@ def test_a_folder_without_checkpoints_is_a_warning_for_training(plan: Plan, tmp_
     assert result.outcome is Outcome.PASSED
 
 
+def test_whatever_python_takes_for_false_asks_for_t5xs_older_layout(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20/state").mkdir(parents=True)
+    (tmp_path / "run/checkpoint_20/state/_METADATA").touch()
+    for value in ("None", "0"):
+        result = plan(f"train_script.train.use_orbax = {value}", *restore(tmp_path / "run/checkpoint_20"))
+        assert the_finding(result, "CKP08").fix == "drop use_orbax = False"
+
+
 def test_a_folder_that_holds_nothing_is_no_checkpoint(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
     finding = the_finding(plan(*restore(tmp_path / "run/checkpoint_20")), "CKP04")

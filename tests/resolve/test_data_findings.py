@@ -286,6 +286,17 @@ def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resol
     assert {f.severity for f in result.findings if f.code == "SEQ09"} == {Severity.WARNING}
 
 
+def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Resolve) -> None:
+    """T5X compares it with the task's, and says that the two do not match."""
+    gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
+    error = of(resolve(gin), "SEQ09")
+    assert error.message == (
+        "VOCABULARY = 'gs://bucket/sentencepiece.model' is no vocabulary: the model needs one of SeqIO, equal to the "
+        "task's"
+    )
+    assert error.location == Location("run.gin", len(gin.splitlines()))
+
+
 def test_a_module_that_registers_twice_is_told_with_its_line(resolve: Resolve) -> None:
     files = {"copy_of.py": examples.TASK, **examples.FILES}
     error = of(resolve(examples.trained("MIXTURE_OR_TASK_MODULE = 'copy_of'"), files), "SEQ05")

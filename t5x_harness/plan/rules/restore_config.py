@@ -155,11 +155,13 @@ class RestoreMode(PlanRule):
         yield from self._managers(plan, save, restore)
 
     def _managers(self, plan: Planned, save: Any, restore: Any) -> Iterator[Finding]:
+        from t5x_harness.plan.checkpoint_source import uses_orbax
+
         start = plan.start
         if save is None or start.restore is None or start.path is None:
             return  # nothing is restored with these settings
         theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
-        if theirs is not ours and plan.config.value(plan.config.owner_of("use_orbax")) is not False:
+        if theirs is not ours and uses_orbax(plan.config):
             yield self.finding(
                 f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
                 "checkpoint_manager_cls for both",

@@ -46,6 +46,7 @@ class DifferentVocabularies(ResolveRule):
                     if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
                         both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
                         different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
+        yield from self._none_at_all(run)
         for (of_task, of_model), users in different.items():
             role, task_name, name, vocabulary, model_s = users[0]
             more = len(dict.fromkeys(user[1:3] for user in users)) - 1
@@ -56,6 +57,29 @@ class DifferentVocabularies(ResolveRule):
                 f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
                 severity=None if run.verifies_vocabularies else Severity.WARNING,
             )
+
+    def _none_at_all(self, run: Resolved) -> Iterator[Finding]:
+        """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
+        import seqio
+
+        from t5x_harness.lint.values import format_value
+
+        said = set()
+        for side in ("input", "output"):
+            given = getattr(run.model, f"{side}_vocabulary", None)
+            key = run.config.find(f"{side}_vocabulary") or run.config.find("vocabulary")
+            if given is None or isinstance(given, seqio.Vocabulary) or key is None:
+                continue
+            owner = run.config.owner(key)
+            if owner not in said:
+                said.add(owner)
+                yield self.finding(
+                    f"{owner.short} = {format_value(run.config.written(owner), 80)} is no vocabulary: the model needs "
+                    "one of SeqIO, equal to the task's",
+                    owner,
+                    "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
+                    severity=None if run.verifies_vocabularies else Severity.WARNING,
+                )
 
 
 def _but(run: Resolved, one: Any, other: Any) -> str:

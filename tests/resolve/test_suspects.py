@@ -1,0 +1,76 @@
+"""Which bindings an exception is about, with configurables of this file in the place of T5X's. Needs gin alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gin
+import pytest
+
+from t5x_harness.lint.reader import read
+from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.resolve.suspects import suspects
+from t5x_harness.spec import Mode, RunSpec
+
+Parse = Callable[[str], GinConfig]
+
+
+@gin.register
+class Saving:
+    """How checkpoints are saved."""
+
+    def __init__(self, manager: Callable[..., object] | None = None, keep: int = 1) -> None:
+        self.manager, self.keep = manager, keep
+
+
+@gin.register
+class Reading:
+    """What is read."""
+
+    def __init__(self, batch_size: int = 8, width: int = 8) -> None:
+        self.batch_size, self.width = batch_size, width
+
+
+@pytest.fixture
+def parse(tmp_path: Path) -> Iterator[Parse]:
+    gin.clear_config()
+
+    def parsed(text: str) -> GinConfig:
+        file = tmp_path / "config.gin"
+        file.write_text(text, encoding="utf-8")
+        gin.parse_config_file(str(file))
+        return GinConfig(Mode.TRAIN, read(RunSpec((str(file),)), t5x_parent=None))
+
+    yield parsed
+    gin.clear_config()
+
+
+def error_of(function: Callable[[], Any]) -> Exception:
+    try:
+        function()
+    except Exception as error:
+        return error
+    pytest.fail("nothing was raised")
+
+
+def refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def test_a_folder_that_the_harness_gave_is_not_the_users_mistake(parse: Parse) -> None:
+    """The binding is found by its type alone: the line that fails names something else."""
+    config = parse(f"FOLDER = 'gs://bucket/run'\n{__name__}.Saving.keep = %FOLDER\n{__name__}.Saving.manager = 0.5\n")
+    config.bind(BindingKey.of_macro("FOLDER"), "/workspace/model")
+    managers: list[Any] = [0.5]
+    folder = "/workspace/model"
+    error = error_of(lambda: managers.pop()(folder))
+    assert [suspect.key.parameter for suspect in suspects(error, config)] == ["manager"]
+
+
+@pytest.mark.parametrize("text", ["must be nonnegative, got (-16, 7)", "got (-16, 7), not a non-negative shape"])
+def test_a_negative_number_is_what_a_refusal_of_negative_numbers_is_about(parse: Parse, text: str) -> None:
+    config = parse(f"{__name__}.Reading.width = 7\n{__name__}.Reading.batch_size = -16\n")
+    found = suspects(error_of(lambda: refuse(text)), config)[0]
+    assert (found.key.parameter, found.is_convincing) == ("batch_size", True)
