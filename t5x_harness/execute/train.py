@@ -16,6 +16,7 @@ from t5x import checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
+from t5x_harness.execute.learned import nothing_learnt, sampled
 from t5x_harness.execute.sandbox import OutputFolder
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.resolve.gin_config import GinConfig
@@ -70,6 +71,14 @@ def train(
     report.idle = f"training ended at step {step}, began at step {counter.began} and made no step between them"
     scalars = scalars_in(output.local)
     _losses(scalars, first_step, step, report)
+    rates = list(scalars.get("train/learning_rate", {}).values())
+    if report.exercised and not report.failed and (problem := nothing_learnt(counter.params, state.params, rates)):
+        report.find(
+            "RUN02",
+            problem,
+            fix="look at the optimizer's bindings: an epsilon, a threshold or an offset out of its range makes each "
+            "update nothing",
+        )
     written = checkpoints_in(output.local)
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
     if not written:
@@ -93,11 +102,13 @@ class _Counter:
     Attributes:
       model: the one that is trained; None if the trainer is not given it by name.
       began: the step of the train state that the trainer was given.
+      params: samples of that state's parameters; none if the trainer is not given it by name.
     """
 
     def __init__(self, first_step: int, on_step: Callable[[int], None]) -> None:
         self.model: Any = None
         self.began = first_step
+        self.params: list[np.ndarray[Any, Any]] = []
         self._on_step = on_step
         self._taken_batches: int | None = None  # None while no trainer is watched
 
@@ -121,6 +132,7 @@ class _Counter:
             self.model = kwargs.get("model")
             if (given := kwargs.get("train_state")) is not None:
                 self.began = int(given.step)
+                self.params = sampled(given.params)
             if count_batches(trainer, self._taken):
                 self._taken_batches = 0
             return trainer

@@ -81,6 +81,8 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         location = found.location
         if known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
             location = found.frame.location if found.frame else where or location
+        elif found.culprit is None and config is not None:
+            location = where or _line_of_macro(known.message, config) or location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
     # The emulated Google Cloud's proxy does not know for whom it refuses a host.
     refused = any("t5x-harness refuses " in text for text in texts)
@@ -180,6 +182,13 @@ def _line_of_call(name: str, config: GinConfig) -> Location | None:
     lines = [(key, at) for key in (*named, *bound, *entry) if (at := config.location(key)) is not None]
     own = [at for key, at in lines if config.is_of_user(key)]
     return next(iter(own or [at for _, at in lines]), None)
+
+
+def _line_of_macro(text: str, config: GinConfig) -> Location | None:
+    """Returns the line of the one macro that a text names, whether anything reads it or not; None if it names none."""
+    words = set(re.findall(r"[\w./]+", text))
+    named = [key for key, _ in config.items() if key.is_macro and key.scope in words]
+    return config.location(named[0]) if len(named) == 1 else None
 
 
 def _last(name: str) -> str:

@@ -55,6 +55,26 @@ def test_a_quoted_value_is_named_for_its_quotes(folder: Folder, line: str, neede
     assert finding.severity is (Severity.WARNING if line.startswith("own") else Severity.ERROR)
 
 
+@pytest.mark.parametrize(
+    ("line", "is_a"),
+    [
+        ("train_script.train.stats_period = [1]", "[1] is a list, and a number is needed"),
+        ("BATCH_SIZE = {'train': 8}", "{'train': 8} is a dict, and a number is needed (read by train/"),
+        ("train_script.train.eval_steps = (1, 2)", "(1, 2) is a tuple, and a number is needed"),
+    ],
+)
+def test_a_list_for_a_number_is_named(folder: Folder, line: str, is_a: str) -> None:
+    """A smoke run gives these parameters values of its own, so that T5X never sees the config's."""
+    finding = folder.only(RUN + line + "\n", "GIN08")
+    assert is_a in finding.message
+    assert (finding.severity, finding.fix) == (Severity.ERROR, "give a number")
+
+
+def test_an_empty_list_for_a_number_asks_for_nothing(folder: Folder) -> None:
+    found = folder.findings(RUN + "train_script.train.stats_period = []\n")
+    assert "GIN08" not in {finding.code for finding in found}
+
+
 @pytest.mark.parametrize("line", TEXTS)
 def test_a_string_that_may_be_meant_is_left_alone(folder: Folder, line: str) -> None:
     folder.write({"own.py": _OWN})

@@ -1,4 +1,4 @@
-"""GIN08: quoted numbers, booleans, None and tuples."""
+"""GIN08: quoted numbers, booleans, None and tuples, and lists where T5X counts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.rules.number_types import COUNTS, LENGTHS, read_as
+from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Edit, Finding, Severity
 
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +25,8 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "t5x.models.DecoderOnlyModel": ("z_loss", "label_smoothing"),
     "t5x.adafactor.Adafactor": ("weight_decay_rate", "beta1", "global_norm_clip_threshold", "clipping_threshold"),
 }
+_COUNTED = {target: names for target, names in COUNTS.items() if not target.startswith("t5x.examples.")}
+"""Counts that T5X calculates with; some sizes of its models may be lists."""
 _FLAGS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("shuffle",)}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MOST = 1000
@@ -42,21 +45,21 @@ _HEAD = examples.head("pretrain")
 
 
 class QuotedValue(Rule):
-    """A quoted number, boolean, None, tuple or dict."""
+    """A quoted number, boolean, None, tuple or dict, or a list for a number."""
 
     code = "GIN08"
-    title = "string where a number, boolean, None, tuple or dict is needed"
+    title = "string or list where a number, boolean, None, tuple or dict is needed"
     why = (
         "A quoted value is a string. TRAIN_STEPS = '100' fails with `'<' not supported between instances of 'str' and "
         "'int'`, after the model was built and restored; 'False' does not fail at all, because a string that is not "
-        "empty counts as true. A value is judged by what T5X and its libraries take, and by what included files give "
+        "empty counts as true. A list for a number fails as late. A value is judged by what T5X and its libraries take, and by what included files give "
         "the same parameter."
     )
     bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",), at="TRAIN_STEPS")
     good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each value that is a string, and is sure to be meant as another type."""
+        """Yields a finding for each value that is surely meant as another type: a string, or a list for a count."""
         seen: set[tuple[str, str, str]] = set()
         for binding in context.program.final_bindings:
             given = context.program.resolve(binding)
@@ -70,6 +73,14 @@ class QuotedValue(Rule):
                     _without_quotes(given, kind),
                     severity=Severity.ERROR if _is_of_t5x(binding) else Severity.WARNING,
                     edits=_unquoted(context, given),
+                )
+            elif isinstance(given.value, (list, tuple, dict)) and given.value and _is_count(binding):
+                seen.add(given.key)
+                yield self.finding(
+                    f"{given} = {format_value(given.value)} is a {type(given.value).__name__}, and a number is needed"
+                    f"{read_as(binding, given)}",
+                    given,
+                    "give a number",
                 )
             elif binding.param in LENGTHS.get(binding.target, ()) and isinstance(given.value, dict):
                 seen.add(given.key)
@@ -86,6 +97,10 @@ class QuotedValue(Rule):
                     given,
                     f"write {feature!r}: {length.strip()}" if plain else "give a number",
                 )
+
+
+def _is_count(binding: Binding) -> bool:
+    return binding.param in _COUNTED.get(binding.target, ())
 
 
 def _is_of_t5x(binding: Binding) -> bool:
