@@ -9,6 +9,10 @@ from t5x_harness.spec import Location, Severity
 
 FINE = RUN.replace(PRETRAIN, FINETUNE)
 SEED = "train/utils.DatasetConfig.seed = 42\n"
+SCALABLE = (
+    "from __gin__ import dynamic_registration\nfrom t5x.examples.scalable_t5 import network\n"
+    "include 't5x/examples/scalable_t5/t5_1_1/small.gin'\n"
+)
 SCHEDULE = "utils.create_learning_rate_scheduler"
 
 
@@ -327,3 +331,22 @@ def test_checkpoints_are_not_counted_from_a_step_that_text_does_not_show(folder:
     assert codes(
         folder, latest + f"{SCHEDULE}.factors = 'constant * linear_warmup'\n{SCHEDULE}.warmup_steps = 0\n"
     ) == ["GIN24"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "fix"),
+    [
+        ("'minmal'", "write network.T5Config.remat_policy = 'minimal'"),
+        ("'None'", "write network.T5Config.remat_policy = 'none'"),
+        ("'dots'", "use one of 'none', 'minimal', 'full'"),
+    ],
+)
+def test_a_remat_policy_that_t5x_takes_for_full(folder: Folder, policy: str, fix: str) -> None:
+    finding = folder.only(f"{SCALABLE}network.T5Config.remat_policy = {policy}\n", "MOD03")
+    assert finding.message.startswith(f"there is no remat policy {policy}: T5X takes it for 'full'")
+    assert finding.fix == fix
+
+
+@pytest.mark.parametrize("policy", ["'none'", "'full'", "None"])
+def test_remat_policies_that_are_meant(folder: Folder, policy: str) -> None:
+    assert "MOD03" not in {f.code for f in folder.findings(f"{SCALABLE}network.T5Config.remat_policy = {policy}\n")}
