@@ -289,7 +289,7 @@ def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resol
 def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Resolve) -> None:
     """T5X compares it with the task's, and says that the two do not match."""
     gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
-    error = of(resolve(gin), "SEQ09")
+    error = of(resolve(gin, examples.FILES), "SEQ09")
     assert error.message == (
         "VOCABULARY = 'gs://bucket/sentencepiece.model' is no vocabulary: the model needs one of SeqIO, equal to the "
         "task's"

@@ -52,8 +52,8 @@ class QuotedValue(Rule):
     why = (
         "A quoted value is a string. TRAIN_STEPS = '100' fails with `'<' not supported between instances of 'str' and "
         "'int'`, after the model was built and restored; 'False' does not fail at all, because a string that is not "
-        "empty counts as true. A list for a number fails as late. A value is judged by what T5X and its libraries take, "
-        "and by what included files give the same parameter."
+        "empty counts as true. A list for a number fails as late. A value is judged by what T5X and its libraries "
+        "take, and by what included files give the same parameter."
     )
     bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",), at="TRAIN_STEPS")
     good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))

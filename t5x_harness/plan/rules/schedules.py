@@ -1,4 +1,4 @@
-"""GIN24, GIN26 and OPT01: learning rates that do not fit the steps to train or the optimizer, or are none at all."""
+"""GIN24, GIN26, OPT01 and OPT02: learning rates that do not fit the steps to train or the optimizer, or are none."""
 
 from __future__ import annotations
 
@@ -215,3 +215,47 @@ def _is_relative(plan: Planned) -> bool:
     """Tells whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
     settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
     return bool(getattr(settings, "multiply_by_parameter_scale", False))
+
+
+class UnfinishedWarmup(PlanRule):
+    """A warm-up that goes on when the run has ended."""
+
+    code = "OPT02"
+    severity = Severity.WARNING
+    title = "warm-up that is longer than the run"
+    why = (
+        "The rate rises from the first step to the last and never reaches what base_learning_rate says: most of the "
+        "run trains at a part of the rate that was chosen, and T5X says nothing."
+    )
+    bad = training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
+        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
+        "utils.create_learning_rate_scheduler.warmup_steps = 20_000",
+        at="utils.create_learning_rate_scheduler.warmup_steps",
+    )
+    good = training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
+        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
+        "utils.create_learning_rate_scheduler.warmup_steps = 1_000",
+    )
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding if so, of T5X's own schedule with values that the config gives."""
+        steps, config = plan.steps, plan.config
+        keys = {name: _key_in_t5x(plan, name) for name in ("factors", "warmup_steps", "step_offset")}
+        given = {name: config.value(config.owner(key)) for name, key in keys.items() if key is not None}
+        warmup, offset = given.get("warmup_steps"), given.get("step_offset", 0)
+        if steps is None or steps.first is None or not steps.to_train or keys["warmup_steps"] is None:
+            return
+        if "linear_warmup" not in str(given.get("factors", "linear_warmup")):
+            return
+        if not isinstance(warmup, int) or not isinstance(offset, int):
+            return
+        end = steps.first + steps.to_train - offset
+        if 0 < end < warmup:
+            yield self.finding(
+                f"the warm-up takes {warmup:,} steps, and the run ends at step {end:,} of the schedule, when "
+                f"{end / warmup:.0%} of it are done",
+                config.owner(keys["warmup_steps"]),
+                f"warm up for fewer steps than the {steps.to_train:,} that are trained",
+            )
