@@ -76,8 +76,8 @@ def train(
         report.find(
             "RUN02",
             problem,
-            fix="look at the optimizer's bindings: an epsilon, a threshold or an offset out of its range makes each "
-            "update nothing",
+            fix="look for a number out of its range: an epsilon, a threshold or an offset of the optimizer, or a share "
+            "of dropout",
         )
     written = checkpoints_in(output.local)
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")

@@ -350,3 +350,24 @@ def test_a_remat_policy_that_t5x_takes_for_full(folder: Folder, policy: str, fix
 @pytest.mark.parametrize("policy", ["'none'", "'full'", "None"])
 def test_remat_policies_that_are_meant(folder: Folder, policy: str) -> None:
     assert "MOD03" not in {f.code for f in folder.findings(f"{SCALABLE}network.T5Config.remat_policy = {policy}\n")}
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("DROPOUT_RATE = 10", "give a number from 0 up to, but not including, 1: 10 % is 0.1"),
+        ("DROPOUT_RATE = -0.1", "give a number from 0 up to, but not including, 1"),
+        ("DROPOUT_RATE = 1.0", "give a number from 0 up to, but not including, 1"),
+        ("LABEL_SMOOTHING = 10", "give a number from 0 up to, but not including, 1: 10 % is 0.1"),
+        ("LOSS_NORMALIZING_FACTOR = 0", "give a number above 0"),
+    ],
+)
+def test_a_number_out_of_its_range(folder: Folder, line: str, fix: str) -> None:
+    finding = folder.only(f"{RUN}{line}\n", "GIN36")
+    assert finding.message.startswith(f"{line} is out of range (read by ")
+    assert (finding.severity, finding.fix) == (Severity.ERROR, fix)
+
+
+@pytest.mark.parametrize("line", ["DROPOUT_RATE = 0", "LABEL_SMOOTHING = 0.1", "LOSS_NORMALIZING_FACTOR = None"])
+def test_numbers_in_their_range(folder: Folder, line: str) -> None:
+    assert "GIN36" not in codes(folder, f"{RUN}{line}\n")
