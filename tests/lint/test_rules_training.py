@@ -368,6 +368,12 @@ def test_a_number_out_of_its_range(folder: Folder, line: str, fix: str) -> None:
     assert (finding.severity, finding.fix) == (Severity.ERROR, fix)
 
 
+def test_an_epsilon_that_drowns_the_gradients(folder: Folder) -> None:
+    gin = RUN.replace("from t5x import utils\n", "from t5x import adafactor\nfrom t5x import utils\n")
+    finding = folder.only(gin + "adafactor.Adafactor.epsilon1 = 1e9\n", "GIN36")
+    assert "it is added to squared gradients, and drowns them" in finding.message
+
+
 @pytest.mark.parametrize("line", ["DROPOUT_RATE = 0", "LABEL_SMOOTHING = 0.1", "LOSS_NORMALIZING_FACTOR = None"])
 def test_numbers_in_their_range(folder: Folder, line: str) -> None:
     assert "GIN36" not in codes(folder, f"{RUN}{line}\n")
