@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.reader import read
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.lint.values import Macro, Reference
 from t5x_harness.spec import RunSpec
 
@@ -220,6 +221,57 @@ def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[
             _assert_places(program, files, bindings)
         else:
             assert program.problems or program.not_checked, complaint
+
+
+_SLIPS = (
+    "\u00a0",
+    "\u200b",
+    "\ufeff",
+    "\u2019",
+    "\t",
+    "\\",
+    "'",
+    "(",
+    ".",
+    "/",
+    "@",
+    "%",
+    "=",
+    ":",
+    " ",
+    "\n",
+    "x",
+    "1",
+)
+_OF_READING = frozenset({"GIN07", "GIN10", "GIN11", "GIN13", "GIN14", "GIN15", "GIN16", "GIN19", "GIN29", "GIN32"})
+"""What lint calls an error because Gin stops at it while it reads."""
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+@settings(max_examples=80, deadline=None)
+@given(_files(), st.data())
+def test_a_slip_is_an_error_where_gin_refuses_it(
+    config: tuple[dict[str, str], list[str], list[str]], data: st.DataObject
+) -> None:
+    files, runs, _ = config
+    name = data.draw(st.sampled_from(sorted(files)))
+    text = files[name]
+    at = data.draw(st.integers(0, len(text) - 1))
+    put = data.draw(st.sampled_from(["", text[at] * 2, text[at : at + 2][::-1], *_SLIPS]))
+    files[name] = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
+    with tempfile.TemporaryDirectory() as folder, _dummies(), contextlib.chdir(folder):
+        for file, content in files.items():
+            Path(file).parent.mkdir(exist_ok=True)
+            Path(file).write_text(content, encoding="utf-8", newline="")
+        gin.add_config_file_search_path("search")
+        complaint = _gin_complaint(runs, [])
+        program = _read_with_dummies(Path(folder), runs, [])
+        result = lint_program(program, start=0.0)
+    errors = [f"{f.location}: {f.code} {f.message}" for f in result.errors if f.code in _OF_READING]
+    if complaint is None:
+        assert errors == []
+    else:
+        assert errors or program.not_checked, complaint
 
 
 def _assert_places(program: GinProgram, files: dict[str, str], bindings: list[str]) -> None:

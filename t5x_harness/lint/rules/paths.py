@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
@@ -186,14 +187,15 @@ class BucketName(Rule):
 
 
 class TakenLiterally(Rule):
-    """A path with text that a shell would replace, or with the separators of another system."""
+    """A path with text that something else would replace, or that does not show."""
 
     code = "GCS11"
     severity = Severity.WARNING
-    title = "path with a variable, a tilde or backslashes"
+    title = "path that holds a variable, backslashes, quotes, or what does not show"
     why = (
         "Gin and T5X expand nothing: the run writes into a folder that is called `$USER` or `~`, without a word, and "
-        "finds no checkpoint in it. A backslash is a character of a name like any other."
+        "finds no checkpoint in it. A backslash, a quote or a space is a character of a name like any other, and so is "
+        "one that does not show."
     )
     bad = Example(_HEAD + "MODEL_DIR = '/data/$USER/run'\n", at="MODEL_DIR")
     good = Example(_HEAD + "MODEL_DIR = '/data/me/run'\n")
@@ -201,21 +203,38 @@ class TakenLiterally(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yields a finding for each such path."""
         for given in (_output(context), _checkpoint(context)):
-            literal = _LITERAL.search(given.value) if given is not None else None
-            if given is None or literal is None:
-                continue
-            backslash = literal[0] == "\\"
-            yield self.finding(
-                f"{_shown(given)} has {'a backslash' if backslash else literal[0]} in it, which "
-                f"{'separates no folders' if backslash else 'is taken as it stands: nothing expands it'}",
-                given.at,
-                "write / between folders"
-                if backslash
-                else f"write the path in full, or give it when the run starts: --gin.{given.at}=\"'…'\"",
-            )
+            literal = _taken_literally(given.value) if given is not None else None
+            if given is not None and literal is not None:
+                what, fix = literal
+                yield self.finding(f"{_shown(given)} {what}", given.at, fix.replace("NAME", str(given.at)))
 
 
-_LITERAL = re.compile(r"\$\{?\w+\}?|%[A-Z_]+%|^~[^/]*|\\")
+_EXPANDED = re.compile(r"\$\{?\w+\}?|%[A-Z_]+%|^~[^/]*|\{\w*\}|<[\w -]+>")
+
+
+def _taken_literally(path: str) -> tuple[str, str] | None:
+    """Returns what a path has in it that is not meant to be a part of a name, and the fix; None if it has nothing."""
+    if (found := _EXPANDED.search(path)) is not None:
+        return (
+            f"has {found[0]} in it, which is taken as it stands: nothing expands it",
+            "write the path in full, or give it when the run starts: --gin.NAME=\"'…'\"",
+        )
+    if "\\" in path:
+        return "has a backslash in it, which separates no folders", "write / between folders"
+    if path[0] in _QUOTES or path[-1] in _QUOTES:
+        return "has quotes in it, which become a part of the name", "write one pair of quotes"
+    if (hidden := next((c for c in path if unicodedata.category(c) in _HIDDEN and c != " "), None)) is not None:
+        name = unicodedata.name(hidden, "a control character")
+        return f"has U+{ord(hidden):04X} ({name}) in it, which does not show and is a part of the name", "take it out"
+    if path != path.strip():
+        return "begins or ends with a space, which becomes a part of the name", "take the space out"
+    if path.startswith(("https://", "http://")):
+        return "is an address of the Web, where T5X opens no files", "write gs://, the bucket and the name in it"
+    return None
+
+
+_QUOTES = frozenset("'\"`\u2018\u2019\u201c\u201d")
+_HIDDEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # categories of Unicode: controls, formats and separators
 
 
 class InsideCheckpoint(Rule):
