@@ -104,7 +104,7 @@ def message(pod: Pod, missing: Sequence[int]) -> str:
 
 
 def in_use(pod: Pod) -> str:
-    """Returns what a second program of a host is told."""
+    """Returns the message for a second program of a host."""
     host = _host()
     return (
         f"The TPU is already in use: another program of {host} {pod.index} of {pod.processes} has asked JAX for its "

@@ -66,7 +66,7 @@ class Kept:
     def take_coordinator(self) -> str:
         """Returns an address of this machine at which the workers of a new TPU VM are to meet, perhaps days later.
 
-        Nobody listens there, and it is no port that the kernel gives to whoever asks for any in the meantime.
+        Nobody listens there, and the kernel gives it to no program that asks for any port in the meantime.
         """
         taken = {node["_coordinator"] for node in self.nodes.values()}
         ports = range(_FIRST_PORT, _first_of_the_kernel())
