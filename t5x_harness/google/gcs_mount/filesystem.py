@@ -123,9 +123,11 @@ class FileSystem:
         return node, Handle(node, writes=True)
 
     def open(self, node: Node, flags: int) -> Handle:
-        if node.removed or (node.content is not None and not self._is_live(node)):
-            raise _stale()  # it was replaced since the kernel looked it up, which it does again
         writes = flags & os.O_ACCMODE != os.O_RDONLY
+        changes = writes or flags & os.O_TRUNC
+        # The kernel looks it up again, once: who only reads is better off with a handle that is stale.
+        if node.removed or (changes and node.content is not None and not self._is_live(node)):
+            raise _stale()
         if flags & os.O_TRUNC and node.staged is None:
             node.generation = Generation.of(self._stat(node.path))
             self._write_to(node, StagedFile.empty(self._layout))
