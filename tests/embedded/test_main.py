@@ -74,7 +74,9 @@ def test_what_cannot_be_run_is_told_without_a_traceback(
 
 def test_a_limit_of_time_for_joining_is_refused_as_t5x_refuses_it(programs: Any, case: str) -> None:
     """T5X compares JAX's version with 0.4.15 as text, and so takes 0.10 for one that knows no limit."""
-    with pytest.raises(RunRaised, match="ValueError: Specified --initialization_timeout=2, but jax==") as error:
+    with pytest.raises(
+        RunRaised, match=r"ValueError: --initialization_timeout=2 needs JAX 0\.4\.15, and T5X takes "
+    ) as error:
         programs.run("t5x.train", "--multiprocess_gpu", "--initialization_timeout=2", "--gin_file=missing.gin")
     assert "is the lower one: leave the flag out" in error.value.traceback
 

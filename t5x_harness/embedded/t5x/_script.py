@@ -68,11 +68,11 @@ def join_processes() -> None:
     timeout = {"initialization_timeout": FLAGS.initialization_timeout} if FLAGS.initialization_timeout else {}
     if timeout and jax.__version__ < "0.4.15":  # T5X compares them as text, too
         refusal = ValueError(
-            f"Specified --initialization_timeout={FLAGS.initialization_timeout}, but jax=={{jax.__version__}} does not "
-            "support this yet. Use jax>=0.4.15"
+            f"--initialization_timeout={FLAGS.initialization_timeout} needs JAX 0.4.15, and T5X takes {jax.__version__} "
+            "for an older one"
         )
         raise with_hint(
-            refusal, f"T5X compares versions as text, in which {jax.__version__} is the lower one: leave the flag out"
+            refusal, f"it compares versions as text, in which {jax.__version__} is the lower one: leave the flag out"
         )
     logging.info("Joining %s as process %s of %s.", FLAGS.coordinator_address, FLAGS.process_index, FLAGS.process_count)
     jax.distributed.initialize(FLAGS.coordinator_address, FLAGS.process_count, FLAGS.process_index, **timeout)
