@@ -50,8 +50,8 @@ _NO_WEB_ACCESS = (
     "while the job runs"
 )
 _NO_BUCKET = (
-    "there is no bucket {name}, in which base_output_directory lies: on the service nothing can be written there, where "
-    "here a folder that a job makes at /gcs/{name} becomes the bucket. Make it before the job: "
+    "there is no bucket {name}, in which base_output_directory lies: on the service nothing can be written there, "
+    "where here a folder that a job makes at /gcs/{name} becomes the bucket. Make it before the job: "
     "gcloud storage buckets create gs://{name}"
 )
 _JOB_ID = re.compile(r"[0-9]+")
