@@ -14,6 +14,8 @@ from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, Code
 
 _PAGE, _LARGEST_PAGE = 50, 1000
+_LONGEST_FILTER = 20_000  # as Cloud Logging has it
+_MOST_DIGITS = 10  # of a number of 32 bits
 _SEVERITIES = "DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split()
 _ORDERS = {"": False, "timestamp": False, "timestamp asc": False, "timestamp desc": True}
 _COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -38,11 +40,13 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
     if order not in _ORDERS:
         raise ApiError(Code.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
     text = str(request.get("filter") or "")
+    if len(text) > _LONGEST_FILTER:
+        raise ApiError(
+            Code.INVALID_ARGUMENT, f"the filter has {len(text)} characters, and may have {_LONGEST_FILTER} at most"
+        )
     wanted = parse_filter(text) if text.strip() else And(())
-    projects = [
-        services.projects.number(str(n).split("/")[1]) for n in request.get("resourceNames", ()) if "/" in str(n)
-    ]
-    size = min(int(request.get("pageSize") or _PAGE), _LARGEST_PAGE)
+    projects = [services.projects.number(name.split("/")[1]) for name in _names(request) if "/" in name]
+    size = _page_size(request)
     descending = _ORDERS[order]
     last = _last_of(str(request.get("pageToken") or ""))
     found: list[tuple[Line, dict[str, Any]]] = []
@@ -52,6 +56,21 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
                 return {"entries": [entry for _, entry in found], "nextPageToken": _token_of(found[-1][0])}
             found.append((line, entry))
     return {"entries": [entry for _, entry in found]}
+
+
+def _names(request: Mapping[str, Any]) -> list[str]:
+    given = request.get("resourceNames") or []
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ApiError(Code.INVALID_ARGUMENT, f"resourceNames {given!r} is not a list of names: [projects/my-project]")
+    return given
+
+
+def _page_size(request: Mapping[str, Any]) -> int:
+    given = request.get("pageSize") or _PAGE
+    text = str(given)  # JSON may have a number as a text
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
+        raise ApiError(Code.INVALID_ARGUMENT, f"pageSize {given!r} is not a number of entries, from 0 up")
+    return min(int(text), _LARGEST_PAGE) or _PAGE
 
 
 def _lines(

@@ -213,9 +213,23 @@ def test_a_long_log_costs_what_is_new_of_it(make_service: Any, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     "question",
-    [{"orderBy": "severity"}, {"pageToken": "!"}, {"filter": "f(x)"}, {"filter": 'timestamp>"soon"'}, {"filter": "("}],
+    [
+        {"orderBy": "severity"},
+        {"pageToken": "!"},
+        {"filter": "f(x)"},
+        {"filter": 'timestamp>"soon"'},
+        {"filter": "("},
+        {"filter": "a." * 20_000 + "a=1"},
+        {"pageSize": -1},
+        {"pageSize": "many"},
+        {"pageSize": 1.5},
+        {"pageSize": True},
+        {"pageSize": "1" * 5000},
+        {"resourceNames": "projects/p"},
+        {"resourceNames": [5]},
+    ],
 )
-def test_what_cannot_be_answered_is_refused(service: Any, question: dict[str, str]) -> None:
+def test_what_cannot_be_answered_is_refused(service: Any, question: dict[str, Any]) -> None:
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
     with pytest.raises(ApiError) as refused:
         service.api.administer("entries", {**PROJECT, **question})
