@@ -33,6 +33,7 @@ from t5x_harness.spec import (
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
+from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.metrics import MetricsError
 from t5x_harness.vertex.paths import GS, object_address
 from t5x_harness.vertex.run_mode import RunMode
@@ -95,9 +96,20 @@ class VertexBackend:
 
     def _run(self, stage: Stage) -> StageResult:
         if stage in BEFORE_EXECUTION:
-            return self._local.stage(stage)
+            found = self._local.stage(stage)
+            return self._with_unstaged(found) if stage is Stage.RESOLVE else found
         self._executed = self._executed or self._execute()
         return self._executed[stage]
+
+    def _with_unstaged(self, resolved: StageResult) -> StageResult:
+        """Adds which files of this machine the run reads, and its job will not have."""
+        try:
+            closure = self._job([], {"name": _MODEL_DIR, "address": ""}).closure
+        except REFUSALS:  # for who sends the job to say
+            return resolved
+        unstaged = unstaged_files(closure, RunResult(spec=self._spec, stages=(resolved,)))
+        doubts = (f"whether the job has {each}" for each in (*closure.passed_over, *unstaged))
+        return dataclasses.replace(resolved, not_checked=(*resolved.not_checked, *doubts))
 
     def submit_early(self) -> None:
         """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""

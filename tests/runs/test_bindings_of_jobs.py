@@ -1,4 +1,4 @@
-"""A job binds what was changed in its config; the rest of what was changed here is no statement of Gin."""
+"""What a promoted run's job is given: bindings for what was changed; and which files of this machine it lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.runs.stages import stages_of
 from t5x_harness.runs.vertex import VertexBackend
-from t5x_harness.spec import Change, Changed, Mode, Outcome, Reason, RunSpec, Stage, StageResult
+from t5x_harness.spec import Change, Changed, FactTable, Mode, Outcome, Reason, RunSpec, Stage, StageResult
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.target import VertexTarget
 
@@ -46,3 +46,21 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
     (container,) = sent
     assert [argument for argument in container.args if "TRAIN_STEPS" in argument]
     assert not [argument for argument in container.args if "vocabulary" in argument or "mesh" in argument]
+
+
+def test_a_vocabulary_that_a_job_will_not_have_is_said_once_resolve_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
+    (tmp_path / "own.model").write_text("")
+    table = FactTable("vocabulary", ("of", "file"), (("my_task", f"{tmp_path}/own.model"),))
+    resolved = StageResult(Stage.RESOLVE, Outcome.PASSED, not_checked=("a",), tables=(table,), exercised=1)
+    linted = StageResult(Stage.LINT, Outcome.PASSED, exercised=1)
+    stages = {Stage.LINT: linted, Stage.RESOLVE: resolved}
+    local: Any = SimpleNamespace(workspace=tmp_path, stages=stages_of(Mode.TRAIN), stage=stages.__getitem__)
+    order = JobOrder("name", VertexTarget("p", "us-central1", "my-bucket", "image"), Machine.parse("v3-8"), timeout=900)
+    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
+    found = VertexBackend(spec, local, order, SimpleNamespace()).stage(Stage.RESOLVE)  # type: ignore[arg-type]
+    assert found.not_checked == (
+        "a",
+        f"whether the job has {tmp_path}/own.model, the vocabulary of my_task: a job does not have this machine's "
+        "files; copy it to a bucket and name it gs://BUCKET/…, unless the image has it at this path",
+    )
