@@ -7,7 +7,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,16 +151,21 @@ def add_job_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--disable-retries", action="store_true", help="try nothing again")
 
 
-def pair(text: str, option: str) -> tuple[str, str]:
-    """Reads an argument of the form ``NAME=VALUE``.
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """Reads arguments of the form ``NAME=VALUE``.
 
     Raises:
-      UsageError: it has another one.
+      UsageError: one has another form, or two have one name.
     """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} {masked(option, text)}: give NAME=VALUE")
-    return name, value
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {masked(option, text)}: give NAME=VALUE")
+        if name in found:
+            raise UsageError(f"{option} {name} is given twice: leave one out")
+        found[name] = value
+    return found
 
 
 def require_google_sdk() -> None:

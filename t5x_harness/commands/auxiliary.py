@@ -20,7 +20,7 @@ from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
 from t5x_harness.commands import xmanager
-from t5x_harness.commands.arguments import UsageError, add_job_options, pair, require_google_sdk
+from t5x_harness.commands.arguments import UsageError, add_job_options, pairs, require_google_sdk
 from t5x_harness.findings.text import Style
 from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
@@ -299,8 +299,8 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Cal
         prepared.request,
         target,
         args.timeout or FOUR_HOURS,
-        dict(pair(text, "--env") for text in args.env),
-        dict(pair(text, "--label") for text in args.label),
+        pairs(args.env, "--env"),
+        pairs(args.label, "--label"),
         options,
         args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS,
     )

@@ -21,6 +21,7 @@ from typing import Any
 from t5x_harness.variables import VERTEX_PREFIX
 
 _TABLE = "[tool.t5x_harness.vertex]"
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # with the domain in front, or by its number, too
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 LONGEST_RUN = 121
 """Characters that Google's SDK allows for the names of an experiment and one of its runs, with ``-`` between them."""
@@ -72,6 +73,11 @@ class VertexTarget:
     def __post_init__(self) -> None:
         if missing := tuple(name for name in REQUIRED if not getattr(self, name)):
             raise VertexTargetError(_not_set(missing), missing)
+        if not _PROJECT.fullmatch(self.project):
+            raise VertexTargetError(
+                f"project {self.project!r} is not a project's id: give it as in the console, such as my-project-123, "
+                "and not its name"
+            )
         if self.bucket.startswith("gs://") or not _BUCKET.fullmatch(self.bucket):
             raise VertexTargetError(
                 f"bucket {self.bucket!r} is not a bucket's name: give the name alone, as my-bucket of gs://my-bucket/folder"

@@ -217,6 +217,12 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--tfds_data_dir=gs:///x"], "--tfds_data_dir gs:///x: that names no bucket; give a folder of one, as gs://"),
         (["--env=A"], "--env A: give NAME=VALUE"),
         (["--label==a"], "--label =a: give NAME=VALUE"),
+        (["--env=A=1", "--env=A=1"], "--env A is given twice: leave one out"),
+        (["--label=a=1", "--label=a=2"], "--label a is given twice: leave one out"),
+        (
+            ["--project=My project"],
+            "project 'My project' is not a project's id: give it as in the console, such as my-",
+        ),
         (["--strategy=spot"], "strategy 'spot': did you mean SPOT?"),
         (["--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
         (["--max-wait-duration=1h"], "max_wait_duration is how long a job with the strategy FLEX_START waits; the"),

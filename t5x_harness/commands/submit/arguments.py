@@ -12,7 +12,7 @@ from t5x_harness.commands.arguments import (
     UsageError,
     add_job_options,
     add_run_arguments,
-    pair,
+    pairs,
     require_google_sdk,
     specs_of,
 )
@@ -211,8 +211,8 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         run_mode=mode or RunMode.TRAIN,
         timeout=args.timeout,
         name=args.name or "",
-        env=dict(pair(text, "--env") for text in args.env),
-        labels=dict(pair(text, "--label") for text in args.label),
+        env=pairs(args.env, "--env"),
+        labels=pairs(args.label, "--label"),
         options=JobOptions.of(vars(args)),
     )
     if mode is None:
