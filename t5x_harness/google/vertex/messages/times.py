@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.protobuf.message import Message
@@ -33,6 +33,7 @@ def _wrong(message: Any, at: str) -> Iterator[Violation]:
         if field.message_type is None or not _holds_times(field.message_type):
             continue
         path = f"{at}.{field.name}" if at else field.name
+        entries: Iterable[tuple[str, Any]]
         if is_map(field):
             entries = ((f"{path}[{key!r}]", each) for key, each in value.items())
         elif is_repeated(field):

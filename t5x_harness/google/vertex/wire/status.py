@@ -50,7 +50,8 @@ def _with_first(violations: list[Violation], number: int) -> ApiError:
 
 def _size(error: ApiError) -> int:
     """Returns the bytes of a trailer: its text is percent-encoded, its details are in base64."""
-    return len(quote(error.message)) + to_status(error).ByteSize() * 4 // 3
+    details: int = to_status(error).ByteSize()
+    return len(quote(error.message)) + details * 4 // 3
 
 
 def _without_middle(text: str, longest: int) -> str:
