@@ -1,13 +1,14 @@
-"""The words that a stage's process was started with, as those of T5X's own program: a module may read them."""
+"""The command line of a stage's process, as that of T5X's own program: a module may read its words and absl's flags."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from t5x_harness.spec import Mode, RunSpec
 
@@ -18,7 +19,7 @@ class ProgramEnded(Exception):
 
 @contextlib.contextmanager
 def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
-    """Has ``sys.argv`` be what it is in ``python -m t5x.main`` of a run, while a block works.
+    """Has ``sys.argv``, while a block works, and absl's flags from then on be those of ``python -m t5x.main`` of a run.
 
     Args:
       spec: the run.
@@ -29,6 +30,7 @@ def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
     """
     before = sys.argv
     sys.argv = words_of(spec, location)
+    _parse_flags(sys.argv[1:])
     try:
         yield
     except SystemExit as stop:
@@ -53,6 +55,24 @@ def words_of(spec: RunSpec, location: str) -> list[str]:
         *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else []),
         *([f"--tfds_data_dir={spec.tfds_data_dir}"] if spec.tfds_data_dir else []),
     ]
+
+
+def _parse_flags(words: Sequence[str]) -> None:
+    """Defines T5X's flags and gives them their values: a module may read them, define its own, and read those.
+
+    Flags of others keep their values, and what validates them is not asked: this process may be the user's pytest.
+    """
+    from absl import flags
+
+    with contextlib.suppress(ImportError):  # a fork may start from a program of its own
+        importlib.import_module("t5x.main")
+    given = [word.removeprefix("--").partition("=") for word in words]
+    known = [(flags.FLAGS[name], value) for name, _, value in given if name in flags.FLAGS]
+    for flag, _ in known:
+        flag.unparse()  # of a run before, in the same process
+    for flag, value in known:
+        flag.parse(value)
+    flags.FLAGS.mark_as_parsed()
 
 
 def _is_of_argparse(stop: SystemExit) -> bool:

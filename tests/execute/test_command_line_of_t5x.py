@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from absl import flags
 
 from t5x_harness.execute.command_line import ProgramEnded, as_t5x
 from t5x_harness.runs.local import LocalBackend
@@ -27,6 +28,42 @@ def test_the_words_are_those_of_t5x_while_a_stage_works() -> None:
             "--gin_search_paths=configs,more",
         ]
     assert sys.argv is before
+
+
+def test_absls_flags_have_the_values_of_the_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = flags.FlagValues()
+    flags.DEFINE_multi_string("gin_file", None, "Files.", flag_values=found)
+    flags.DEFINE_list("gin_search_paths", ["."], "Folders.", flag_values=found)
+    flags.DEFINE_string("of_the_user", "its default", "Another.", flag_values=found)
+    monkeypatch.setattr(flags, "FLAGS", found)
+    with as_t5x(SPEC, "/lib/t5x"):
+        assert (found.gin_file, found.gin_search_paths) == (["a.gin", "b.gin"], ["configs", "more"])
+        assert found.of_the_user == "its default"
+    with as_t5x(RunSpec(("c.gin",), search_paths=("own",)), "/lib/t5x"):  # another run in the same process
+        assert (found.gin_file, found.gin_search_paths) == (["c.gin"], ["own"])
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("flags.DEFINE_string('own', 'x', '')\nassert flags.FLAGS.own == 'x'\nassert flags.FLAGS.gin_file", None),
+        ("flags.DEFINE_string('gin_file', None, '')", "DuplicateFlagError: The flag 'gin_file' is defined twice."),
+    ],
+)
+def test_a_module_may_have_flags_but_not_t5x_s(
+    backend: Callable[..., LocalBackend], train_text: str, tmp_path: object, text: str, error: str | None
+) -> None:
+    """As under ``app.run``: flags defined by a task module have their defaults, and T5X's names are taken."""
+    with open(f"{tmp_path}/flag_tasks.py", "w") as file:
+        file.write(f"from absl import flags\n\n{text}\n")
+    result = backend(train_text, extra="\nimport flag_tasks\n").stage(Stage.RESOLVE)
+    errors = [finding for finding in result.findings if finding.severity == "error"]
+    if error is None:
+        assert errors == []
+    else:
+        assert error in errors[0].message
+        assert errors[0].location is not None
+        assert (errors[0].location.file, errors[0].location.line) == ("flag_tasks.py", 3)
 
 
 def test_what_ends_the_program_is_an_error() -> None:
