@@ -217,9 +217,10 @@ def _precondition(
         return grad * moment**-0.5, {"v_row": unused, "v_col": unused, "v": moment}
     row = keep * state.v_row + (1.0 - keep) * jnp.mean(squared, axis=factoring.columns)  # [..., rows, ...]
     column = keep * state.v_col + (1.0 - keep) * jnp.mean(squared, axis=factoring.rows)  # [..., columns, ...]
-    wide_row = jnp.expand_dims(row, factoring.columns)  # [..., rows, ..., 1, ...]
-    normalized_row = wide_row / jnp.mean(wide_row, axis=factoring.rows, keepdims=True)
-    direction = grad * normalized_row**-0.5 * jnp.expand_dims(column, factoring.rows) ** -0.5
+    # Expanded last, as in T5X: the partitioner divides other arrays otherwise, and sums are made in another order.
+    rows = tuple(dim - sum(other < dim for other in factoring.columns) for dim in factoring.rows)
+    row_factor = (row / jnp.mean(row, axis=rows, keepdims=True)) ** -0.5
+    direction = grad * jnp.expand_dims(row_factor, factoring.columns) * jnp.expand_dims(column**-0.5, factoring.rows)
     return direction, {"v_row": row, "v_col": column, "v": unused}
 
 
