@@ -25,6 +25,7 @@ from t5x_harness.variables import POD_VARIABLE
 
 _LOGGER = logging.getLogger(__name__)
 _DATA_AXIS = "data"
+_PLATFORMS = ("tpu", "cpu")
 
 
 class DeviceCountMismatch(RuntimeError):
@@ -66,6 +67,8 @@ class _JaxOnSlice:
         return getattr(self._jax, name)
 
     def devices(self, backend: str | None = None) -> list[VirtualDevice]:
+        if backend not in (None, *_PLATFORMS):
+            raise RuntimeError(f"Unknown backend {backend!r}: a TPU host has {' and '.join(_PLATFORMS)}")
         return list(self._devices)
 
     def local_devices(self, process_index: int | None = None, *_: Any, **__: Any) -> list[VirtualDevice]:

@@ -368,6 +368,13 @@ def test_a_number_out_of_its_range(folder: Folder, line: str, fix: str) -> None:
     assert (finding.severity, finding.fix) == (Severity.ERROR, fix)
 
 
+@pytest.mark.parametrize("name", ["eval_steps", "stats_period"])
+def test_a_number_of_steps_below_zero(folder: Folder, name: str) -> None:
+    """T5X takes -1 batches for all that there are, and repeats the data without end."""
+    finding = folder.only(f"{RUN}train_script.train.{name} = -1\n", "GIN36")
+    assert finding.message.endswith("is out of range: T5X's loop over steps does not end, or makes no step")
+
+
 def test_an_epsilon_that_drowns_the_gradients(folder: Folder) -> None:
     gin = RUN.replace("from t5x import utils\n", "from t5x import adafactor\nfrom t5x import utils\n")
     finding = folder.only(gin + "adafactor.Adafactor.epsilon1 = 1e9\n", "GIN36")

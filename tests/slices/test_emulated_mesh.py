@@ -10,6 +10,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5x_harness.slices.emulated_mesh import SliceView
+from t5x_harness.slices.slice import get_slice
 
 RECORDED = json.loads((Path(__file__).parent.parent / "reference" / "tpu_meshes.json").read_text())
 PRELUDE = """
@@ -35,6 +41,15 @@ def run(program: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def test_a_backend_that_no_tpu_host_has_is_refused_as_jax_does() -> None:
+    module: dict[str, Any] = {"jax": None}
+    exec("def asked(backend): return jax.devices(backend)", module)
+    with SliceView(module["asked"], get_slice("v3-8"), None).seen():
+        assert len(module["asked"](None)) == len(module["asked"]("tpu")) == 8
+        with pytest.raises(RuntimeError, match="Unknown backend 'tpuu': a TPU host has tpu and cpu"):
+            module["asked"]("tpuu")
 
 
 def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
