@@ -142,7 +142,7 @@ class Shrinker:
         for key, _ in list(self.config.items()):
             batch = self.config.value(self.config.owner(key))
             if key.parameter == "batch_size" and type(batch) is int:
-                self.rebind(key, sizes.small_batch(batch, self.axes, parts if isinstance(parts, int) and parts else 1))
+                self.rebind(key, sizes.small_batch(batch, self.axes, max(1, parts) if isinstance(parts, int) else 1))
 
     def _steps(self) -> None:
         entry = self.config.entry

@@ -84,6 +84,12 @@ def test_every_size_shrinks_at_the_binding_that_holds_it(parse: Any) -> None:
     }
 
 
+def test_a_number_of_microbatches_that_t5x_takes_for_none_leaves_the_batch_positive(parse: Any) -> None:
+    for parts in ("-2", "0", "True", "None"):
+        changes = shrunk(parse(CONFIG.replace("num_microbatches = 8", f"num_microbatches = {parts}")))
+        assert int(changes["BATCH_SIZE"]) > 0
+
+
 def test_a_schedule_shrinks_with_the_steps_it_reads_and_no_other_does(parse: Any) -> None:
     changes = shrunk(parse(CONFIG.replace("1_020_000", "20_000")))
     assert changes["TRAIN_STEPS"] == "4"
