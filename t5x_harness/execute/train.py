@@ -12,7 +12,7 @@ import gin
 import jax
 import numpy as np
 from flax import traverse_util
-from t5x import checkpoints
+from t5x import adafactor, checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
@@ -71,14 +71,8 @@ def train(
     report.idle = f"training ended at step {step}, began at step {counter.began} and made no step between them"
     scalars = scalars_in(output.local)
     _losses(scalars, first_step, step, report)
-    rates = list(scalars.get("train/learning_rate", {}).values())
-    if report.exercised and not report.failed and (problem := nothing_learnt(counter.params, state.params, rates)):
-        report.find(
-            "RUN02",
-            problem,
-            fix="look for a number out of its range: an epsilon, a threshold or an offset of the optimizer, or a share "
-            "of dropout",
-        )
+    if report.exercised and not report.failed:
+        _learnt(counter, state, scalars, report)
     written = checkpoints_in(output.local)
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
     if not written:
@@ -153,6 +147,23 @@ def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report:
     report.add(infinite_losses(report.stage, scalars))
     evals = sorted(t.split("/")[1] for t in scalars if t.startswith("training_eval/") and t.endswith("/loss"))
     report.fact("teacher-forced eval", ", ".join(evals) or "none")
+
+
+def _learnt(counter: _Counter, state: Any, scalars: dict[str, dict[int, float]], report: StageReport) -> None:
+    """Adds a finding if T5X's Adafactor changed nothing at the rates that T5X wrote.
+
+    Other optimizers may have rates of their own, or gather gradients over many steps.
+    """
+    if not isinstance(getattr(counter.model, "optimizer_def", None), adafactor.Adafactor):
+        return
+    rates = list(scalars.get("train/learning_rate", {}).values())
+    if problem := nothing_learnt(counter.params, state.params, rates):
+        report.find(
+            "RUN02",
+            problem,
+            fix="look for a number out of its range: an epsilon, a threshold or an offset of the optimizer, or a share "
+            "of dropout",
+        )
 
 
 def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: StageReport) -> None:
