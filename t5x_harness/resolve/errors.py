@@ -46,6 +46,9 @@ from t5x_harness.system.addresses import HOW_TO_ALLOW
 REPORT_IT = "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
 """What to do about a defect of the harness."""
 
+_LENGTHS = "SEQ15"
+"""The mistake that SeqIO finds in what the config says."""
+
 
 def log_traceback(error: BaseException) -> None:
     """Writes the whole traceback into the run's log, which is this process' standard error."""
@@ -79,8 +82,8 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         if versions := next(filter(None, map(versions_asked, texts)), None):
             known = dataclasses.replace(known, fix=versions)
         location = found.location
-        if known.code.startswith("SEQ"):  # SeqIO's, of what the user's module says
-            location = found.frame.location if found.frame else where or location
+        if known.code.startswith("SEQ") and known.code != _LENGTHS:  # SeqIO's, of what the user's module says
+            location = found.frame.location if found.frame else where
         elif found.culprit is None and config is not None:
             location = where or _line_of_macro(known.message, config) or location
         return Finding(known.code, Severity.ERROR, stage, known.message, location, known.fix)
