@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
 from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+from t5x_harness.plan.stored_values import unreadable
 
 if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
@@ -36,6 +37,7 @@ class CheckpointFit:
       unwanted: the parameters for which the checkpoint holds an optimizer's state and the train state holds None.
       same: how many arrays agree.
       bad_map: why the assignment_map cannot be applied, in T5X's words.
+      damage: why the checkpoint cannot be read; everything else is empty then.
       unjudged: why nothing can be said; everything else is empty then.
     """
 
@@ -47,6 +49,7 @@ class CheckpointFit:
     unwanted: tuple[str, ...] = ()
     same: int = 0
     bad_map: str | None = None
+    damage: str | None = None
     unjudged: str | None = None
 
     @property
@@ -58,7 +61,7 @@ class CheckpointFit:
     @property
     def fits(self) -> bool:
         """Whether T5X can restore the checkpoint."""
-        return not (self.different or self.missing or self.unwanted or self.bad_map or self.unjudged)
+        return not (self.different or self.missing or self.unwanted or self.bad_map or self.damage or self.unjudged)
 
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
@@ -71,15 +74,19 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         return CheckpointFit(bad_map=reason)
     if start.checkpoint is None or not start.reachable or shapes is None:
         return None
-    if reason := _foreign(start.restore):
+    if reason := _foreign_manager(start.restore):
         return CheckpointFit(unjudged=reason)
     try:
         tree = read_tree(start.checkpoint)
     except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each have their own
         first, *_ = str(error).splitlines() or [type(error).__name__]
-        return CheckpointFit(unjudged=f"its metadata cannot be read: {first}")
+        return CheckpointFit(damage=f"its metadata cannot be read: {first}")
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
+    if damage := unreadable(start.checkpoint, tree):
+        return CheckpointFit(damage=damage)
+    if reason := _foreign_transform(start.restore):
+        return CheckpointFit(unjudged=reason)
     return _compare(start.restore, tree, shapes)
 
 
@@ -120,16 +127,17 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
     )
 
 
-def _foreign(restore: Any) -> str | None:
-    """Returns what of the config's own code decides about the restore, so that nothing can be said of it."""
-    if restore is None:
-        return None
-    if not _is_runtimes(restore.checkpoint_manager_cls):
-        return f"it is restored by {_name(restore.checkpoint_manager_cls)}"
-    for transform in restore.state_transformation_fns:
-        if not _is_assignment_map(transform):
-            return f"its tree is changed by {_name(transform)}"
-    return None
+def _foreign_manager(restore: Any) -> str | None:
+    """Returns which code of the user's own reads the checkpoint, so that nothing can be said of it."""
+    manager = getattr(restore, "checkpoint_manager_cls", None)
+    return None if manager is None or _is_runtimes(manager) else f"it is restored by {_name(manager)}"
+
+
+def _foreign_transform(restore: Any) -> str | None:
+    """Returns which code of the user's own decides about what is restored, so that it cannot be compared."""
+    transforms = getattr(restore, "state_transformation_fns", ())
+    own = next((transform for transform in transforms if not _is_assignment_map(transform)), None)
+    return None if own is None else f"its tree is changed by {_name(own)}"
 
 
 def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:

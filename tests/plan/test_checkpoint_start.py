@@ -49,6 +49,17 @@ def test_of_several_restore_configs_the_one_that_the_run_has_counts(plan: Plan, 
     assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
 
 
+def test_orbax_takes_no_list_of_checkpoints(plan: Plan) -> None:
+    """Any list is a TypeError of T5X's; without orbax it evaluates one checkpoint after the other."""
+    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = ['gs://b/checkpoint_1']")
+    finding = the_finding(plan(gin=gin), "CKP19")
+    assert finding.message == "evaluation with orbax restores one path, and the path is a list of 1"
+    assert (
+        finding.fix == "write one path without brackets, or bind eval_script.evaluate.use_orbax = False" or finding.fix
+    )
+    assert not [f for f in plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n").findings if f.code == "CKP19"]
+
+
 def test_an_empty_list_of_paths_is_from_scratch(plan: Plan) -> None:
     assert start(plan()) == "scratch: the config names no checkpoint"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flax import serialization
 
@@ -15,6 +17,8 @@ from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
 from t5x_harness.plan.checkpoint_source import StartPoint, checkpoint_steps
 from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+from t5x_harness.plan.stored_values import unreadable
+from t5x_harness.standins.checkpoints import write_legacy_checkpoint
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 
 ORBAX = Path(__file__).parents[1] / "reference/checkpoint_8"
@@ -194,11 +198,46 @@ def test_the_users_own_transformation_is_not_judged() -> None:
     assert not found.fits
 
 
-def test_a_damaged_checkpoint_is_not_judged(tmp_path: Path) -> None:
+def test_metadata_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"\xc1")
     found = compare(StartPoint(path="x", checkpoint=str(tmp_path), reachable=True), shapes({}))
     assert found is not None
-    assert found.unjudged == "its metadata cannot be read: FormatError"
+    assert found.damage == "its metadata cannot be read: FormatError"
+    assert not found.fits
+
+
+def _break_file(array: Path) -> None:
+    (array / "0").write_bytes(b"cut off")
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"), [(_break_file, "Error reading local file"), (shutil.rmtree, "Failed to detect format for")]
+)
+def test_an_array_that_cannot_be_read_is_damage(tmp_path: Path, harm: Callable[[Path], None], reason: str) -> None:
+    """Also where code of the user's own, which is not called, changes what is restored."""
+    folder = tmp_path / "checkpoint_4"
+    arrays = {"target/scale": np.ones(8, np.float32), "state/step": np.asarray(4, np.int32)}
+    write_legacy_checkpoint(folder, arrays, {"target/scale"})
+    restore = types.SimpleNamespace(checkpoint_manager_cls=None, state_transformation_fns=(print,))
+    start = StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=restore)
+    whole = compare(start, shapes({}))
+    assert whole is not None
+    assert whole.unjudged == "its tree is changed by builtins.print"
+    harm(folder / "target.scale")
+    found = compare(start, shapes({}))
+    assert found is not None
+    assert found.damage is not None
+    assert found.damage.startswith("target/scale: ")
+    assert reason in found.damage
+
+
+def test_a_chunk_of_zeros_that_was_not_written_is_no_damage(tmp_path: Path) -> None:
+    """As tensorstore leaves it out, and reads zeros in its place."""
+    write_legacy_checkpoint(tmp_path, {"target/bias": np.zeros(8, np.float32)}, {"target/bias"})
+    (tmp_path / "target.bias" / "0").unlink(missing_ok=True)
+    tree = read_tree(str(tmp_path))
+    assert tree is not None
+    assert unreadable(str(tmp_path), tree) is None
 
 
 LAYER = "target/decoder/layers_{}/mlp/{}/kernel"

@@ -119,13 +119,14 @@ def _renamed(plan: Planned) -> dict[str, str]:
 
 
 class RestoreMode(PlanRule):
-    """Several checkpoints for one training run, or two kinds of checkpoint managers."""
+    """Several checkpoints for one training run, or for orbax, or two kinds of checkpoint managers."""
 
     code = "CKP19"
-    title = "restore settings that training does not take"
+    title = "restore settings that T5X does not take"
     why = (
-        "Training starts from one checkpoint, and saves with the checkpoint manager that it restores with. T5X raises "
-        "otherwise, once data and model are built."
+        "Training starts from one checkpoint, and saves with the checkpoint manager that it restores with. Evaluation "
+        "and inference with orbax take one path, and of a list, be it of one, only `expected str, bytes or os.PathLike "
+        "object, not list` is said. T5X raises once data and model are built."
     )
     bad = training(
         "utils.RestoreCheckpointConfig.path = ['gs://b/a', 'gs://b/c']", at="utils.RestoreCheckpointConfig.path"
@@ -135,6 +136,7 @@ class RestoreMode(PlanRule):
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding for each."""
         if plan.config.mode is not Mode.TRAIN:
+            yield from self._list(plan)
             return
         checkpoints = plan.config.build("checkpoint_cfg")
         save, restore = getattr(checkpoints, "save", None), getattr(checkpoints, "restore", None)
@@ -153,6 +155,23 @@ class RestoreMode(PlanRule):
                 "write one path without brackets",
             )
         yield from self._managers(plan, save, restore)
+
+    def _list(self, plan: Planned) -> Iterator[Finding]:
+        from t5x_harness.plan.checkpoint_source import uses_orbax
+
+        restore = plan.config.build("restore_checkpoint_cfg")
+        path = getattr(restore, "path", None)
+        evaluates = plan.config.mode is Mode.EVAL
+        # Of an empty list, evaluation asks no manager for anything.
+        if path is None or isinstance(path, str) or (evaluates and not (path and uses_orbax(plan.config))):
+            return
+        use_orbax = plan.config.owner_of("use_orbax").short
+        yield self.finding(
+            f"{'evaluation with orbax' if evaluates else 'inference'} restores one path, and the path is a list of "
+            f"{len(path)}",
+            _key(plan, "path"),
+            "write one path without brackets" + (f", or bind {use_orbax} = False" if evaluates else ""),
+        )
 
     def _managers(self, plan: Planned, save: Any, restore: Any) -> Iterator[Finding]:
         from t5x_harness.plan.checkpoint_source import uses_orbax

@@ -1,4 +1,4 @@
-"""CKP04 to CKP08 and SEQ11: checkpoints that are not there, cannot be read so, or are another model's."""
+"""CKP04 to CKP08, CKP27 and SEQ11: checkpoints that are not there, cannot be read, or are another model's."""
 
 from __future__ import annotations
 
@@ -78,6 +78,33 @@ class OtherLayout(_NoStart):
         at="utils.RestoreCheckpointConfig.path",
     )
     good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
+
+
+class DamagedCheckpoint(PlanRule):
+    """A checkpoint that cannot be read."""
+
+    code = "CKP27"
+    title = "checkpoint that is damaged"
+    why = (
+        "A copy that was cut off, or a save that was: T5X stops with an error of msgpack, tensorstore or orbax, which "
+        "names no checkpoint. All arrays are opened, and the small ones read; the large ones may be damaged yet. A "
+        "shrunk run has a stand-in for the checkpoint, and would not notice."
+    )
+    bad = training(
+        *_restore("model/checkpoint_1000"),
+        files={**examples.FILES, "model/checkpoint_1000/checkpoint": "cut off"},
+        at="utils.RestoreCheckpointConfig.path",
+    )
+    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
+
+    def check(self, plan: Planned) -> Iterator[Finding]:
+        """Yields a finding for the first array that cannot be read, or for the metadata."""
+        if plan.fit is not None and plan.fit.damage:
+            yield self.finding(
+                f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}",
+                plan.start.key,
+                "copy it again from where it was written, or name another checkpoint",
+            )
 
 
 class OtherShapes(PlanRule):

@@ -1,0 +1,74 @@
+"""Whether the arrays of a checkpoint can be read: all are opened, and the small ones are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, specs_in_file
+from t5x_harness.system.buckets import on_disk
+
+_BYTES_READ = 16 * 2**20
+"""How much is read, the smallest arrays first: a check of a large checkpoint must cost little."""
+
+
+def unreadable(path: str, tree: StoredTree) -> str | None:
+    """Finds an array of a checkpoint that cannot be read.
+
+    Args:
+      path: the checkpoint. Only one on this machine's disk is looked at.
+      tree: what its metadata says that it holds.
+
+    Returns:
+      The name of the array and tensorstore's reason; None if none is found.
+    """
+    import tensorstore as ts
+
+    folder = Path(on_disk(path))
+    if tree.layout is Layout.TENSORFLOW or not folder.is_dir():
+        return None
+    places = _older_layout(folder) if tree.layout is Layout.T5X else _orbax(folder / "state", tree)
+    opened = {name: ts.open({"driver": "auto", "kvstore": place}, open=True) for name, place in places.items()}
+    left = _BYTES_READ
+    for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):
+        left -= _bytes(tree.arrays[name])
+        try:
+            array = opened[name].result()
+            if left >= 0:
+                array.read().result()
+        except ValueError as error:
+            return f"{name}: {str(error).splitlines()[0].partition(' [')[0]}"
+    return None
+
+
+def _older_layout(folder: Path) -> Mapping[str, Any]:
+    """Returns where tensorstore finds each array that is not in the msgpack file itself."""
+    specs = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
+    return {name: {"driver": "file", "path": f"{folder / spec['kvstore']['path']}"} for name, spec in specs.items()}
+
+
+def _orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:
+    """Returns where tensorstore finds each array that is stored under the name that T5X gives it."""
+    import tensorstore as ts
+
+    base = {"driver": "file", "path": f"{state}/"}
+    if not (state / "manifest.ocdbt").exists():
+        files = {name: state / name.replace("/", ".") for name in tree.arrays}
+        return {name: {"driver": "file", "path": f"{file}/"} for name, file in files.items() if file.is_dir()}
+    database = {"driver": "ocdbt", "base": base}
+    keys = ts.KvStore.open(database).result().list().result()
+    stored = {key.decode().rpartition("/")[0] for key in keys}
+    dotted = {name: name.replace("/", ".") for name in tree.arrays}
+    return {name: {**database, "path": f"{key}/"} for name, key in dotted.items() if key in stored}
+
+
+def _bytes(array: StoredArray) -> int:
+    try:
+        size = np.dtype(array.dtype).itemsize
+    except TypeError:  # bfloat16, which NumPy does not know by itself
+        size = 2
+    return math.prod(array.shape) * size
