@@ -135,7 +135,10 @@ class StartMaker:
         """Returns what the user's checkpoint holds; None where it cannot be read or is TensorFlow's."""
         if not self.start.reachable or self.start.checkpoint is None:
             return None
-        tree = read_tree(self.start.checkpoint)
+        try:
+            tree = read_tree(self.start.checkpoint)
+        except Exception:  # each library has its own; CKP27 has said so, and the user goes on
+            return None
         return tree if tree is not None and tree.layout is not Layout.TENSORFLOW else None
 
 

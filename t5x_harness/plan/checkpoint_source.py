@@ -191,9 +191,15 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) 
         text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
         problem = Problem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
-    is_tensorflow = epath.Path(on_disk(f"{path}.index")).exists()
-    wrong = None if is_tensorflow else _no_checkpoint(path, orbax, mode) or _missing(path, orbax)
+    wrong = next(filter(None, (_refused(each, orbax, mode) for each in paths if not is_not_asked(each))), None)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
+
+
+def _refused(path: str, orbax: bool, mode: Mode) -> Problem | None:
+    """Finds what is wrong with a path that names one checkpoint."""
+    if epath.Path(on_disk(f"{path}.index")).exists():  # TensorFlow's
+        return None
+    return _no_checkpoint(path, orbax, mode) or _missing(path, orbax)
 
 
 def _missing(path: str, orbax: bool) -> Problem | None:

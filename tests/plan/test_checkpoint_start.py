@@ -57,7 +57,17 @@ def test_orbax_takes_no_list_of_checkpoints(plan: Plan) -> None:
     assert (
         finding.fix == "write one path without brackets, or bind eval_script.evaluate.use_orbax = False" or finding.fix
     )
-    assert not [f for f in plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n").findings if f.code == "CKP19"]
+
+
+def test_each_checkpoint_of_a_list_is_looked_for(plan: Plan, tmp_path: Path) -> None:
+    for step in (20, 100):
+        (tmp_path / f"run/checkpoint_{step}/checkpoint").mkdir(parents=True)
+    paths = [f"{tmp_path}/run/checkpoint_{step}" for step in (20, 100, 200)]
+    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = {paths}")
+    result = plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n")
+    (finding,) = result.errors
+    message = f"there is no {tmp_path}/run/checkpoint_200; beside it are checkpoint_20, checkpoint_100"
+    assert (finding.code, finding.message) == ("CKP04", message)
 
 
 def test_an_empty_list_of_paths_is_from_scratch(plan: Plan) -> None:
