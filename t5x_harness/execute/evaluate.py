@@ -7,7 +7,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,10 @@ def evaluate_config(run: Prepared, report: StageReport) -> None:
     """
     watch = _Watch()
     evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
-    dataset = run.role("dataset_cfg").dataset
+    role = run.role("dataset_cfg")
     with watch.observing():
-        gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=dataset)
-    watch.report_to(report, run.config)
+        gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
+    watch.report_to(report, run.config, run.tasks(role))
 
 
 def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -65,19 +65,19 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
     Raises:
       Exception: what T5X raises.
     """
-    watch = _Watch()
+    watch, role = _Watch(), run.evaluated
     evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
     with watch.observing():
         eval_module.evaluate(
             model=model,
-            dataset_cfg=run.evaluated.dataset,
+            dataset_cfg=role.dataset,
             restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
             partitioner=run.partitioner,
             output_dir=str(output),
             inference_evaluator_cls=watch(evaluator),
             use_orbax=layout_of(checkpoint) is not Layout.T5X,
         )
-    watch.report_to(report, run.config)
+    watch.report_to(report, run.config, run.tasks(role))
 
 
 def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -154,7 +154,7 @@ class _Watch:
 
         return make
 
-    def report_to(self, report: StageReport, config: GinConfig) -> None:
+    def report_to(self, report: StageReport, config: GinConfig, tasks: Sequence[seqio.Task]) -> None:
         """Puts what was seen into a report: checkpoints, examples and metrics, and what of it shows nothing."""
         if not self._observed.restored:
             _report_no_checkpoint(config, report)
@@ -166,10 +166,15 @@ class _Watch:
             report.fact("evaluated", f"{number} examples of {task}")
             if not number:
                 report.not_checked.append(f"the metrics of {task}: none of its examples was evaluated")
-        measures = []
+        measures, measured = [], set[str]()
         for future, _ in self._outcomes:
             for task, metrics in (future.result() or {}).items():
                 measures += _measure_task(task, metrics or {}, report)
+                measured.add(task)
+        for task in tasks:
+            if task.name not in measured:
+                why = "its evaluator left it out" if task.metric_fns else "it has no metric_fns"
+                report.not_checked.append(f"the metrics of {task.name}: {why}")
         report.measures += measures
         report.add(undefined_metrics(report.stage, measures))
         report.unproved = why_no_number(measures)

@@ -87,6 +87,18 @@ class EvaluatorOfOnesOwn(seqio.Evaluator):
         return metrics, {}
 
 
+class EvaluatorOfOneTask(seqio.Evaluator):
+    """Leaves out all tasks but the first."""
+
+    def evaluate(self, **options: Any) -> Any:
+        """Returns what there is of that task."""
+        future, outputs = super().evaluate(**options)
+        first = self.eval_tasks[0].name
+        metrics: Any = concurrent.futures.Future()
+        metrics.set_result({first: future.result()[first]})
+        return metrics, {first: outputs[first]}
+
+
 class IdleTrainer(trainer.Trainer):
     """Says that it trains."""
 
@@ -114,3 +126,4 @@ add("undefined_metric", metric_fns=[undefined])
 add("undefined_and_defined", metric_fns=[undefined, ref_tasks.exact_match])
 add("no_result", metric_fns=[without_result])
 add("metrics_of_all_kinds", metric_fns=[of_all_kinds])
+seqio.MixtureRegistry.add("three_tasks", [("ref_reverse", 1), ("metrics_of_all_kinds", 1), ("no_metrics", 1)])

@@ -80,6 +80,18 @@ def test_numbers_for_which_no_example_went_through_the_model_prove_nothing(backe
     assert the_error(result) == ("RUN02", "no example was predicted or scored, so nothing is proved")
 
 
+def test_tasks_that_are_not_evaluated_are_named(backend: Backend, eval_text: str) -> None:
+    evaluator = EVALUATED_BY.replace("EvaluatorOfOnesOwn", "EvaluatorOfOneTask")
+    own = OWN_EVALUATOR.replace("EvaluatorOfOnesOwn", "EvaluatorOfOneTask")
+    result = last(backend(eval_text, extra=f"MIXTURE_OR_TASK_NAME = 'three_tasks'\n{evaluator}{own}"))
+    assert result.outcome is Outcome.PASSED
+    assert len({measure.of for measure in result.measures}) == 1
+    left_out = [text for text in result.not_checked if text.startswith("the metrics of ")]
+    assert len(left_out) == 2
+    assert "the metrics of no_metrics: it has no metric_fns" in left_out
+    assert any(text.endswith(": its evaluator left it out") for text in left_out)
+
+
 @pytest.mark.parametrize(
     ("write_fn", "outcome", "code", "message"),
     [
