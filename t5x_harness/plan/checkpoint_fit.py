@@ -78,12 +78,13 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         return CheckpointFit(unjudged=reason)
     try:
         tree = read_tree(start.checkpoint)
+        damage = unreadable(start.checkpoint, tree) if tree is not None else None
     except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each have their own
         first, *_ = str(error).splitlines() or [type(error).__name__]
         return CheckpointFit(damage=f"its metadata cannot be read: {first}")
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
-    if damage := unreadable(start.checkpoint, tree):
+    if damage:
         return CheckpointFit(damage=damage)
     if reason := _foreign_transform(start.restore):
         return CheckpointFit(unjudged=reason)

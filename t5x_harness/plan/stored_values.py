@@ -14,6 +14,8 @@ from t5x_harness.system.buckets import on_disk
 
 _BYTES_READ = 16 * 2**20
 """How much is read, the smallest arrays first: a check of a large checkpoint must cost little."""
+_DRIVERS = {"zarr": ".zarray", "zarr3": "zarr.json"}
+"""Of tensorstore, by the file that each keeps an array's metadata in."""
 
 
 def unreadable(path: str, tree: StoredTree) -> str | None:
@@ -31,8 +33,8 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
     folder = Path(on_disk(path))
     if tree.layout is Layout.TENSORFLOW or not folder.is_dir():
         return None
-    places = _older_layout(folder) if tree.layout is Layout.T5X else _orbax(folder / "state", tree)
-    opened = {name: ts.open({"driver": "auto", "kvstore": place}, open=True) for name, place in places.items()}
+    specs = _older_layout(folder) if tree.layout is Layout.T5X else _orbax(folder / "state", tree)
+    opened = {name: ts.open(spec, open=True) for name, spec in specs.items()}
     left = _BYTES_READ
     for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):
         left -= _bytes(tree.arrays[name])
@@ -40,30 +42,38 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
             array = opened[name].result()
             if left >= 0:
                 array.read().result()
-        except ValueError as error:
+        except (ValueError, RuntimeError, OSError) as error:
             return f"{name}: {str(error).splitlines()[0].partition(' [')[0]}"
     return None
 
 
 def _older_layout(folder: Path) -> Mapping[str, Any]:
-    """Returns where tensorstore finds each array that is not in the msgpack file itself."""
-    specs = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
-    return {name: {"driver": "file", "path": f"{folder / spec['kvstore']['path']}"} for name, spec in specs.items()}
+    """Returns tensorstore's spec of each array that is not in the msgpack file itself."""
+    stored = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
+    return {
+        name: {"driver": spec["driver"], "kvstore": {"driver": "file", "path": f"{folder / spec['kvstore']['path']}/"}}
+        for name, spec in stored.items()
+    }
 
 
 def _orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:
-    """Returns where tensorstore finds each array that is stored under the name that T5X gives it."""
+    """Returns tensorstore's spec of each array that is stored under the name that T5X gives it."""
     import tensorstore as ts
 
-    base = {"driver": "file", "path": f"{state}/"}
-    if not (state / "manifest.ocdbt").exists():
-        files = {name: state / name.replace("/", ".") for name in tree.arrays}
-        return {name: {"driver": "file", "path": f"{file}/"} for name, file in files.items() if file.is_dir()}
-    database = {"driver": "ocdbt", "base": base}
-    keys = ts.KvStore.open(database).result().list().result()
-    stored = {key.decode().rpartition("/")[0] for key in keys}
-    dotted = {name: name.replace("/", ".") for name in tree.arrays}
-    return {name: {**database, "path": f"{key}/"} for name, key in dotted.items() if key in stored}
+    if (state / "manifest.ocdbt").exists():
+        database = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{state}/"}}
+        keys = {key.decode() for key in ts.KvStore.open(database).result().list().result()}
+    else:
+        database = {"driver": "file"}
+        keys = {f"{file.parent.name}/{file.name}" for file in (*state.glob("*/.zarray"), *state.glob("*/zarr.json"))}
+    specs = {}
+    for name in tree.arrays:
+        key = name.replace("/", ".")
+        driver = next((driver for driver, file in _DRIVERS.items() if f"{key}/{file}" in keys), None)
+        if driver is not None:
+            place = f"{key}/" if "base" in database else f"{state / key}/"
+            specs[name] = {"driver": driver, "kvstore": {**database, "path": place}}
+    return specs
 
 
 def _bytes(array: StoredArray) -> int:
