@@ -43,7 +43,8 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
             if left >= 0:
                 array.read().result()
         except (ValueError, RuntimeError, OSError) as error:
-            return f"{name}: {str(error).splitlines()[0].partition(' [')[0]}"
+            reason = str(error).splitlines()[0].partition(" [")[0]
+            return f"{name}: {reason.replace(str(folder), path.rstrip('/'))}"
     return None
 
 
