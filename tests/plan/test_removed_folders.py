@@ -11,7 +11,7 @@ import t5x_in_use
 from t5x_harness.findings import examples
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.local import LocalBackend
-from t5x_harness.spec import Finding, RunSpec, Stage, StageResult
+from t5x_harness.spec import Finding, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers import Zygote
 
 SPLIT = "utils.DatasetConfig.split = 'validation'"
@@ -67,6 +67,15 @@ def test_a_checkpoint_in_the_older_layout_that_is_evaluated(plan: Plan) -> None:
         "orbax remove such folders at gs:// as unfinished checkpoints, while it restores"
     )
     assert found.fix == "bind use_orbax = False, which reads this layout and removes nothing"
+
+
+@pytest.mark.parametrize("mode", ["latest", "all"])
+def test_a_checkpoint_that_is_removed_before_it_is_evaluated(plan: Plan, mode: str) -> None:
+    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}'")
+    found = removed(plan(f"{gin}utils.RestoreCheckpointConfig.mode = '{mode}'\n", "run/checkpoint_6/checkpoint"))
+    assert found.severity is Severity.ERROR
+    assert found.message.endswith("while it restores checkpoint_6, which is one of them")
+    assert found.fix == "restore one checkpoint_N in mode 'specific', or copy them elsewhere first"
 
 
 def test_without_orbax_nothing_is_removed_and_gcloud_is_needed(plan: Plan) -> None:

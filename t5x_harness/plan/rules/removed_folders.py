@@ -32,7 +32,8 @@ class RemovedFolder(PlanRule):
         "At gs://, orbax takes every folder without a file `commit_success.txt` for a checkpoint that was not "
         "finished, and T5X has it clear up: in MODEL_DIR when it trains, in what it restores when it evaluates or "
         "infers. The TensorBoard folders of an earlier job go, its predictions, checkpoints in T5X's older layout; and "
-        "where one of those is restored, its arrays. Seen in buckets that `gcs_root` gives."
+        "where one of those is restored, its arrays. An error where the checkpoint to be evaluated goes itself, as in "
+        "mode 'latest' or 'all'. Seen in buckets that `gcs_root` gives."
     )
     bad = training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR")
     good = training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT)
@@ -46,12 +47,16 @@ class RemovedFolder(PlanRule):
         if local is None or not names:
             return
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        when = "before it saves" if plan.config.mode is Mode.TRAIN else "while it restores"
+        trains, restored = plan.config.mode is Mode.TRAIN, Path(plan.start.checkpoint or "").name
+        when = "before it saves" if trains else "while it restores"
+        if is_lost := not trains and restored in names:
+            when += f" {restored}, which is one of them"
         yield self.finding(
             f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
             f"folders at gs:// as unfinished checkpoints, {when}",
             key,
             _fix(plan, local),
+            severity=Severity.ERROR if is_lost else Severity.WARNING,
         )
 
 
