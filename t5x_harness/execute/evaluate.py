@@ -166,7 +166,8 @@ class _Watch:
             report.fact("evaluated", f"{number} examples of {task}")
             if not number:
                 report.not_checked.append(f"the metrics of {task}: none of its examples was evaluated")
-        measures, measured = [], set[str]()
+        measures: list[Measure] = []
+        measured: set[str] = set()
         for future, _ in self._outcomes:
             for task, metrics in (future.result() or {}).items():
                 measures += _measure_task(task, metrics or {}, report)
