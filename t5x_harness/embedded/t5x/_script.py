@@ -68,8 +68,8 @@ def join_processes() -> None:
     timeout = {"initialization_timeout": FLAGS.initialization_timeout} if FLAGS.initialization_timeout else {}
     if timeout and jax.__version__ < "0.4.15":  # T5X compares them as text, too
         refusal = ValueError(
-            f"--initialization_timeout={FLAGS.initialization_timeout} needs JAX 0.4.15, and T5X takes {jax.__version__} "
-            "for an older one"
+            f"--initialization_timeout={FLAGS.initialization_timeout} needs JAX 0.4.15, and T5X takes "
+            f"{jax.__version__} for an older one"
         )
         raise with_hint(
             refusal, f"it compares versions as text, in which {jax.__version__} is the lower one: leave the flag out"

@@ -30,6 +30,7 @@ class _Range:
 _SHARE = _Range(0, 1, "from 0 up to, but not including, 1", "it is a share, and from 1 on nothing is left to train on")
 _EPSILON = _Range(0, 1, "next to 0, such as 1e-30", "it is added to squared gradients, and drowns them")
 _POSITIVE = _Range(0, math.inf, "above 0", "the updates are nothing, or not finite", with_low=False)
+_NOT_NEGATIVE = _Range(0, math.inf, "from 0 up", "the updates are not finite")
 _STEPS = _Range(0, math.inf, "from 1 up", "T5X's loop over steps does not end, or makes no step")
 _MODELS = ("t5x.models.EncoderDecoderModel", "t5x.models.DecoderOnlyModel")
 _CONFIGS = (
@@ -45,7 +46,7 @@ _RANGES: Mapping[str, Mapping[str, _Range]] = {
     "__main__.train": dict.fromkeys(("eval_steps", "eval_period", "stats_period", "gc_period"), _STEPS),
     **{config: {"dropout_rate": _SHARE} for config in _CONFIGS},
     **{model: _OF_LOSS for model in _MODELS},
-    "t5x.adafactor.Adafactor": {"decay_rate": _POSITIVE, "clipping_threshold": _POSITIVE, "epsilon1": _EPSILON},
+    "t5x.adafactor.Adafactor": {"decay_rate": _NOT_NEGATIVE, "clipping_threshold": _POSITIVE, "epsilon1": _EPSILON},
 }
 _PARAMETERS = {target: tuple(ranges) for target, ranges in _RANGES.items()}
 _HEAD = examples.head("pretrain")
