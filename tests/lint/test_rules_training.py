@@ -347,6 +347,12 @@ def test_a_remat_policy_that_t5x_takes_for_full(folder: Folder, policy: str, fix
     assert finding.fix == fix
 
 
+ADAFACTOR = (
+    RUN.replace("from t5x import utils\n", "from t5x import adafactor\nfrom t5x import utils\n")
+    + "adafactor.Adafactor."
+)
+
+
 @pytest.mark.parametrize("policy", ["'none'", "'full'", "None"])
 def test_remat_policies_that_are_meant(folder: Folder, policy: str) -> None:
     assert "MOD03" not in {f.code for f in folder.findings(f"{SCALABLE}network.T5Config.remat_policy = {policy}\n")}
@@ -375,10 +381,22 @@ def test_a_number_of_steps_below_zero(folder: Folder, name: str) -> None:
     assert finding.message.endswith("is out of range: T5X's loop over steps does not end, or makes no step")
 
 
-def test_an_epsilon_that_drowns_the_gradients(folder: Folder) -> None:
-    gin = RUN.replace("from t5x import utils\n", "from t5x import adafactor\nfrom t5x import utils\n")
-    finding = folder.only(gin + "adafactor.Adafactor.epsilon1 = 1e9\n", "GIN36")
-    assert "it is added to squared gradients, and drowns them" in finding.message
+@pytest.mark.parametrize(
+    ("setting", "outside"),
+    [
+        ("epsilon1 = 1e9", "it is added to squared gradients, and drowns them"),
+        ("decay_rate = -0.8", "the updates are not finite"),
+        ("clipping_threshold = 0", "the updates are nothing, or not finite"),
+    ],
+)
+def test_a_number_of_adafactor_out_of_its_range(folder: Folder, setting: str, outside: str) -> None:
+    assert folder.only(f"{ADAFACTOR}{setting}\n", "GIN36").message.endswith(f": {outside}")
+
+
+@pytest.mark.parametrize("setting", ["epsilon1 = 1e-30", "decay_rate = 0", "clipping_threshold = None"])
+def test_numbers_of_adafactor_in_their_range(folder: Folder, setting: str) -> None:
+    """A decay rate of 0 is Adafactor without a memory."""
+    assert "GIN36" not in codes(folder, f"{ADAFACTOR}{setting}\n")
 
 
 @pytest.mark.parametrize("line", ["DROPOUT_RATE = 0", "LABEL_SMOOTHING = 0.1", "LOSS_NORMALIZING_FACTOR = None"])

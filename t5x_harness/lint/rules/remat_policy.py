@@ -25,8 +25,8 @@ class UnknownRematPolicy(Rule):
     title = "remat policy that does not exist, which T5X takes for 'full'"
     why = (
         "T5X's scalable networks compare the policy with 'none' and 'minimal', and take anything else for 'full': each "
-        "layer is computed again for the gradients. A misspelt 'minimal', or 'None' in quotes, costs a third of the "
-        "speed, and nothing says so."
+        "layer is computed again for the gradients. A misspelt 'minimal', or 'None' in quotes, makes steps slower, and "
+        "nothing says so."
     )
     bad = Example(_HEAD + "network.T5Config.remat_policy = 'minmal'\n", at="network.T5Config.remat_policy")
     good = Example(_HEAD + "network.T5Config.remat_policy = 'minimal'\n")
