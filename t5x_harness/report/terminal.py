@@ -131,7 +131,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
     failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
     if failed is None:
         in_vain = proved_nothing(result.stages)
-        return f"{result.spec.name}: {in_vain.not_checked[0] if in_vain is not None else 'no stage was run'}"
+        return f"{printable(result.spec.name)}: {in_vain.not_checked[0] if in_vain is not None else 'no stage was run'}"
     code = next((f"{finding.code}: " for finding in failed.errors), "")  # first in pytest's short summary, too
     lines = [f"{code}{failed.stage} of {result.spec.name} failed", stage_failure(failed, width=width, color=color)]
     left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]

@@ -291,8 +291,8 @@ def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Res
     gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
     error = of(resolve(gin, examples.FILES), "SEQ09")
     assert error.message == (
-        "VOCABULARY = 'gs://bucket/sentencepiece.model' is no vocabulary: the model needs one of SeqIO, equal to the "
-        "task's"
+        "VOCABULARY = 'gs://bucket/sentencepiece.model' is not a vocabulary: the model needs one of SeqIO, equal to "
+        "the task's"
     )
     assert error.location == Location("run.gin", len(gin.splitlines()))
 

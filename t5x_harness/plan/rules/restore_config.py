@@ -14,14 +14,8 @@ if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.gin_config import BindingKey
 
-_RESTORE = (
-    "utils.RestoreCheckpointConfig.path = 'gs://bucket/model/checkpoint_1000'",
-    "utils.RestoreCheckpointConfig.mode = 'specific'",
-)
-_TENSORFLOW = (
-    f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",
-    "utils.RestoreCheckpointConfig.mode = 'specific'",
-)
+_SPECIFIC = "utils.RestoreCheckpointConfig.mode = 'specific'"
+_RESTORE = ("utils.RestoreCheckpointConfig.path = 'gs://bucket/model/checkpoint_1000'", _SPECIFIC)
 _MAP = "utils.RestoreCheckpointConfig.assignment_map = ((r'state/param_states.*', None),)"
 _FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
@@ -75,12 +69,17 @@ class TransformedLayout(PlanRule):
         "says: a renamed array is `NOT_FOUND`, or another array of that name is taken without a word."
     )
     bad = training(
-        *_TENSORFLOW,
+        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",
+        _SPECIFIC,
         _MAP,
         files={**examples.FILES, "model.ckpt-1000.index": ""},
         at="utils.RestoreCheckpointConfig.assignment_map",
     )
-    good = training(*_TENSORFLOW, files=bad.files)
+    good = training(
+        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model/checkpoint_1000'",
+        _SPECIFIC,
+        checkpoints={"model/checkpoint_1000": examples.trained()},
+    )
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         from t5x_harness.plan.stored_tree import Layout, layout_of

@@ -74,8 +74,8 @@ class DifferentVocabularies(ResolveRule):
             if owner not in said:
                 said.add(owner)
                 yield self.finding(
-                    f"{owner.short} = {format_value(run.config.written(owner), 80)} is no vocabulary: the model needs "
-                    "one of SeqIO, equal to the task's",
+                    f"{owner.short} = {format_value(run.config.written(owner), 80)} is not a vocabulary: the model "
+                    "needs one of SeqIO, equal to the task's",
                     owner,
                     "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
                     severity=None if run.verifies_vocabularies else Severity.WARNING,
