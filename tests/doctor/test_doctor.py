@@ -297,11 +297,11 @@ def test_the_command_examines_its_own_environment_without_importing_it(tmp_path:
 
 
 def test_what_hides_t5x_from_python_is_a_warning() -> None:
-    environment = dataclasses.replace(Environment.read([], EMBEDDED, {}), shadow="/work/t5x.py")
+    environment = dataclasses.replace(Environment.read([], EMBEDDED, {}), shadow="/home/me/t5x.py")
     found = diagnose(environment)[[check.code for check in Check.all()].index("ENV06")]
     assert (found.status, [f.severity for f in found.findings]) == ("warning", [Severity.WARNING])
     assert found.findings[0].message == (
-        "/work/t5x.py only has T5X's name and is first on the import path: runs here pass it over, but python -m "
+        "/home/me/t5x.py only has T5X's name and is first on the import path: runs here pass it over, but python -m "
         "t5x.train fails there, as does a job with it in its working folder"
     )
 
