@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from t5x_harness.aot.numbers import AotNumbers as AotNumbers
     from t5x_harness.conversion.errors import ConversionError as ConversionError
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     from t5x_harness.spec import StageResult as StageResult
     from t5x_harness.spec import StandInPolicy as StandInPolicy
     from t5x_harness.vertex.target import VertexTarget as VertexTarget
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

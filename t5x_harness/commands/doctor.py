@@ -10,13 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness import __version__
 from t5x_harness.doctor import diagnose
 from t5x_harness.doctor.check import Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.report.json import json_text
 from t5x_harness.runtime.choice import folders_of
 from t5x_harness.settings.project import SettingsError, find_project
+from t5x_harness.version import __version__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from t5x_harness import __version__
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
 from t5x_harness.findings.printable import printable
 from t5x_harness.report.report import Report
@@ -22,6 +21,7 @@ from t5x_harness.settings.project import SettingsError
 from t5x_harness.settings.specs import Given, rewrite_gin
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.system.processes import handle_interrupts
+from t5x_harness.version import __version__
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 

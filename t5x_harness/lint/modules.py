@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import t5x_harness
 from t5x_harness.spec import RunSpec
+from t5x_harness.version import ORIGIN
 
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
@@ -86,9 +86,9 @@ class ModuleFinder:
             )
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
-        if name == t5x_harness.__name__:
+        if name == ORIGIN.parent.name:
             # Runs are made by this process's harness, whatever lies on their path: in a checkout, half a package does.
-            return FoundModule(Path(t5x_harness.__file__), tuple(Path(p) for p in t5x_harness.__path__))
+            return FoundModule(ORIGIN, (ORIGIN.parent,))
         if name == "t5x" and self._t5x_parent is not None:
             return _look_in((self._t5x_parent,), name)
         return self._top_level(name)

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from t5x_harness import __version__
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged
 from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
 from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.version import __version__
 
 CODE = "PLN01"
 FACT = "golden plan"

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from t5x_harness import __version__
 from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
 from t5x_harness.promotion.shipped import ShippedOutcome
 from t5x_harness.promotion.shipped_reports import warning_to_json
+from t5x_harness.version import __version__
 
 _UNPACKING_FAILED = 2
 _PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the second one is the old way, for which jax has no field

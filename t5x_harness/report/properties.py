@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterable, Iterator
 
-from t5x_harness import __version__
 from t5x_harness.findings.printable import printable
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Measure, StageResult
+from t5x_harness.version import __version__
 
 _LIBRARIES = ("jax", "flax", "seqio")
 

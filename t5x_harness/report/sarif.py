@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness import __version__
 from t5x_harness.findings.codes import every_code, rules_by_code
 from t5x_harness.findings.pages import page
 from t5x_harness.findings.printable import printable
@@ -20,6 +19,7 @@ from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_fin
 from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import stage_failure
 from t5x_harness.spec import Edit, Finding, Outcome
+from t5x_harness.version import __version__
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "%SRCROOT%"

@@ -16,9 +16,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Literal
 
-from t5x_harness import __version__
 from t5x_harness.runtime import import_hooks
 from t5x_harness.spec import RunSpec, RuntimeChoice
+from t5x_harness.version import __version__
 
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from t5x_harness import __version__
 from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.version import __version__
 from t5x_harness.vertex.chip_hours import ChipHours
 from t5x_harness.vertex.closure import Closure, closure_of
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Protocol
 
-import t5x_harness
 from t5x_harness.system.diagnosis import describe_returncode, read_tail
+from t5x_harness.version import ORIGIN
 from t5x_harness.workers.listener import peer_of
 
 # A little more than the zygote waits for its guards.
@@ -80,7 +80,7 @@ class OwnHost:
         listener = None if socket_path is None else _listen(socket_path)
         descriptors = [theirs.fileno(), lifeline, *([] if listener is None else [listener.fileno()])]
         boot = BOOT.format(
-            origin=str(Path(t5x_harness.__file__).resolve()),
+            origin=str(ORIGIN),
             control=theirs.fileno(),
             lifeline=lifeline,
             parent=os.getpid(),

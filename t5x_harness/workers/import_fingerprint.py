@@ -11,12 +11,11 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import t5x_harness
 from t5x_harness.variables import RUNTIME_VARIABLE
+from t5x_harness.version import ORIGIN
 
 # Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
 _READ_BY_IMPORTS = (
@@ -51,7 +50,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         # It has several names in an environment, of which each script there begins with another.
         "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
-        "harness": str(Path(t5x_harness.__file__).resolve()),
+        "harness": str(ORIGIN),
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
         "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
         "jax": sorted(name for name in environment if name.startswith("JAX_")),

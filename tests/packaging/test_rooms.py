@@ -14,12 +14,12 @@ import pytest
 
 PACKAGE = "t5x_harness"
 MAPPED = ("plugin", "fixtures", "sample_tasks")
-FILES = {"__init__", "__main__", "spec", "variables"}
+FILES = {"__init__", "__main__", "spec", "variables", "version"}
 ROOMS = (
     *("__main__", "plugin", "fixtures", "sample_tasks", "commands", "auxiliary", "runs", "execute", "conversion"),
     *("caching", "aot", "plan", "settings", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("upstream", "runtime", "slices", "spec", "system", "variables", "__init__"),
+    *("upstream", "runtime", "slices", "spec", "system", "variables", "version", "__init__"),
 )
 """From top to bottom."""
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from sample_reports import BAD, GOOD
 
-from t5x_harness import __version__
 from t5x_harness.report import Report
 from t5x_harness.report.junit import render
+from t5x_harness.version import __version__
 
 
 def _properties(element: ElementTree.Element) -> list[tuple[str | None, str | None]]:

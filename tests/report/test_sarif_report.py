@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import BAD, GOOD
 
-from t5x_harness import __version__
 from t5x_harness.findings.codes import RUN_CODES, rules_by_code
 from t5x_harness.findings.pages import page
 from t5x_harness.findings.printable import printable
 from t5x_harness.report import Report
 from t5x_harness.report.sarif import FINGERPRINT, document, render, rule_descriptors
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.version import __version__
 
 Lint = Callable[..., Report]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness import __version__
 from t5x_harness.runtime.choice import find_runtime, folder_to_import_from, runtime_of, shadow_of_t5x
 from t5x_harness.spec import RunSpec, RuntimeChoice
+from t5x_harness.version import __version__
 
 CHOOSE = """
 import sys

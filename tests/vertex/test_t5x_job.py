@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness import __version__
+from t5x_harness.version import __version__
 from t5x_harness.vertex import JobError, OverrideError, RunModeError, T5XJob, VertexTarget
 
 pytest.importorskip("google.cloud.aiplatform_v1")
