@@ -47,7 +47,7 @@ def test_every_room_has_its_line_and_its_place(texts: dict[str, str], repository
     assert rows == rooms | top | {"sample_tasks"}
     (drawn,) = blocks(page, "mermaid")
     assert set(re.findall(r"[a-z_]{3,}(?:\.py)?", " ".join(re.findall(r'"([^"]+)"', drawn)))) == (
-        rooms | top | {"spec.py", "variables.py", "version.py"}
+        rooms | top | {"variables.py", "version.py"}
     )
 
 

@@ -83,7 +83,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         "print({'jax', 'numpy', 'tensorflow', 'seqio', 't5x', 'google.cloud.aiplatform', 'grpc'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["['t5x_harness']", "set()"]
+    assert done.stdout.splitlines() == ["['t5x_harness', 't5x_harness.version']", "set()"]
 
 
 def test_docs_import_public_names_only(repository: Path) -> None:

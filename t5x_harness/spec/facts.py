@@ -1,0 +1,87 @@
+"""What a stage establishes and changes, for programs: changes of the config, numbers and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from t5x_harness.system.decode import JsonValue
+
+
+class Reason(enum.StrEnum):
+    """What a change is for.
+
+    ``SANDBOX``: a path that was moved into the run's folder.
+    ``GIVEN``: a folder that the config leaves to the command line of the job.
+    ``STEPS``: the steps that a promoted test asks for.
+    ``REPEATABLE``: a seed where T5X would take the clock.
+    """
+
+    SHRINK = "shrink"
+    STANDIN = "standin"
+    SANDBOX = "sandbox"
+    GIVEN = "given"
+    STEPS = "steps"
+    REPEATABLE = "repeatable"
+
+
+class Changed(enum.StrEnum):
+    """What was changed: a binding of the config, or what no binding says."""
+
+    BINDING = "binding"
+    MESH = "mesh"
+    DATA = "data"
+    VOCABULARY = "vocabulary"
+
+
+@dataclasses.dataclass(frozen=True)
+class Change(JsonValue):
+    """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
+
+    Attributes:
+      binding: the full gin name, such as ``network.T5Config.emb_dim``; of what is not a binding, its name in words.
+      before: the config's own value, as gin text.
+      after: the value that ran, as gin text.
+      why: what the change is for.
+      what: what was changed.
+    """
+
+    binding: str
+    before: str
+    after: str
+    why: Reason
+    what: Changed = Changed.BINDING
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure(JsonValue):
+    """A number that a stage established; the stage's facts say the same for people.
+
+    Attributes:
+      name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
+      value: the number; not finite where a run's own number is not.
+      unit: what it counts: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
+      of: what it was measured of: a dataset, a task, a module of the model, a part of the state; empty for the run.
+      step: the train step that it belongs to; None where it belongs to none.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    of: str = ""
+    step: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FactTable(JsonValue):
+    """A fact that is a table, for programs; its text is among the stage's facts under the same name.
+
+    Attributes:
+      name: of the fact.
+      columns: the heads; empty for a table without them.
+      rows: the cells, text or numbers; a short row lacks its last cells.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int | float | str, ...], ...]
