@@ -28,7 +28,7 @@ from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pool import worker_for
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Outcome, RunSpec, Stage
-from t5x_harness.workers import Run, Zygote
+from t5x_harness.workers import RunProcess, Zygote
 
 SLICES: Mapping[str, str] = {"xl": "v3-32", "xxl": "v3-128"}
 
@@ -56,9 +56,9 @@ class Noting:
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
-        self.last: Run | None = None
+        self.last: RunProcess | None = None
 
-    def start(self, *args: Any, **kwargs: Any) -> Run:
+    def start(self, *args: Any, **kwargs: Any) -> RunProcess:
         """As :meth:`Zygote.start`."""
         self.last = self._zygote.start(*args, **kwargs)
         return self.last

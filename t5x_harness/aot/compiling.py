@@ -25,7 +25,7 @@ from t5x_harness.runtime.compile_cache import harness_cache_folder
 from t5x_harness.spec import Finding, RunSpec, Stage
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
-from t5x_harness.workers.run import OnProgress, Run
+from t5x_harness.workers.run import OnProgress, RunProcess
 
 _FORMAT = 7
 """Of what is kept; a higher one reads nothing of a lower one."""
@@ -67,7 +67,7 @@ class Compiler:
       readings: what the compiler wrote of the programs at few layers, by fingerprint.
     """
 
-    start: Callable[[Path, RunSpec], Run]
+    start: Callable[[Path, RunSpec], RunProcess]
     folder: Path
     timeout: float | None = None
     on_progress: OnProgress | None = None
@@ -154,7 +154,7 @@ class Compiler:
         moments = moments_of(text, assignment)
         return dataclasses.replace(compiled, live={name: int(live[moment]) for name, moment in moments.items()})
 
-    def _await_turn(self, run: Run, about: str) -> bool:
+    def _await_turn(self, run: RunProcess, about: str) -> bool:
         """Waits, for as long as it takes, until no other process of this user compiles; returns whether one did."""
         began = time.monotonic()
         others = []

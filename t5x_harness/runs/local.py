@@ -20,7 +20,7 @@ from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.upstream.t5x import T5XLacks
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
-from t5x_harness.workers.run import Needed, OnProgress, Run
+from t5x_harness.workers.run import Needed, OnProgress, RunProcess
 
 if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
@@ -73,7 +73,7 @@ class LocalBackend(Closing):
         self.on_progress: OnProgress | None = on_progress
         self._env: dict[str, str | None] = dict(env or {})
         self._needed = needed
-        self._run: Run | None = None
+        self._run: RunProcess | None = None
         self._broken_stage: Stage | None = None  # the stage that the run's process ended in
 
     @property
@@ -129,12 +129,12 @@ class LocalBackend(Closing):
         if self._run is not None:
             self._run.close()
 
-    def _open(self) -> Run:
+    def _open(self) -> RunProcess:
         if self._run is None:
             self._run = self._start(self.workspace, self._spec, self._env)
         return self._run
 
-    def _start(self, workspace: Path, spec: RunSpec, env: Mapping[str, str | None]) -> Run:
+    def _start(self, workspace: Path, spec: RunSpec, env: Mapping[str, str | None]) -> RunProcess:
         workspace.mkdir(parents=True, exist_ok=True)
         cwd = os.path.abspath(self._spec.cwd)
         log = workspace / self.log.name
@@ -187,7 +187,7 @@ class LocalBackend(Closing):
         described, compiler = self.aot()
         return compile_run(described, self._spec, compiler)
 
-    def _start_compiling(self, folder: Path, spec: RunSpec) -> Run:
+    def _start_compiling(self, folder: Path, spec: RunSpec) -> RunProcess:
         """Starts a process that lowers and compiles one program, and lives no longer."""
         from t5x_harness.aot.libtpu import environment
 

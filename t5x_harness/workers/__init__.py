@@ -7,7 +7,7 @@ from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerEr
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import InlineProgress, ProgressPrinter
 from t5x_harness.workers.renewal import WarmZygotes
-from t5x_harness.workers.run import Run
+from t5x_harness.workers.run import RunProcess
 from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, Zygote
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "InProcess",
     "InlineProgress",
     "ProgressPrinter",
-    "Run",
     "RunDied",
+    "RunProcess",
     "RunRaised",
     "RunTimedOut",
     "WarmZygotes",

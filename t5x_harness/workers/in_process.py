@@ -14,7 +14,7 @@ from t5x_harness.system import network
 from t5x_harness.system.closing import Closing
 from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.jax_options import apply_jax_environment
-from t5x_harness.workers.run import OnProgress, Run, check_arguments, raised
+from t5x_harness.workers.run import OnProgress, RunProcess, check_arguments, raised
 from t5x_harness.workers.run_process import check_reply, load_factory
 from t5x_harness.workers.starting import Environment, start_message
 
@@ -40,10 +40,10 @@ class InProcess(Closing):
         cwd: Path | str = ".",
         env: Environment | None = None,
         python_path: Sequence[str] = (),
-    ) -> Run:
+    ) -> RunProcess:
         """Prepares a run; its factory is called by the first call. See :meth:`Zygote.start`; no log is written."""
         message = start_message(factory, argument, cwd=cwd, env={}, python_path=python_path)
-        return _RunHere(message, env=dict(env or {}), log=Path(log).absolute())
+        return InProcessRun(message, env=dict(env or {}), log=Path(log).absolute())
 
     def kill(self) -> None:
         """Does nothing: there is no process."""
@@ -52,7 +52,7 @@ class InProcess(Closing):
         """Does nothing: a run here leaves no process."""
 
 
-class _RunHere(Run):
+class InProcessRun(RunProcess):
     def __init__(self, start: Mapping[str, Any], *, env: Environment, log: Path) -> None:
         self.pid = os.getpid()
         self.log = log

@@ -52,7 +52,7 @@ class Needed(Protocol):
         """Says in words how it ended, with the process as the subject; empty as long as it lives."""
 
 
-class Run(Closing):
+class RunProcess(Closing):
     """An object made by a factory, whose methods are called through JSON values; a context manager.
 
     Attributes:
@@ -96,7 +96,7 @@ class Run(Closing):
         """Ends the run and every process it started. May be called again."""
 
 
-class ForkedRun(Run):
+class ForkedRun(RunProcess):
     """A run in a process of its own, below a guard that leaves nothing of it behind."""
 
     def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, folder: str | None) -> None:
@@ -114,7 +114,7 @@ class ForkedRun(Run):
         self._stopped: tuple[str, float] | None = None  # the signal, and when it came
         self._last_event: Mapping[str, Any] | None = None
 
-    def call(  # noqa: D102 - Run says it
+    def call(  # noqa: D102 - RunProcess says it
         self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
     ) -> Any:
         check_arguments(method, kwargs)
@@ -138,7 +138,7 @@ class ForkedRun(Run):
             raise raised(reply, log_tail=self._tail())
         return reply["value"]
 
-    def close(self) -> None:  # noqa: D102 - Run says it
+    def close(self) -> None:  # noqa: D102 - RunProcess says it
         if os.getpid() != self._owner:
             self._connection.close()  # in a fork of the parent: the run is not ours to end
             return

@@ -22,7 +22,7 @@ from t5x_harness.workers.connection import Connection
 from t5x_harness.workers.errors import ZygoteFailed
 from t5x_harness.workers.hosts import Host, OwnHost, WarmHost
 from t5x_harness.workers.import_fingerprint import facts
-from t5x_harness.workers.run import ForkedRun, Run
+from t5x_harness.workers.run import ForkedRun, RunProcess
 from t5x_harness.workers.starting import Environment, environment, start_message
 
 WARM_WORKER_UNUSED = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
@@ -146,7 +146,7 @@ class Zygote(Closing):
         cwd: Path | str = ".",
         env: Environment | None = None,
         python_path: Sequence[str] = (),
-    ) -> Run:
+    ) -> RunProcess:
         """Forks a run, which at once begins to call ``factory(argument, progress)``.
 
         Does not wait for the factory: the first call does, within its limit.

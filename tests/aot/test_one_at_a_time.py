@@ -18,7 +18,7 @@ from t5x_harness.aot.request import ProgramSpec
 from t5x_harness.commands.main import main
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers.errors import RunDied
-from t5x_harness.workers.run import OnProgress, Run
+from t5x_harness.workers.run import OnProgress, RunProcess
 
 COMPILES = """
 import sys, time
@@ -54,7 +54,7 @@ def test_the_next_process_goes_on_when_the_first_is_killed(
     assert read_line(second) == "compiles"
 
 
-class FakeRun(Run):
+class FakeRun(RunProcess):
     """A process that lowers, waits for another, and dies as it compiles."""
 
     pid, log = 0, Path("run.log")

@@ -14,14 +14,14 @@ from t5x_harness.aot.compiling import Compiled, Compiler
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
 from t5x_harness.aot.request import AotRun, LoweredProgram, ProgramSpec, Stack
 from t5x_harness.spec import AotMode, Finding, RunSpec, Severity, Stage
-from t5x_harness.workers.run import OnProgress, Run
+from t5x_harness.workers.run import OnProgress, RunProcess
 
 TRAIN = ProgramSpec("train", "train_dataset_cfg", "", {}, {})
 LOWERED = LoweredProgram("f", 10, {"data": 8}, (0,), 4)
 SPEC = RunSpec(("a.gin",), aot=AotMode.DEPTHS)
 
 
-class FakeRun(Run):
+class FakeRun(RunProcess):
     """A process that answers as it is said; what another one kept is there once this one has waited."""
 
     pid, log = 0, Path("train/run.log")
@@ -50,7 +50,7 @@ class FakeRun(Run):
         """Does nothing."""
 
 
-def refusal(run: Run, folder: Path, until: Until = Until.MEMORY) -> Finding:
+def refusal(run: RunProcess, folder: Path, until: Until = Until.MEMORY) -> Finding:
     with pytest.raises(NotCompiled) as caught:
         Compiler(lambda folder, spec: run, folder).compile(TRAIN, SPEC, until)
     return caught.value.finding

@@ -11,7 +11,7 @@ from cache_tasks import TASKS
 
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.variables import ROOT_VARIABLE
-from t5x_harness.workers import Run, Zygote
+from t5x_harness.workers import RunProcess, Zygote
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-Start = Callable[..., Run]
+Start = Callable[..., RunProcess]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def start(zygote: Zygote, folder: Path) -> Start:
     """Forks a process that works in the user's folder."""
     path = (str(Path(__file__).parent), str(folder))
 
-    def begin(env: Mapping[str, str] | None = None) -> Run:
+    def begin(env: Mapping[str, str] | None = None) -> RunProcess:
         return zygote.start(
             "cache_process:CacheProcess",
             {},

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from cache_tasks import TASKS
 
-from t5x_harness.workers import Run, RunDied
+from t5x_harness.workers import RunDied, RunProcess
 
-Start = Callable[..., Run]
+Start = Callable[..., RunProcess]
 
 
 def compared(start: Start, module: str, task: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import t5x_in_use
 
 from t5x_harness.runtime.compile_options import compile_cheaply
-from t5x_harness.workers import Run, RunDied, Zygote
+from t5x_harness.workers import RunDied, RunProcess, Zygote
 
 
 def pytest_configure() -> None:
@@ -49,7 +49,7 @@ class Programs:
 
     def start(
         self, *, devices: int = 2, log: str = "program.log", brief: bool = True, factory: str = "programs:Program"
-    ) -> Run:
+    ) -> RunProcess:
         """Forks a process that works in the test's folder and has so many devices.
 
         If ``brief``, it is prepared for a few steps as runs are, else it is as T5X's own process.

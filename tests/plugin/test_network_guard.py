@@ -19,7 +19,7 @@ from t5x_harness.system import processes
 from t5x_harness.system.addresses import is_here
 from t5x_harness.system.network import NetworkForbidden, forbidden, run_environment
 from t5x_harness.variables import NETWORK_VARIABLE
-from t5x_harness.workers import InProcess, Run, RunRaised, Zygote
+from t5x_harness.workers import InProcess, RunProcess, RunRaised, Zygote
 
 # TEST-NET-1 and the documentation's prefix: addresses that no machine has.
 OUTSIDE = "192.0.2.1"
@@ -122,7 +122,7 @@ def runs() -> Iterator[Zygote]:
         yield shared
 
 
-def start(runs: Zygote | InProcess, folder: Path, policy: str) -> Run:
+def start(runs: Zygote | InProcess, folder: Path, policy: str) -> RunProcess:
     here = str(Path(__file__).parent)
     env = {NETWORK_VARIABLE: policy}
     return runs.start("network_objects:Client", {}, log=folder / "run.log", env=env, python_path=[here])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Run, Zygote
+from t5x_harness.workers import RunProcess, Zygote
 
 HERE = Path(__file__).parent
 
@@ -32,11 +32,11 @@ def zygote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., RunProcess]]:
     """Starts a Calculator, which is closed at the end of the test."""
     runs = []
 
-    def start_run(factory: str = "run_objects:Calculator", **argument: object) -> Run:
+    def start_run(factory: str = "run_objects:Calculator", **argument: object) -> RunProcess:
         run = zygote.start(factory, argument, log=tmp_path / "run.log", python_path=[str(HERE)])
         runs.append(run)
         return run

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Run, RunRaised, Zygote, ZygoteFailed, compile_cache_environment
+from t5x_harness.workers import RunProcess, RunRaised, Zygote, ZygoteFailed, compile_cache_environment
 
 HERE = str(Path(__file__).parent)
 STACK = ("jax", "seqio", "orbax.checkpoint", "clu", "flax", "tensorflow")
@@ -69,7 +69,7 @@ def test_runs_share_a_compile_cache(with_jax: Zygote, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     env = compile_cache_environment(cache)
 
-    def start(name: str) -> Run:
+    def start(name: str) -> RunProcess:
         return with_jax.start("jax_objects:Options", {}, log=tmp_path / name, env=env, python_path=[HERE])
 
     runs = [start("filling") for _ in range(3)]

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.system import processes
-from t5x_harness.workers import Run, RunDied, RunTimedOut, Zygote, ZygoteFailed
+from t5x_harness.workers import RunDied, RunProcess, RunTimedOut, Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
-Start = Callable[..., Run]
+Start = Callable[..., RunProcess]
 AssertGone = Callable[..., None]
 STARTERS = ["start_child", "start_stubborn_child", "start_daemon", "start_fork"]
 
@@ -163,7 +163,7 @@ def test_a_run_does_not_outlive_its_guard_and_its_zygote(tmp_path: Path, assert_
 
 
 def test_a_killed_zygote_harms_no_run_and_is_replaced(tmp_path: Path, assert_gone: AssertGone) -> None:
-    def start_run() -> Run:
+    def start_run() -> RunProcess:
         return zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
 
     with Zygote() as zygote:

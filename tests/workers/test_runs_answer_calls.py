@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Run, Zygote
+from t5x_harness.workers import RunProcess, Zygote
 
 HERE = str(Path(__file__).parent)
-Start = Callable[..., Run]
+Start = Callable[..., RunProcess]
 
 
 @pytest.mark.parametrize("value", [None, True, 3, 0.1, "ü\ud800\0", [1, [2]], {"a": {"b": [None]}}], ids=repr)

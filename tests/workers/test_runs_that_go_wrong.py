@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import Run, RunDied, RunRaised, RunTimedOut, WorkerError, Zygote
+from t5x_harness.workers import RunDied, RunProcess, RunRaised, RunTimedOut, WorkerError, Zygote
 from t5x_harness.workers.errors import RunCutOff
 
-Start = Callable[..., Run]
+Start = Callable[..., RunProcess]
 
 
 def test_what_a_method_raises_is_told_and_the_run_lives_on(start: Start) -> None:

@@ -14,7 +14,7 @@ import pytest
 from t5x_harness.google.gcs_mount import Mode
 from t5x_harness.system import processes
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
-from t5x_harness.workers import InProcess, Run, RunRaised, WorkerError, Zygote
+from t5x_harness.workers import InProcess, RunProcess, RunRaised, WorkerError, Zygote
 
 HERE = str(Path(__file__).parent)
 HELLO = "/gcs/my-bucket/data/hello.txt"
@@ -27,10 +27,10 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def start(zygote: Zygote, root: Path, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def start(zygote: Zygote, root: Path, tmp_path: Path) -> Iterator[Callable[..., RunProcess]]:
     runs = []
 
-    def start_run(cwd: Path | str = tmp_path, **environment: str) -> Run:
+    def start_run(cwd: Path | str = tmp_path, **environment: str) -> RunProcess:
         env = {ROOT_VARIABLE: str(root), **environment}
         log = tmp_path / f"run{len(runs)}.log"
         runs.append(zygote.start("gcs_objects:Reader", {}, log=log, cwd=cwd, env=env, python_path=[HERE]))
@@ -41,7 +41,7 @@ def start(zygote: Zygote, root: Path, tmp_path: Path) -> Iterator[Callable[..., 
         run.close()
 
 
-def test_a_run_and_its_children_see_the_store(start: Callable[..., Run], mode: Mode, bucket: Path) -> None:
+def test_a_run_and_its_children_see_the_store(start: Callable[..., RunProcess], mode: Mode, bucket: Path) -> None:
     run = start(**{MODE_VARIABLE: mode.value})
     assert run.call("read", path=HELLO) == "hello"
     assert run.call("read_in_child", path=HELLO) == "hello"
@@ -50,7 +50,7 @@ def test_a_run_and_its_children_see_the_store(start: Callable[..., Run], mode: M
     assert (bucket / "data" / "hello.txt").exists()
 
 
-def test_runs_of_one_zygote_see_their_own_stores(start: Callable[..., Run], mode: Mode, tmp_path: Path) -> None:
+def test_runs_of_one_zygote_see_their_own_stores(start: Callable[..., RunProcess], mode: Mode, tmp_path: Path) -> None:
     other = tmp_path / "other" / "buckets" / "my-bucket" / "data"
     other.mkdir(parents=True)
     (other / "hello.txt").write_text("other")
@@ -59,7 +59,7 @@ def test_runs_of_one_zygote_see_their_own_stores(start: Callable[..., Run], mode
     assert [run.call("read", path=HELLO) for run in (first, second)] == ["hello", "other"]
 
 
-def test_a_run_without_a_store_sees_none(start: Callable[..., Run]) -> None:
+def test_a_run_without_a_store_sees_none(start: Callable[..., RunProcess]) -> None:
     run = start(**{ROOT_VARIABLE: ""})
     if os.path.isdir("/gcs"):
         pytest.skip("this machine has a /gcs")
@@ -67,7 +67,7 @@ def test_a_run_without_a_store_sees_none(start: Callable[..., Run]) -> None:
         run.call("read", path=HELLO)
 
 
-def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(start: Callable[..., Run], mode: Mode) -> None:
+def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(start: Callable[..., RunProcess], mode: Mode) -> None:
     run = start(cwd="/gcs/my-bucket/data", **{MODE_VARIABLE: mode.value})
     folder, *descriptors = run.call("place")
     assert folder == "/gcs/my-bucket/data"
@@ -84,7 +84,7 @@ def test_a_run_without_a_process_of_its_own_cannot_have_fuse(root: Path, tmp_pat
     assert ROOT_VARIABLE not in os.environ
 
 
-def test_a_file_system_ends_with_its_run(start: Callable[..., Run], zygote: Zygote, mode: Mode) -> None:
+def test_a_file_system_ends_with_its_run(start: Callable[..., RunProcess], zygote: Zygote, mode: Mode) -> None:
     run = start(**{MODE_VARIABLE: mode.value})
     run.call("read", path=HELLO)
     assert len(file_systems(zygote)) == (mode is Mode.FUSE)
