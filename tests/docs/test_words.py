@@ -47,29 +47,6 @@ def test_names_docstrings_and_messages_use_none_of_the_banned_words(repository: 
     assert found == [], "see the glossary in CONTRIBUTING.md"
 
 
-NOT_VERBS = frozenset("A All As Its Nothing One This Those Whether Which".split())
-
-
-def test_docstrings_of_functions_begin_with_a_plain_verb(repository: Path) -> None:
-    """Those of properties and fixtures may name the thing that a reader gets."""
-    files = [path for folder in ("t5x_harness", "plugin", "fixtures") for path in (repository / folder).rglob("*.py")]
-    functions = [
-        (path, node, text)
-        for path in files
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if not any(re.search("property|fixture", ast.unparse(decorator)) for decorator in node.decorator_list)
-        if (text := ast.get_docstring(node))
-    ]
-    assert len(functions) > 2000
-    found = [
-        f"{path.relative_to(repository)}:{node.lineno} {text.splitlines()[0]}"
-        for path, node, text in functions
-        if not re.match(r"[A-Z][a-z-]+s\b", text) or text.split()[0] in NOT_VERBS
-    ]
-    assert found == []
-
-
 def test_entries_of_the_embedded_runtime_s_docstrings_are_written_in_one_way(repository: Path) -> None:
     """Indented by four and in lower case, unless a name begins them; code in double backticks."""
     names = r"(?:[A-Z]+\b|SeqIO|Gin|None|True|False|TensorFlow|TensorBoard|Fiddle|Adafactor|Python)"
