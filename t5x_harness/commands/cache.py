@@ -231,7 +231,7 @@ def _guarded(step: Callable[[], Any]) -> Any:
       CacheError: what it raises, in words and with the user's line.
     """
     from t5x_harness.caching.request import CacheError
-    from t5x_harness.resolve.errors import explain
+    from t5x_harness.resolve.explanation import explain
 
     try:
         return step()

@@ -18,7 +18,14 @@ from etils import epath
 
 from t5x_harness.conversion.errors import ConversionError, first_line
 from t5x_harness.conversion.safetensors_files import Tensor, dtype_named
-from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree, specs_in_file, tensorflow_arrays
+from t5x_harness.plan.stored_tree import (
+    StoredLayout,
+    StoredTree,
+    layout_of,
+    read_tree,
+    specs_in_file,
+    tensorflow_arrays,
+)
 from t5x_harness.standins.checkpoints import kvstore_of
 
 if TYPE_CHECKING:
@@ -96,11 +103,11 @@ def read_t5x(path: str) -> StoredParameters:
     if layout is None:
         raise ConversionError(_nothing_at(path))
     try:
-        if layout is Layout.TENSORFLOW:
+        if layout is StoredLayout.TENSORFLOW:
             return _tensorflow(path)
         tree = read_tree(path)
         assert tree is not None
-        read = _reader_of_orbax(path) if layout is Layout.ORBAX else _reader_of_file(path)
+        read = _reader_of_orbax(path) if layout is StoredLayout.ORBAX else _reader_of_file(path)
     except ConversionError:
         raise
     except Exception as error:
@@ -181,7 +188,7 @@ def _tensorflow(path: str) -> StoredParameters:
     of_model = {name.removeprefix(TARGET): value for name, value in arrays.items() if name.startswith(TARGET)}
     return StoredParameters(
         where=path,
-        layout=str(Layout.TENSORFLOW),
+        layout=str(StoredLayout.TENSORFLOW),
         shapes={name: tuple(value.shape) for name, value in of_model.items()},
         dtypes={name: str(value.dtype) for name, value in of_model.items()},
         step=int(np.asarray(arrays[_STEP].get())) if _STEP in arrays else _step_of(path),

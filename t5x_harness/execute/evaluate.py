@@ -23,7 +23,7 @@ from t5x_harness.execute.prepare import Prepared
 from t5x_harness.findings.losses import undefined_metrics, why_no_number
 from t5x_harness.findings.work import NO_WORK
 from t5x_harness.lint.values import format_value
-from t5x_harness.plan.stored_tree import Layout, layout_of
+from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Measure
@@ -75,7 +75,7 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
             partitioner=run.partitioner,
             output_dir=str(output),
             inference_evaluator_cls=watch(evaluator),
-            use_orbax=layout_of(checkpoint) is not Layout.T5X,
+            use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
         )
     watch.report_to(report, run.config, run.tasks(role))
 
@@ -93,7 +93,7 @@ def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, rep
         utils.RestoreCheckpointConfig(path=checkpoint, mode="specific", strict=False),
         checkpoint,
         None,
-        use_orbax=layout_of(checkpoint) is not Layout.T5X,
+        use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
     )
     layout = partitioner.get_data_layout(role.dataset.batch_size)
     datasets = utils.get_training_eval_datasets(

@@ -15,7 +15,7 @@ from t5x import utils
 
 from t5x_harness.execute.prepare import Prepared
 from t5x_harness.findings.work import NO_WORK
-from t5x_harness.plan.stored_tree import Layout, layout_of
+from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 from t5x_harness.resolve.datasets import task_features
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Finding, Severity
@@ -64,7 +64,7 @@ def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, r
             partitioner=run.partitioner,
             output_dir=str(output),
             checkpoint_period=1,
-            use_orbax=layout_of(checkpoint) is not Layout.T5X,
+            use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
             checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
         )
     report.not_checked.append("going on with interrupted inference: it starts and ends here")

@@ -189,7 +189,7 @@ class Session:
 
     def _stage(self, stage: Stage, work: Callable[[StageReport], None]) -> dict[str, Any]:
         """Runs one stage; everything that the user's config and code may raise becomes a finding."""
-        from t5x_harness.resolve.errors import log_traceback
+        from t5x_harness.resolve.explanation import log_traceback
 
         report = self._report(stage)
         self._progress({"stage": stage.value})
@@ -317,7 +317,7 @@ class Session:
         from t5x_harness.aot.lowering import Lowering
         from t5x_harness.aot.operations import NotForTpu
         from t5x_harness.aot.request import ProgramSpec
-        from t5x_harness.resolve.errors import explain, log_traceback
+        from t5x_harness.resolve.explanation import explain, log_traceback
 
         try:
             self._open_config()

@@ -18,7 +18,7 @@ from t5x_harness.execute.shrink import as_gin
 from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import StateShapes
-from t5x_harness.plan.stored_tree import Layout, StoredTree, layout_of, read_tree
+from t5x_harness.plan.stored_tree import StoredLayout, StoredTree, layout_of, read_tree
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
@@ -112,9 +112,9 @@ class StartMaker:
             return CheckpointKind.LEGACY  # orbax would wait for the other hosts, of which each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
         seen = layout_of(self.start.checkpoint) if self.start.reachable and self.start.checkpoint else None
-        if seen is Layout.ORBAX:
+        if seen is StoredLayout.ORBAX:
             return CheckpointKind.ORBAX
-        return CheckpointKind.LEGACY if seen is Layout.T5X and kind is CheckpointKind.ORBAX else kind
+        return CheckpointKind.LEGACY if seen is StoredLayout.T5X and kind is CheckpointKind.ORBAX else kind
 
     def _held(self) -> Renaming | None:
         """Returns what a checkpoint holds that the config transforms while it restores; None for the model's arrays."""
@@ -139,7 +139,7 @@ class StartMaker:
             tree = read_tree(self.start.checkpoint)
         except Exception:  # each library has its own; CKP27 has said so, and the user goes on
             return None
-        return tree if tree is not None and tree.layout is not Layout.TENSORFLOW else None
+        return tree if tree is not None and tree.layout is not StoredLayout.TENSORFLOW else None
 
 
 def _sizes(shapes: StateShapes) -> Mapping[str, tuple[int, ...]]:

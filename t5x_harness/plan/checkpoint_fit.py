@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
-from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree
 from t5x_harness.plan.stored_values import unreadable
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
 
 def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
     ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
-    if tree.layout is Layout.TENSORFLOW:
+    if tree.layout is StoredLayout.TENSORFLOW:
         ours = {name: shape for name, shape in ours.items() if name.startswith(_TARGET)}
     stored: Mapping[str, StoredArray] = tree.arrays
     try:

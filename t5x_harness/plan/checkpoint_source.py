@@ -28,7 +28,7 @@ _PREFIX = "checkpoint_"
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class CheckpointProblem:
     """Why the checkpoint cannot be what the config means."""
 
     code: str
@@ -65,7 +65,7 @@ class StartPoint:
     others: int = 0
     resumes: bool = False
     restore: Any = None
-    problem: Problem | None = None
+    problem: CheckpointProblem | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -189,25 +189,25 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) 
         return start
     if not path:
         text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
-        problem = Problem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
+        problem = CheckpointProblem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
     wrong = next(filter(None, (_refused(each, orbax, mode) for each in paths if not is_not_asked(each))), None)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
 
 
-def _refused(path: str, orbax: bool, mode: Mode) -> Problem | None:
+def _refused(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
     """Finds what is wrong with a path that names one checkpoint."""
     if epath.Path(on_disk(f"{path}.index")).exists():  # TensorFlow's
         return None
     return _no_checkpoint(path, orbax, mode) or _missing(path, orbax)
 
 
-def _missing(path: str, orbax: bool) -> Problem | None:
+def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
     """Finds CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
     folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
-            return Problem(
+            return CheckpointProblem(
                 "CKP08",
                 Severity.ERROR,
                 f"{path} was written by orbax, and with use_orbax = False T5X reads only its older layout",
@@ -215,7 +215,7 @@ def _missing(path: str, orbax: bool) -> Problem | None:
             )
         if (folder / "state").is_dir() or (folder / "checkpoint").exists() or folder.is_file():
             return None
-        return Problem(
+        return CheckpointProblem(
             "CKP04",
             Severity.ERROR,
             f"{path} holds no checkpoint: there is neither a folder state (orbax) nor a file checkpoint (T5X's older "
@@ -225,15 +225,17 @@ def _missing(path: str, orbax: bool) -> Problem | None:
     near = checkpoint_steps(os.path.dirname(path.rstrip("/")))
     if near:
         listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
-        return Problem("CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step")
+        return CheckpointProblem(
+            "CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step"
+        )
     if is_remote(path):
-        return Problem(
+        return CheckpointProblem(
             "CKP04",
             Severity.ERROR,
             f"there is no {path}, and what a bucket of yours lacks is missing",
             "correct the path, or put the checkpoint into the bucket",
         )
-    return Problem(
+    return CheckpointProblem(
         "CKP04",
         Severity.WARNING,
         f"{path} does not exist on this machine, so a stand-in takes its place here",
@@ -245,7 +247,7 @@ def _wants_one(mode: Mode) -> str:
     return "inference, which takes its path as it is in every mode," if mode is Mode.INFER else "mode 'specific'"
 
 
-def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> Problem | None:
+def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
     """Finds CKP05: a path whose last part is not that of a checkpoint.
 
     T5X takes the step from it before it looks there.
@@ -253,7 +255,7 @@ def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> Problem | None:
     name = os.path.basename(path.removesuffix("/"))
     steps = checkpoint_steps(path)
     if steps:
-        return Problem(
+        return CheckpointProblem(
             "CKP05",
             Severity.ERROR,
             f"{path} is the folder of a run, and {_wants_one(mode)} needs one checkpoint",
@@ -261,7 +263,7 @@ def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> Problem | None:
         )
     if not orbax or (_PREFIX[:-1] in name and name.replace(_PREFIX, "").isdecimal()):
         return None
-    return Problem(
+    return CheckpointProblem(
         "CKP05",
         Severity.ERROR,
         f"{path} does not end in checkpoint_ and a step, from which T5X takes the step to restore",
@@ -300,14 +302,14 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
     return scratch if mode is Mode.TRAIN else dataclasses.replace(start, problem=problem)
 
 
-def _no_folder(path: str, mode: str) -> Problem:
+def _no_folder(path: str, mode: str) -> CheckpointProblem:
     if epath.Path(on_disk(path)).exists():
         message = f"{path} is a file, and mode '{mode}' needs the folder of a run"
-        return Problem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
+        return CheckpointProblem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
     if is_remote(path):
         message = f"there is no {path}, and what a bucket of yours lacks is missing: mode '{mode}' fails"
-        return Problem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
-    return Problem(
+        return CheckpointProblem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
+    return CheckpointProblem(
         "CKP04",
         Severity.WARNING,
         f"{path} does not exist on this machine, so a stand-in takes its place here; on one where it does not "
@@ -316,11 +318,11 @@ def _no_folder(path: str, mode: str) -> Problem:
     )
 
 
-def _empty_folder(path: str, restore_mode: str, mode: Mode) -> Problem:
+def _empty_folder(path: str, restore_mode: str, mode: Mode) -> CheckpointProblem:
     does = "trains from scratch" if mode is Mode.TRAIN else "evaluates nothing"
     if _STEP.search(path):
         return _one_checkpoint(path, restore_mode, f"finds none, {does} and succeeds")
-    return Problem(
+    return CheckpointProblem(
         "CKP05",
         Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR,
         f"{path} holds no checkpoint_N: T5X {does} and succeeds",
@@ -328,8 +330,8 @@ def _empty_folder(path: str, restore_mode: str, mode: Mode) -> Problem:
     )
 
 
-def _one_checkpoint(path: str, restore_mode: str, result: str) -> Problem:
-    return Problem(
+def _one_checkpoint(path: str, restore_mode: str, result: str) -> CheckpointProblem:
+    return CheckpointProblem(
         "CKP05",
         Severity.ERROR,
         f"{path} is one checkpoint, and mode '{restore_mode}' looks for checkpoints in it: T5X {result}",

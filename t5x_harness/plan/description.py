@@ -9,7 +9,7 @@ from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoints_written import describe_written
 from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.planned import Planned
-from t5x_harness.plan.stored_tree import Layout
+from t5x_harness.plan.stored_tree import StoredLayout
 from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
 
@@ -64,15 +64,15 @@ def _learning_rate(plan: Planned, report: StageReport) -> None:
     rate = plan.learning_rate
     if rate is None or rate.problem is not None:
         return
-    if rate.course is None:
+    if rate.curve is None:
         if plan.steps is None or plan.steps.to_train != 0:
             why = "no binding tells it" if rate.schedule is None else "it is not known from which step on it is counted"
             report.not_checked.append(f"the learning rate: {why}")
         return
-    points = rate.course.points
-    for step, value in points if len(points) <= _MOST_TURNS else (points[0], rate.course.highest, points[-1]):
+    points = rate.curve.points
+    for step, value in points if len(points) <= _MOST_TURNS else (points[0], rate.curve.highest, points[-1]):
         report.measure("learning_rate", value, step=step)
-    if rate.course.is_flat:
+    if rate.curve.is_flat:
         report.fact("learning rate", f"{points[0][1]:.4g} at every step")
         return
     ends = {points[0][0]: "first step", points[-1][0]: "last step"}
@@ -134,7 +134,7 @@ def _fit(plan: Planned, fit: CheckpointFit) -> str:
     parts = [f"{fit.same} arrays agree"]
     if fit.from_scratch:
         parts.append(f"{len(fit.from_scratch)} are new (fallback_to_scratch)")
-    if tree.layout is not Layout.ORBAX:
+    if tree.layout is not StoredLayout.ORBAX:
         parts.append(f"layout: {tree.layout}")
     stored = " and ".join(tree.parameter_types)
     read = getattr(start.restore, "dtype", None)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from t5x import optimizers
 
-from t5x_harness.plan.course import Course, course_of
+from t5x_harness.plan.rate_curve import RateCurve, curve_of
 from t5x_harness.plan.steps import PlannedSteps
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 
@@ -23,15 +23,15 @@ class LearningRate:
 
     Attributes:
       schedule: where it comes from; None where the config does not tell.
-      course: its way over the steps to train; None where these or the rate are not known.
+      curve: its way over the steps to train; None where these or the rate are not known.
       before: its way from step 0 to the first step to train; None where there are none.
       problem: what the schedule raised.
       is_uncalled: whether that is for want of a call: the function makes schedules.
     """
 
-    schedule: Schedule | None = None
-    course: Course | None = None
-    before: Course | None = None
+    schedule: RateSchedule | None = None
+    curve: RateCurve | None = None
+    before: RateCurve | None = None
     problem: Exception | None = None
     is_uncalled: bool = False
 
@@ -56,14 +56,14 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
             return LearningRate(schedule)
         if schedule.counts_updates and steps.first and not schedule.is_constant:
             return LearningRate(schedule)  # the count is the checkpoint's, or begins anew without its optimizer state
-        before = schedule.course(0, steps.first) if steps.first else None
-        return LearningRate(schedule, schedule.course(steps.first, steps.first + steps.to_train - 1), before)
+        before = schedule.curve(0, steps.first) if steps.first else None
+        return LearningRate(schedule, schedule.curve(steps.first, steps.first + steps.to_train - 1), before)
     except Exception as error:  # whatever the user's schedule raises; plan reports it after all else
         return LearningRate(schedule, problem=error, is_uncalled=schedule is not None and schedule.makes_schedules)
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """A learning rate by step.
 
     Attributes:
@@ -96,16 +96,16 @@ class Schedule:
         """
         return float(np.asarray(self.function(np.int32(step))))
 
-    def course(self, first: int, last: int) -> Course:
+    def curve(self, first: int, last: int) -> RateCurve:
         """Returns how the rate goes from one step to another, both included.
 
         Raises:
           Exception: what the schedule raises.
         """
-        return course_of(self.rate, first, last)
+        return curve_of(self.rate, first, last)
 
 
-def find_schedule(config: GinConfig, model: Any) -> Schedule | None:
+def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
     """Returns the schedule that the optimizer follows; None where the config does not say.
 
     T5X's own optimizers take the trainer's ``learning_rate_fn``.  Those of optax do not look at it: their rate is an
@@ -126,5 +126,5 @@ def find_schedule(config: GinConfig, model: Any) -> Schedule | None:
     value = copy.deepcopy(config.value(key)) if key else None  # this is how gin resolves references
     name = key.selector.rpartition(".")[2] if key and of_optax else type(optimizer).__name__
     if key and isinstance(value, int | float):
-        return Schedule(config.owner(key), lambda step: value, True, of_optax, name)
-    return Schedule(key, jax.jit(value), False, of_optax, name) if key and callable(value) else None
+        return RateSchedule(config.owner(key), lambda step: value, True, of_optax, name)
+    return RateSchedule(key, jax.jit(value), False, of_optax, name) if key and callable(value) else None

@@ -19,7 +19,7 @@ from t5x_harness.plan.rule import PlanRule
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.errors import log_traceback
+from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.resolve.stage_report import StageReport

@@ -23,7 +23,7 @@ _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"
 
 
-class Layout(enum.StrEnum):
+class StoredLayout(enum.StrEnum):
     """How a checkpoint lies on disk."""
 
     ORBAX = "orbax"
@@ -48,7 +48,7 @@ class StoredTree:
       arrays: by name, such as ``target/encoder/layers_0/mlp/wi/kernel``.
     """
 
-    layout: Layout
+    layout: StoredLayout
     arrays: Mapping[str, StoredArray]
 
     @property
@@ -62,7 +62,7 @@ class StoredTree:
         return tuple(sorted({a.dtype for name, a in self.arrays.items() if name.startswith("target/")}))
 
 
-def layout_of(path: str) -> Layout | None:
+def layout_of(path: str) -> StoredLayout | None:
     """Returns how a checkpoint lies.
 
     Args:
@@ -73,10 +73,10 @@ def layout_of(path: str) -> Layout | None:
     """
     folder = epath.Path(on_disk(path))
     if epath.Path(on_disk(f"{path}.index")).exists():
-        return Layout.TENSORFLOW
+        return StoredLayout.TENSORFLOW
     if (folder / _FILE).is_file():
-        return Layout.T5X
-    return Layout.ORBAX if (folder / _STATE).is_dir() else None
+        return StoredLayout.T5X
+    return StoredLayout.ORBAX if (folder / _STATE).is_dir() else None
 
 
 def read_tree(path: str) -> StoredTree | None:
@@ -92,12 +92,12 @@ def read_tree(path: str) -> StoredTree | None:
       Exception: it is damaged, with the library's own account.
     """
     match layout_of(path):
-        case Layout.TENSORFLOW:
-            return StoredTree(Layout.TENSORFLOW, _tensorflow(on_disk(path)))
-        case Layout.T5X:
-            return StoredTree(Layout.T5X, _msgpack(epath.Path(on_disk(path))))
-        case Layout.ORBAX:
-            return StoredTree(Layout.ORBAX, _orbax(epath.Path(on_disk(path)) / _STATE))
+        case StoredLayout.TENSORFLOW:
+            return StoredTree(StoredLayout.TENSORFLOW, _tensorflow(on_disk(path)))
+        case StoredLayout.T5X:
+            return StoredTree(StoredLayout.T5X, _msgpack(epath.Path(on_disk(path))))
+        case StoredLayout.ORBAX:
+            return StoredTree(StoredLayout.ORBAX, _orbax(epath.Path(on_disk(path)) / _STATE))
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, specs_in_file
+from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, specs_in_file
 from t5x_harness.system.buckets import on_disk
 
 _BYTES_READ = 16 * 2**20
@@ -31,9 +31,9 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
     import tensorstore as ts
 
     folder = Path(on_disk(path))
-    if tree.layout is Layout.TENSORFLOW or not folder.is_dir():
+    if tree.layout is StoredLayout.TENSORFLOW or not folder.is_dir():
         return None
-    specs = _older_layout(folder) if tree.layout is Layout.T5X else _orbax(folder / "state", tree)
+    specs = _older_layout(folder) if tree.layout is StoredLayout.T5X else _orbax(folder / "state", tree)
     opened = {name: ts.open(spec, open=True) for name, spec in specs.items()}
     left = _BYTES_READ
     for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):

@@ -48,7 +48,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
         hint = getattr(owner, "__annotations__", {}).get(key.parameter)
         if isinstance(hint, str):
             try:
-                return eval(hint, {}, _Names(owner.__module__)), default
+                return eval(hint, {}, _HintNames(owner.__module__)), default
             except Exception:  # a name that stands for nothing, or for several things
                 return None, default
         if hint is not None:
@@ -56,7 +56,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
     return None, default
 
 
-class _Names(dict[str, Any]):
+class _HintNames(dict[str, Any]):
     """The names of a type hint: its module's, and where only a type checker imports them, those of the same package."""
 
     def __init__(self, module: str) -> None:

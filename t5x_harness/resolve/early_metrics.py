@@ -16,7 +16,7 @@ import seqio
 
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.error_texts import one_line
-from t5x_harness.resolve.errors import log_traceback
+from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.frames import root_cause
 from t5x_harness.resolve.metric_calls import Calls, call
 from t5x_harness.resolve.metric_errors import is_out_of_reach, kind_of

@@ -16,7 +16,7 @@ LOOKED_AT = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Ending:
+class SourceEnd:
     """How far a source was read to find its end, and what was seen.
 
     Attributes:
@@ -35,7 +35,7 @@ class Ending:
         return self.read // self.period if self.period else 1
 
 
-def find_end(task: seqio.Task, split: str, seed: int | None, seconds: float) -> Ending:
+def find_end(task: seqio.Task, split: str, seed: int | None, seconds: float) -> SourceEnd:
     """Reads a task's source until it ends, within bounds.
 
     Args:
@@ -53,7 +53,7 @@ def find_end(task: seqio.Task, split: str, seed: int | None, seconds: float) -> 
         return map(_mark, dataset.as_numpy_iterator())
 
     reading = read_within(marks, keep=LOOKED_AT, count=LOOKED_AT, seconds=seconds)
-    return Ending(reading.count, reading.ended, None if reading.ended else period_of(reading.kept))
+    return SourceEnd(reading.count, reading.ended, None if reading.ended else period_of(reading.kept))
 
 
 def _mark(example: object) -> int:

@@ -10,9 +10,9 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole, needing_lengths
-from t5x_harness.resolve.endings import Ending, find_end
+from t5x_harness.resolve.endings import SourceEnd, find_end
 from t5x_harness.resolve.error_texts import error_text, is_of_python
-from t5x_harness.resolve.errors import explain, log_traceback
+from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
 from t5x_harness.resolve.frames import root_cause, user_frame
 from t5x_harness.resolve.resolved import Resolved
@@ -129,7 +129,7 @@ class _Look:
             self._doubt(_unread(sample))
         return sample
 
-    def _end(self, role: DataRole, task: seqio.Task) -> Ending:
+    def _end(self, role: DataRole, task: seqio.Task) -> SourceEnd:
         where = (task.name, role.dataset.split)
         if where in self._run.endings:
             return self._run.endings[where]

@@ -30,7 +30,7 @@ _REFUSED = ("ConnectionError", "ConnectTimeout", "MaxRetryError", "UnavailableEr
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class MetricFailure:
     """A kind of failure: its code and the smallest fix."""
 
     code: str
@@ -45,23 +45,29 @@ class Postprocessed:
     is_target: bool
 
 
-_DUPLICATE = Kind("SEQ22", "give each metric function keys of its own")
-_SIGNATURE = Kind(
+_DUPLICATE = MetricFailure("SEQ22", "give each metric function keys of its own")
+_SIGNATURE = MetricFailure(
     "SEQ23",
     "name them (targets, predictions), (targets, scores) or (targets, predictions, aux_values), in this order",
 )
-_LOGGED = Kind("INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram")
+_LOGGED = MetricFailure(
+    "INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram"
+)
 POSTPROCESS = "SEQ24"
 """The code of failures of postprocess functions."""
 
-_POSTPROCESS = Kind(POSTPROCESS, "make the postprocess function accept any text that an untrained model may produce")
-_ARGUMENTS = Kind(POSTPROCESS, "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=...")
-_RETURNED = Kind("SEQ20", "return a dict of names and values from the metric function")
-_OUTPUT = Kind("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
-_METRIC = Kind("SEQ20", "correct the metric function")
+_POSTPROCESS = MetricFailure(
+    POSTPROCESS, "make the postprocess function accept any text that an untrained model may produce"
+)
+_ARGUMENTS = MetricFailure(
+    POSTPROCESS, "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
+)
+_RETURNED = MetricFailure("SEQ20", "return a dict of names and values from the metric function")
+_OUTPUT = MetricFailure("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
+_METRIC = MetricFailure("SEQ20", "correct the metric function")
 
 
-def kind_of(error: BaseException) -> Kind:
+def kind_of(error: BaseException) -> MetricFailure:
     """Returns which part of a task failed, of an exception that SeqIO's evaluator raised."""
     cause = root_cause(error)
     text = str(cause)

@@ -12,7 +12,7 @@ from t5x_harness.system.buckets import is_remote, store
 
 
 @dataclasses.dataclass(frozen=True)
-class OutputFolder:
+class JobOutputFolder:
     """The folder as the config's text names it.
 
     Attributes:
@@ -45,7 +45,7 @@ class InferenceOutput:
     unfinished: str
 
 
-def output_folder(config: GinConfig) -> OutputFolder | None:
+def output_folder(config: GinConfig) -> JobOutputFolder | None:
     """Returns the folder that the job writes into; None where the config does not name it.
 
     It is taken from the text, as the parsed value is a folder of this run's own.
@@ -55,7 +55,7 @@ def output_folder(config: GinConfig) -> OutputFolder | None:
     if bound is None:
         return None
     holder = config.program.resolve(bound)
-    return OutputFolder(BindingKey(*holder.key), holder.value) if isinstance(holder.value, str) else None
+    return JobOutputFolder(BindingKey(*holder.key), holder.value) if isinstance(holder.value, str) else None
 
 
 def inference_output(config: GinConfig, task: str) -> InferenceOutput:
@@ -72,7 +72,7 @@ def inference_output(config: GinConfig, task: str) -> InferenceOutput:
     return InferenceOutput(f"{task}-{value('mode')}.{extension}-{part}.COMPLETED", f"tmp-{task}-{part}")
 
 
-def earlier_config(folder: OutputFolder) -> Path | None:
+def earlier_config(folder: JobOutputFolder) -> Path | None:
     """Returns the config that an earlier job of T5X's left in the folder."""
     file = folder.local / "config.gin" if folder.local is not None else None
     return file if file is not None and file.is_file() else None

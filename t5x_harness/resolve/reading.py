@@ -49,7 +49,7 @@ def read_within(
       Exception: whatever ``items`` and the iteration raise in time.
     """
     enough = max(keep, count)
-    reader = _Reader(items, keep, enough, max(enough, further))
+    reader = _ReaderThread(items, keep, enough, max(enough, further))
     until = time.monotonic() + spare
     reader.start()
     reader.has_enough.wait(seconds)
@@ -57,7 +57,7 @@ def read_within(
     return reader.result()
 
 
-class _Reader(threading.Thread, Generic[_Item]):
+class _ReaderThread(threading.Thread, Generic[_Item]):
     """Reads in the background; a daemon, because one that never ends must not keep the process alive."""
 
     def __init__(self, items: Callable[[], Iterable[_Item]], keep: int, enough: int, most: int) -> None:

@@ -15,17 +15,17 @@ from t5x_harness.upstream.seqio import watch_registrations
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _RegisteringLine:
     """A line that registers something, and the name under which its module is imported."""
 
     location: Location
     module: str
 
 
-class RegisteredTwice(ValueError):
+class DuplicateRegistration(ValueError):
     """SeqIO's refusal of a name that is taken, with the lines of both."""
 
-    def __init__(self, text: str, name: str, first: _Place, second: _Place) -> None:
+    def __init__(self, text: str, name: str, first: _RegisteringLine, second: _RegisteringLine) -> None:
         super().__init__(text)
         self._name = name
         self._first = first
@@ -62,7 +62,7 @@ class RegisteredTwice(ValueError):
 class Registrations:
     """The lines that registered tasks and mixtures, from :meth:`record` on."""
 
-    def __init__(self, places: Mapping[str, _Place] | None = None) -> None:
+    def __init__(self, places: Mapping[str, _RegisteringLine] | None = None) -> None:
         self._places = dict(places or {})
 
     @classmethod
@@ -78,7 +78,7 @@ class Registrations:
             register()
         except ValueError as error:
             if name in self._places:
-                raise RegisteredTwice(str(error), name, self._places[name], place) from None
+                raise DuplicateRegistration(str(error), name, self._places[name], place) from None
             raise
         self._places[name] = place
 
@@ -92,7 +92,7 @@ def _of_process() -> Registrations:
     return Registrations()
 
 
-def _place(frame: FrameType | None) -> _Place:
+def _place(frame: FrameType | None) -> _RegisteringLine:
     """Returns the innermost line that is not SeqIO's own."""
     own = Path(seqio.__file__).parent
     while frame is not None and frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(own):
@@ -101,4 +101,4 @@ def _place(frame: FrameType | None) -> _Place:
     file = Path(frame.f_code.co_filename)
     cwd = Path.cwd()
     location = Location(str(file.relative_to(cwd)) if file.is_relative_to(cwd) else str(file), frame.f_lineno)
-    return _Place(location, str(frame.f_globals.get("__name__", "")))
+    return _RegisteringLine(location, str(frame.f_globals.get("__name__", "")))

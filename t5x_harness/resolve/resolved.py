@@ -9,7 +9,7 @@ from typing import Any
 import seqio
 
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.endings import Ending
+from t5x_harness.resolve.endings import SourceEnd
 from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
@@ -40,7 +40,7 @@ class Resolved:
     roles: list[DataRole] = dataclasses.field(default_factory=list)
     tasks: dict[str, Sequence[seqio.Task]] = dataclasses.field(default_factory=dict)
     samples: dict[tuple[str, str], Sample] = dataclasses.field(default_factory=dict)
-    endings: dict[tuple[str, str], Ending] = dataclasses.field(default_factory=dict)
+    endings: dict[tuple[str, str], SourceEnd] = dataclasses.field(default_factory=dict)
     registrations: Registrations = dataclasses.field(default_factory=Registrations)
     standins: StandIns | None = None
 

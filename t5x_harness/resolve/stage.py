@@ -10,7 +10,7 @@ from t5x_harness.findings.rule import all_mistakes
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
 from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.early_metrics import call_metrics
-from t5x_harness.resolve.errors import explain, log_traceback
+from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.looking import look_at_data

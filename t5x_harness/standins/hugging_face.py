@@ -39,17 +39,17 @@ class MissingRows(LookupError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class RowsRequest:
     """What is missing, and how to give it."""
 
     message: str
     fix: str
 
 
-def request_in(text: str) -> Request | None:
+def request_in(text: str) -> RowsRequest | None:
     """Returns the request of a :class:`MissingRows` in an exception's text, TensorFlow's too; None if there is none."""
     found = _REQUEST.search(text)
-    return Request(*found.groups()) if found else None
+    return RowsRequest(*found.groups()) if found else None
 
 
 def install(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[str, str], None]) -> None:

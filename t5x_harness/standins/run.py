@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins import hugging_face, t5_package
-from t5x_harness.standins.hugging_face import Request
+from t5x_harness.standins.hugging_face import RowsRequest
 from t5x_harness.standins.rows import Samples
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.standins.vocabulary_files import VocabularyFiles
@@ -46,7 +46,7 @@ class StandIns:
         self._sources: dict[str, str] = {}
         self._uncached: set[str] = set()
         self._of_tfds: set[str] = set()
-        self._requests: list[Request] = []
+        self._requests: list[RowsRequest] = []
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
@@ -118,7 +118,7 @@ class StandIns:
         """Returns whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
         return task.name in self._uncached
 
-    def take_requests(self) -> Sequence[Request]:
+    def take_requests(self) -> Sequence[RowsRequest]:
         """Returns the rows that are needed, and were not asked for since the last call."""
         requests, self._requests = self._requests, []
         return requests
@@ -145,7 +145,7 @@ class StandIns:
 
         if self._policy is not StandInPolicy.OFF and (remote := out_of_reach(task, split)):
             self._requests.append(
-                Request(
+                RowsRequest(
                     f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it",
                     f'give a few in [tool.t5x_harness.samples] of pyproject.toml, {task.name} = "rows.jsonl", or in a '
                     "test with the fixture sample_rows; or give the bucket, --gcs-root (pytest: --t5x-gcs-root)",

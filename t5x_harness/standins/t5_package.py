@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -10,8 +9,6 @@ from types import ModuleType
 
 from t5x_harness.lint.t5_package import INSTALL, MODULES, NAME, TASKS
 from t5x_harness.spec import StandInPolicy
-
-_TASKS_MODULE = "t5x_harness.sample_tasks.t5_tasks"
 
 
 def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
@@ -56,5 +53,6 @@ class _Finder:
     def exec_module(self, module: ModuleType) -> None:
         """Registers the tasks with the modules that T5 does so in."""
         if module.__name__ in ("t5.data.mixtures", "t5.data.tasks"):
-            importlib.import_module(_TASKS_MODULE)
+            from t5x_harness.sample_tasks import t5_tasks  # noqa: F401  (importing it registers them)
+
             self._note()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.plan.stored_tree import Layout, read_tree
+from t5x_harness.plan.stored_tree import StoredLayout, read_tree
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
 
@@ -41,7 +41,7 @@ def test_inference_reads_it(backend: Backend, infer_text: str, tmp_path: Path) -
     assert facts["starts from"] == "a stand-in of the model's shapes at step 1000000"
     tree = read_tree(str(tmp_path / "run/standin/checkpoint_1000000"))
     assert tree is not None
-    assert tree.layout is Layout.T5X
+    assert tree.layout is StoredLayout.T5X
     assert {f"state/param_states/decoder/decoder_norm/scale/{m}" for m in ("m", "v", "v_row", "v_col")} < set(
         tree.arrays
     )
@@ -52,7 +52,7 @@ def test_evaluation_reads_an_earlier_run_without_orbax(backend: Backend, eval_te
     passed(backend(eval_text, extra=extra), Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
     tree = read_tree(str(tmp_path / "run/standin/checkpoint_500"))
     assert tree is not None
-    assert tree.layout is Layout.T5X
+    assert tree.layout is StoredLayout.T5X
 
 
 def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text: str) -> None:

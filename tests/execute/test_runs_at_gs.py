@@ -10,7 +10,7 @@ import pytest
 from flax import serialization
 
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.plan.stored_tree import Layout, layout_of
+from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
 from t5x_harness.variables import ROOT_VARIABLE
@@ -51,7 +51,7 @@ def test_checkpoints_and_scalars_outlive_the_run(
     assert result.predictions
     buckets = Path(google[ROOT_VARIABLE]) / "buckets"
     for checkpoint in (PUBLISHED.removeprefix("gs://"), "my-bucket/run/checkpoint_1000004"):
-        assert layout_of(str(buckets / checkpoint)) is Layout.T5X
+        assert layout_of(str(buckets / checkpoint)) is StoredLayout.T5X
         scale = _stored(buckets / checkpoint)["target"]["decoder"]["decoder_norm"]["scale"]
         assert scale["kvstore"]["bucket"] == "t5x-dummy-bucket"
 

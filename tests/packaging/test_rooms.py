@@ -16,10 +16,10 @@ PACKAGE = "t5x_harness"
 MAPPED = ("plugin", "fixtures", "sample_tasks")
 FILES = {"__init__", "__main__", "variables", "version"}
 ROOMS = (
-    *("__main__", "plugin", "fixtures", "sample_tasks", "commands", "auxiliary", "runs", "execute", "conversion"),
+    *("__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "execute", "conversion"),
     *("caching", "aot", "plan", "settings", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("upstream", "runtime", "slices", "spec", "system", "variables", "version", "__init__"),
+    *("upstream", "runtime", "slices", "sample_tasks", "spec", "system", "variables", "version", "__init__"),
 )
 """From top to bottom."""
 

@@ -16,7 +16,7 @@ from flax import serialization
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
 from t5x_harness.plan.checkpoint_source import StartPoint, checkpoint_steps
-from t5x_harness.plan.stored_tree import Layout, StoredArray, StoredTree, read_tree
+from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree
 from t5x_harness.plan.stored_values import unreadable
 from t5x_harness.standins.checkpoints import write_legacy_checkpoint
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
@@ -30,7 +30,7 @@ EMBEDDING = "target/token_embedder/embedding"
 def test_orbax_layout() -> None:
     tree = read_tree(str(ORBAX))
     assert tree is not None
-    assert tree.layout is Layout.ORBAX
+    assert tree.layout is StoredLayout.ORBAX
     assert len(tree.arrays) == 261
     assert tree.arrays[EMBEDDING] == StoredArray((384, 16), "float32")
     assert tree.arrays["state/step"] == StoredArray((), "int32")
@@ -40,7 +40,7 @@ def test_orbax_layout() -> None:
 def test_older_layout() -> None:
     tree = read_tree(str(OLDER))
     assert tree is not None
-    assert tree.layout is Layout.T5X
+    assert tree.layout is StoredLayout.T5X
     assert tree.arrays["target/enc/kernel"].shape == (8, 4)
     assert "state/param_states/scale/v" in tree.arrays
 
@@ -70,7 +70,7 @@ def test_one_in_a_bucket_is_read_from_the_disk(prefix: str, tmp_path: Path, monk
     monkeypatch.setenv(SOURCE_VARIABLE, str(tmp_path / "buckets"))
     folder = f"{prefix}mine/model"
     assert checkpoint_steps(folder) == [3, 8]
-    for step, layout, arrays in ((8, Layout.ORBAX, 261), (3, Layout.T5X, STORED_BEFORE)):
+    for step, layout, arrays in ((8, StoredLayout.ORBAX, 261), (3, StoredLayout.T5X, STORED_BEFORE)):
         tree = read_tree(f"{folder}/checkpoint_{step}")
         assert tree is not None
         assert (tree.layout, len(tree.arrays)) == (layout, arrays)
@@ -272,7 +272,7 @@ LAYER = "target/decoder/layers_{}/mlp/{}/kernel"
     ],
 )
 def test_what_a_missing_array_means(ours: list[str], theirs: list[str], expected: str) -> None:
-    tree = StoredTree(Layout.ORBAX, {name: StoredArray((1,), "float32") for name in theirs})
+    tree = StoredTree(StoredLayout.ORBAX, {name: StoredArray((1,), "float32") for name in theirs})
     missing = tuple(name for name in ours if name not in theirs)
     hint = checkpoint_hints.of_missing(CheckpointFit(tree, missing=missing))
     assert hint is not None

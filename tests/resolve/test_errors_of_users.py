@@ -13,7 +13,7 @@ t5x_in_use.use()
 from t5x import losses  # noqa: E402
 
 from t5x_harness.resolve.error_texts import error_text  # noqa: E402
-from t5x_harness.resolve.errors import explain  # noqa: E402
+from t5x_harness.resolve.explanation import explain  # noqa: E402
 from t5x_harness.resolve.frames import user_frame  # noqa: E402
 from t5x_harness.resolve.samples import packed_rows  # noqa: E402
 from t5x_harness.spec import Stage  # noqa: E402
@@ -22,7 +22,7 @@ from t5x_harness.spec import Stage  # noqa: E402
 @pytest.fixture
 def without_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test itself is not a user's code."""
-    monkeypatch.setattr("t5x_harness.resolve.errors.raised_by_user_code", lambda error: False)
+    monkeypatch.setattr("t5x_harness.resolve.explanation.raised_by_user_code", lambda error: False)
 
 
 @pytest.mark.parametrize(

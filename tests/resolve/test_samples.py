@@ -16,9 +16,9 @@ import tensorflow as tf  # noqa: E402
 from t5x import utils  # noqa: E402
 
 from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
-from t5x_harness.resolve.endings import Ending, find_end, period_of  # noqa: E402
+from t5x_harness.resolve.endings import SourceEnd, find_end, period_of  # noqa: E402
 from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
-from t5x_harness.resolve.registrations import RegisteredTwice, Registrations  # noqa: E402
+from t5x_harness.resolve.registrations import DuplicateRegistration, Registrations  # noqa: E402
 from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
@@ -129,11 +129,11 @@ def test_the_period_of_what_goes_round(items: str, period: int | None) -> None:
 
 
 def test_the_end_of_a_source_is_found_or_its_rounds_are_counted() -> None:
-    assert find_end(task_of(lambda: numbers(7)), "train", None, seconds=60) == Ending(7, ended=True)
+    assert find_end(task_of(lambda: numbers(7)), "train", None, seconds=60) == SourceEnd(7, ended=True)
     rounds = find_end(task_of(lambda: numbers(4).repeat()), "train", None, seconds=60)
-    assert rounds == Ending(10_000, ended=False, period=4)
+    assert rounds == SourceEnd(10_000, ended=False, period=4)
     assert rounds.rounds == 2500
-    assert find_end(task_of(lambda: numbers(None)), "train", None, seconds=60) == Ending(10_000, ended=False)
+    assert find_end(task_of(lambda: numbers(None)), "train", None, seconds=60) == SourceEnd(10_000, ended=False)
 
 
 def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_second_run_in_a_process_watches_no_second_time_and_knows_the_lines_of
     second = Registrations.record()
     assert registry.add_provider.__func__.in_place_of is own
     assert second.place("first_run") is not None
-    with pytest.raises(RegisteredTwice) as refused:
+    with pytest.raises(DuplicateRegistration) as refused:
         seqio.TaskRegistry.add("first_run", source, {"targets": FEATURE})
     assert "first_run is registered twice: at " in refused.value.message
 

@@ -25,7 +25,7 @@ from t5x import utils  # noqa: E402
 
 from t5x_harness.resolve.callees import users_callee  # noqa: E402
 from t5x_harness.resolve.error_texts import error_text  # noqa: E402
-from t5x_harness.resolve.errors import explain  # noqa: E402
+from t5x_harness.resolve.explanation import explain  # noqa: E402
 from t5x_harness.resolve.frames import is_deliberate, library_frame, raised_by_harness, root_cause  # noqa: E402
 from t5x_harness.resolve.samples import packed_rows  # noqa: E402
 from t5x_harness.spec import Stage  # noqa: E402

@@ -82,12 +82,12 @@ class TransformedLayout(PlanRule):
     )
 
     def check(self, plan: Planned) -> Iterator[Finding]:
-        from t5x_harness.plan.stored_tree import Layout, layout_of
+        from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 
         start = plan.start
         if start.restore is None or start.checkpoint is None or not start.reachable:
             return
-        if start.restore.state_transformation_fns and layout_of(start.checkpoint) is Layout.TENSORFLOW:
+        if start.restore.state_transformation_fns and layout_of(start.checkpoint) is StoredLayout.TENSORFLOW:
             yield self.finding(
                 f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
                 _key(plan, "assignment_map"),
@@ -108,10 +108,10 @@ class TransformedLayout(PlanRule):
 def _renamed(plan: Planned) -> dict[str, str]:
     """Returns the arrays that the config takes from another name of a checkpoint in orbax layout."""
     from t5x_harness.plan.checkpoint_fit import checkpoint_names
-    from t5x_harness.plan.stored_tree import Layout
+    from t5x_harness.plan.stored_tree import StoredLayout
 
     tree = plan.fit.tree if plan.fit is not None else None
-    if tree is None or tree.layout is not Layout.ORBAX or plan.shapes is None:
+    if tree is None or tree.layout is not StoredLayout.ORBAX or plan.shapes is None:
         return {}
     names = checkpoint_names(plan.start.restore, [leaf.path for leaf in plan.shapes.leaves])
     return {name: source for name, source in names.items() if name != source and source in tree.arrays}

@@ -137,10 +137,10 @@ class OtherShapes(PlanRule):
 
 def _severity(fit: CheckpointFit) -> Severity:
     """Says that orbax restores optimizer state of any shape; what the optimizer then does with it is not known."""
-    from t5x_harness.plan.stored_tree import Layout
+    from t5x_harness.plan.stored_tree import StoredLayout
 
     parameters = any(name.startswith("target/") for name, _, _ in fit.different)
-    unchecked = fit.tree is not None and fit.tree.layout is Layout.ORBAX
+    unchecked = fit.tree is not None and fit.tree.layout is StoredLayout.ORBAX
     return Severity.WARNING if unchecked and not parameters else Severity.ERROR
 
 

@@ -50,11 +50,11 @@ class ScheduleIsOver(PlanRule):
 
     def check(self, plan: Planned) -> Iterator[Finding]:
         rate, steps = plan.learning_rate, plan.steps
-        if rate is None or rate.schedule is None or rate.course is None or steps is None:
+        if rate is None or rate.schedule is None or rate.curve is None or steps is None:
             return
         key = _key_in_t5x(plan, "factors") or rate.schedule.key
-        if rate.course.not_finite is not None:
-            step, value = rate.course.not_finite
+        if rate.curve.not_finite is not None:
+            step, value = rate.curve.not_finite
             yield self.finding(
                 f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
                 _zero_key(plan) or key,
@@ -64,9 +64,9 @@ class ScheduleIsOver(PlanRule):
                 severity=Severity.ERROR,
             )
             return
-        if rate.course.highest[1] <= _NOTHING:
+        if rate.curve.highest[1] <= _NOTHING:
             yield self.finding(
-                f"the learning rate is {rate.course.highest[1]:.2g} at most from the first step to the last: nothing "
+                f"the learning rate is {rate.curve.highest[1]:.2g} at most from the first step to the last: nothing "
                 "is learnt",
                 key,
                 "let the schedule begin at the first step to train, or make it longer",
@@ -80,26 +80,26 @@ class ScheduleIsOver(PlanRule):
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
     """Returns what of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
-    before, course = rate.before, rate.course
-    if before is None or course is None:
+    before, curve = rate.before, rate.curve
+    if before is None or curve is None:
         return None
-    (first, now), (top_step, top) = course.points[0], before.highest
+    (first, now), (top_step, top) = curve.points[0], before.highest
     if before.not_finite is not None or (is_own and top >= 1):
         return None  # no rate that anyone trained with: the formula is meant for later steps
-    if course.highest[1] < _RUN_DOWN * top:
+    if curve.highest[1] < _RUN_DOWN * top:
         return (
             f"the learning rate has run down before the run begins: it is {now:.3g} at step {first}, the first to be "
             f"trained, and was {top:.3g} at step {top_step}"
         ), Severity.WARNING
     warmed_up = before.points[0][1] < _RUN_DOWN * top and top_step < first
-    if not warmed_up or course.rises:
+    if not warmed_up or curve.rises:
         return None
     message = (
         f"the schedule warms up from step 0 to {top_step}, and the run begins at step {first}: its first update is "
         f"made at {now:.3g}, without a warm-up"
     )
     # A rate that goes on falling may well be the same schedule continued.
-    return message, Severity.NOTE if course.falls else Severity.WARNING
+    return message, Severity.NOTE if curve.falls else Severity.WARNING
 
 
 def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
@@ -186,12 +186,12 @@ class UselessRate(PlanRule):
     def check(self, plan: Planned) -> Iterator[Finding]:
         """Yields a finding if so, of a rate that is known and an optimizer that is."""
         rate = plan.learning_rate
-        if rate is None or rate.schedule is None or rate.course is None or rate.course.not_finite is not None:
+        if rate is None or rate.schedule is None or rate.curve is None or rate.curve.not_finite is not None:
             return
-        schedule, course = rate.schedule, rate.course
+        schedule, curve = rate.schedule, rate.curve
         if schedule.optimizer not in _ADAPTIVE:
             return
-        (first, start), (last, end), (top_step, top) = course.points[0], course.points[-1], course.highest
+        (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
         if end > _LARGE or top >= 1:
             step, value = (last, end) if end > _LARGE else (top_step, top)
             problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"

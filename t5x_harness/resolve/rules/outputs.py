@@ -16,7 +16,7 @@ from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.lint.program import GinProgram
-    from t5x_harness.resolve.output_folder import OutputFolder
+    from t5x_harness.resolve.output_folder import JobOutputFolder
     from t5x_harness.resolve.resolved import Resolved
 
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
@@ -32,7 +32,7 @@ _OUTPUT = (f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.s
 _INFERRED = examples.inferred(*_OUTPUT)
 
 
-def _folder(run: Resolved) -> OutputFolder | None:
+def _folder(run: Resolved) -> JobOutputFolder | None:
     from t5x_harness.resolve.output_folder import output_folder
 
     return output_folder(run.config)
@@ -170,7 +170,7 @@ class ResumedInference(ResolveRule):
                 )
 
 
-def _left(run: Resolved, what: str) -> Iterator[tuple[OutputFolder, dict[str, str]]]:
+def _left(run: Resolved, what: str) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:
     """Yields what earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
     from t5x_harness.resolve.output_folder import inference_output
 
@@ -185,7 +185,7 @@ def _left(run: Resolved, what: str) -> Iterator[tuple[OutputFolder, dict[str, st
         yield folder, found
 
 
-def _different(program: GinProgram, folder: OutputFolder) -> dict[str, tuple[Any, Any]]:
+def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[Any, Any]]:
     """Returns the parameters that had other values in the folder's own config, by name: the value then and now."""
     from t5x_harness.lint.reader import read
     from t5x_harness.resolve.output_folder import earlier_config

@@ -36,7 +36,7 @@ from t5x_harness.resolve.imports import missing_module
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of
 from t5x_harness.resolve.parties import shown_path
-from t5x_harness.resolve.registrations import RegisteredTwice
+from t5x_harness.resolve.registrations import DuplicateRegistration
 from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
@@ -68,7 +68,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     """
     texts = [full_text(link) for link in causes(error)]
     where = _gin_location(texts, program or (config.program if config else None))
-    if twice := next((link for link in causes(error) if isinstance(link, RegisteredTwice)), None):
+    if twice := next((link for link in causes(error) if isinstance(link, DuplicateRegistration)), None):
         at = where if twice.has_two_names else None
         return Finding("SEQ05", Severity.ERROR, stage, twice.message, at or twice.location, twice.fix)
     if task := _evaluated_task(texts):

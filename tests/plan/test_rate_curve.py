@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from t5x_harness.plan.course import course_of
+from t5x_harness.plan.rate_curve import curve_of
 
 
 def warm_up_then_decay(step: int) -> float:
@@ -41,35 +41,35 @@ def flat_then_decay(step: int) -> float:
     ],
 )
 def test_turns(rate: Callable[[int], float], first: int, last: int, turns: list[int]) -> None:
-    course = course_of(rate, first, last)
-    assert [step for step, _ in course.points] == [first, *turns, last]
-    assert [value for _, value in course.points] == [rate(step) for step, _ in course.points]
+    curve = curve_of(rate, first, last)
+    assert [step for step, _ in curve.points] == [first, *turns, last]
+    assert [value for _, value in curve.points] == [rate(step) for step, _ in curve.points]
 
 
 def test_a_rate_that_is_not_finite_is_found_and_not_flat() -> None:
-    course = course_of(lambda s: math.nan if s == 0 else 0.5, 0, 999)
-    assert course.not_finite is not None
-    assert course.not_finite[0] == 0
-    assert math.isnan(course.not_finite[1])
-    assert not course.is_flat
-    assert course.points[1:] == ((1, 0.5), (999, 0.5))
-    assert course_of(lambda s: 0.5 if s < 500 else math.inf, 0, 999).not_finite == (500, math.inf)
+    curve = curve_of(lambda s: math.nan if s == 0 else 0.5, 0, 999)
+    assert curve.not_finite is not None
+    assert curve.not_finite[0] == 0
+    assert math.isnan(curve.not_finite[1])
+    assert not curve.is_flat
+    assert curve.points[1:] == ((1, 0.5), (999, 0.5))
+    assert curve_of(lambda s: 0.5 if s < 500 else math.inf, 0, 999).not_finite == (500, math.inf)
 
 
 def test_one_step() -> None:
-    assert course_of(lambda _: 0.5, 7, 7).points == ((7, 0.5),)
+    assert curve_of(lambda _: 0.5, 7, 7).points == ((7, 0.5),)
 
 
 def test_few_steps_are_looked_at() -> None:
     looked: list[int] = []
-    course_of(lambda step: looked.append(step) or warm_up_then_decay(step), 0, 10_000_000)
+    curve_of(lambda step: looked.append(step) or warm_up_then_decay(step), 0, 10_000_000)
     assert len(looked) == len(set(looked)) < 3000
 
 
-def test_what_a_course_tells() -> None:
-    course = course_of(warm_up_then_decay, 0, 99_999)
-    assert course.rises
-    assert course.falls
-    assert not course.is_flat
-    assert course.highest == (1000, warm_up_then_decay(1000))
-    assert course_of(lambda _: 0.1, 0, 9).is_flat
+def test_what_a_curve_tells() -> None:
+    curve = curve_of(warm_up_then_decay, 0, 99_999)
+    assert curve.rises
+    assert curve.falls
+    assert not curve.is_flat
+    assert curve.highest == (1000, warm_up_then_decay(1000))
+    assert curve_of(lambda _: 0.1, 0, 9).is_flat

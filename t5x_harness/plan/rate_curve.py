@@ -17,7 +17,7 @@ _PLATEAU = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
-class Course:
+class RateCurve:
     """A learning rate's way, by the steps where it turns.
 
     Attributes:
@@ -49,7 +49,7 @@ class Course:
         return any(b < a * (1 - _NOISE) for (_, a), (_, b) in itertools.pairwise(self.points))
 
 
-def course_of(rate: Callable[[int], float], first: int, last: int) -> Course:
+def curve_of(rate: Callable[[int], float], first: int, last: int) -> RateCurve:
     """Returns how a rate goes from one step to another, both included.
 
     Something that comes and goes between two neighbours of the several hundred steps looked at is not seen.
@@ -70,12 +70,12 @@ def course_of(rate: Callable[[int], float], first: int, last: int) -> Course:
         turns |= _ends_of_plateaus(at, left, right)
     broken = min((step for step, value in rates.items() if not math.isfinite(value)), default=None)
     if broken is None:
-        return Course(tuple((step, at(step)) for step in sorted(turns)))
+        return RateCurve(tuple((step, at(step)) for step in sorted(turns)))
     finite = max((step for step, value in rates.items() if step < broken and math.isfinite(value)), default=broken - 1)
     between = range(finite + 1, broken + 1)
     broken = between[bisect.bisect_left(between, True, key=lambda step: not math.isfinite(at(step)))]
     turns |= {step for step in (broken, broken + 1) if step <= last}
-    return Course(tuple((step, at(step)) for step in sorted(turns)), (broken, at(broken)))
+    return RateCurve(tuple((step, at(step)) for step in sorted(turns)), (broken, at(broken)))
 
 
 def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
