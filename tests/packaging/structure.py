@@ -1,0 +1,145 @@
+"""The package as data: its modules, what they import, and the counts that say how plain it is.
+
+``python tests/packaging/structure.py`` prints the counts; tests beside it hold those that must stay at zero.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import dataclasses
+import functools
+import graphlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = "t5x_harness"
+MAPPED = ("plugin", "fixtures", "sample_tasks")
+LONGEST_FILE = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A module of the package, by its name below it: ``lint.reader``."""
+
+    name: str
+    path: Path
+
+    @property
+    def room(self) -> str:
+        return self.name.split(".")[0]
+
+    @functools.cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+    @property
+    def classes(self) -> Iterator[ast.ClassDef]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+
+
+@functools.cache
+def modules_of(repository: Path) -> dict[str, Module]:
+    """Returns the modules of the package by name; the embedded T5X is a package of its own."""
+    found = {}
+    for top in (PACKAGE, *MAPPED):
+        for path in sorted((repository / top).rglob("*.py")):
+            parts = path.relative_to(repository).with_suffix("").parts[top == PACKAGE :]
+            if parts[0] != "embedded" and "sample_project" not in parts:
+                name = ".".join(parts).removesuffix(".__init__")
+                found[name] = Module(name, path)
+    return found
+
+
+def imports_of(module: Module, modules: dict[str, Module]) -> dict[str, int]:
+    """Returns the package's own modules that a module imports anywhere in its text, with the last line that does."""
+    package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
+    found = {}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            start = ".".join([*([PACKAGE] if node.level else []), *above, *filter(None, [node.module])])
+            names = [f"{start}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == PACKAGE:
+                inside = name.removeprefix(PACKAGE).removeprefix(".")
+                known = inside if inside in modules else inside.rpartition(".")[0]
+                found[known or "__init__"] = node.lineno
+    return found
+
+
+@functools.cache
+def arrows_of(repository: Path) -> dict[str, dict[str, int]]:
+    """Returns which module imports which, and in what line."""
+    modules = modules_of(repository)
+    return {name: imports_of(module, modules) for name, module in modules.items()}
+
+
+def circle(arrows: dict[str, dict[str, int]]) -> list[str]:
+    """Returns modules that import each other in a circle; empty if none do."""
+    try:
+        graphlib.TopologicalSorter({name: set(to) - {name} for name, to in arrows.items()}).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def names_of_modules(module: Module, modules: dict[str, Module]) -> Iterator[tuple[int, str]]:
+    """Yields the strings of a module that name another one of the package, as ``import_module`` takes them.
+
+    Docstrings may name what they like.
+    """
+    said = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            for name in re.findall(rf"\b{PACKAGE}\.([\w.]+)", node.value):
+                while name and name not in modules:
+                    name = name.rpartition(".")[0]
+                if name:
+                    yield node.lineno, name
+
+
+def classes_by_name(repository: Path) -> dict[str, list[str]]:
+    """Returns the modules that define a class, by its name."""
+    found = collections.defaultdict(list)
+    for module in modules_of(repository).values():
+        for node in module.classes:
+            found[node.name].append(module.name)
+    return found
+
+
+def public_names(repository: Path) -> set[str]:
+    """Returns the names that the package itself offers."""
+    tree = modules_of(repository)["__init__"].tree
+    return {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def calls_of(repository: Path, name: str) -> list[str]:
+    """Returns the places that call something by its bare name: where a class is constructed."""
+    return [
+        f"{module.name}:{node.lineno}"
+        for module in modules_of(repository).values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    ]
+
+
+def lines_below(folder: Path) -> int:
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
+
+
+def long_files(repository: Path) -> dict[str, int]:
+    return {name: module.lines for name, module in modules_of(repository).items() if module.lines > LONGEST_FILE}
