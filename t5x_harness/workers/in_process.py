@@ -53,6 +53,8 @@ class InProcess(Closing):
 
 
 class InProcessRun(RunProcess):
+    """A run whose methods are called in this process; what crosses is JSON, as it is between processes."""
+
     def __init__(self, start: Mapping[str, Any], *, env: Environment, log: Path) -> None:
         self.pid = os.getpid()
         self.log = log
@@ -65,6 +67,7 @@ class InProcessRun(RunProcess):
     def call(
         self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
     ) -> Any:
+        """Calls a method of the run's object, which the first call makes."""
         if self._closed:
             raise RuntimeError(f"{method}() cannot be called: the run was closed")
         check_arguments(method, kwargs)
@@ -80,6 +83,7 @@ class InProcessRun(RunProcess):
         return json.loads(json.dumps(value))
 
     def close(self) -> None:
+        """Drops the run's object; no method can be called afterwards."""
         self._made.clear()
         self._closed = True
 
