@@ -91,7 +91,7 @@ def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
     jobs = marks.auxiliary_jobs(item)
     if not jobs:
         return ()
-    from t5x_harness.lint.reading import program_of
+    from t5x_harness.gin.reading import program_of
     from t5x_harness.runs.stages import with_mode
 
     return jobs if with_mode(spec, lambda: program_of(spec)).mode is Mode.TRAIN else ()

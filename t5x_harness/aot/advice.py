@@ -22,8 +22,8 @@ from t5x_harness.aot.variants import (
     tune,
 )
 from t5x_harness.aot.verdicts import required_bytes
+from t5x_harness.gin.reading import program_of
 from t5x_harness.lint.edits import set_literal, write_value
-from t5x_harness.lint.reading import program_of
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Edit, RunSpec, Stage
 from t5x_harness.workers.errors import WorkerError

@@ -11,8 +11,8 @@ from t5x_harness.aot.memory import Buffer
 from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.request import TRAIN, AotRun
 from t5x_harness.aot.speed import BAND_NAME, Span, estimate, step_time
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.tables import Bytes, Count, columns
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
 
 UNKNOWN_LINKS = "how long collectives take"

@@ -6,7 +6,7 @@ from t5x_harness.aot.compiler import fingerprint
 from t5x_harness.aot.libtpu import describe_devices
 from t5x_harness.aot.programs import lower
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec
-from t5x_harness.resolve.gin_config import GinConfig
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.slices.slice import Slice
 from t5x_harness.upstream.t5x import install_mesh
 

@@ -16,8 +16,8 @@ from t5x import utils
 
 from t5x_harness.aot.operations import not_for_tpu
 from t5x_harness.aot.request import EVAL, SCORE, TRAIN, ProgramSpec
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.state_shapes import StateShapes, state_shapes
-from t5x_harness.resolve.gin_config import GinConfig
 
 
 class Captured(Exception):

@@ -13,7 +13,7 @@ from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.refusals import NotCompiled, findings_of
 from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.aot.verdicts import TOO_LARGE, judge, out_of_memory, required_bytes
-from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.spec import RunSpec, Stage, StageResult
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from t5x_harness.auxiliary.jobs import CHECKPOINT_MACROS, REPLACED, JobTemplate
 from t5x_harness.auxiliary.train_job import TrainJob
-from t5x_harness.lint.program import MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reading import program_of, snapshot_of
+from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.reading import program_of, snapshot_of
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.settings import restore_part
 from t5x_harness.lint.stage import lint
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Severity, Stage
 from t5x_harness.vertex.output_folder import output_folder_of
 from t5x_harness.vertex.overrides import normalized

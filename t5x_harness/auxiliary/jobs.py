@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from t5x_harness.auxiliary.request import AuxiliaryRequest, plain
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reading import program_of
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import Mode, RunSpec
 from t5x_harness.vertex.output_folder import OUTPUT_MACROS, output_macro_of
 from t5x_harness.vertex.overrides import argument_of, normalized

@@ -234,8 +234,8 @@ def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfi
 
     Says which are left out.
     """
+    from t5x_harness.gin.reading import program_of
     from t5x_harness.lint.classify import Kind, classify_program
-    from t5x_harness.lint.reading import program_of
 
     for name in dict.fromkeys(arguments.files):
         if not name:

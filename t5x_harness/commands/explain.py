@@ -7,8 +7,8 @@ import difflib
 import sys
 from collections.abc import Mapping
 
-from t5x_harness.findings.codes import Code, every_code
-from t5x_harness.findings.pages import explained
+from t5x_harness.rulebook.codes import Code, every_code
+from t5x_harness.rulebook.pages import explained
 
 _FINE, _USAGE = 0, 2
 _AS_DIGITS = str.maketrans("OIL", "011")

@@ -124,7 +124,7 @@ def _list_of(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _spec(arguments: argparse.Namespace) -> RunSpec:
-    from t5x_harness.lint.reading import missing_gin_files
+    from t5x_harness.lint.stage import missing_gin_files
     from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
 
     specs = specs_of(arguments, Path.cwd())

@@ -312,7 +312,7 @@ def _checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
 
 def _require_files(specs: Sequence[RunSpec]) -> None:
     """Refuses files that nobody can find before anything else is read."""
-    from t5x_harness.lint.reading import missing_gin_files
+    from t5x_harness.lint.stage import missing_gin_files
 
     for spec in specs:
         for missing in missing_gin_files(spec):

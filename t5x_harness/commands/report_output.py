@@ -52,7 +52,10 @@ def _for_programs(report: Report, form: str) -> str:
     if form == "json":
         from t5x_harness.report.json import render
     elif form == "sarif":
-        from t5x_harness.report.sarif import render
+        from t5x_harness.report import sarif
+        from t5x_harness.rulebook.descriptors import rule_descriptors
+
+        return sarif.render(report, rule_descriptors)
     elif form == "junit":
         from t5x_harness.report.junit import render
     else:

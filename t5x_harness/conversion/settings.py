@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.lint.program import Binding, GinProgram
-from t5x_harness.lint.reading import program_of
-from t5x_harness.lint.values import Reference
+from t5x_harness.gin.program import Binding, GinProgram
+from t5x_harness.gin.reading import program_of
+from t5x_harness.gin.values import Reference
 from t5x_harness.spec import RunSpec
 
 BYTES = "bytes"
@@ -70,7 +70,7 @@ def settings_of(
     Raises:
       ConversionError: a file is not there.
     """
-    from t5x_harness.lint.reading import missing_gin_files
+    from t5x_harness.lint.stage import missing_gin_files
 
     spec = RunSpec(tuple(gin_files), tuple(bindings), tuple(search_paths), cwd=str(Path(cwd).absolute()))
     for missing in missing_gin_files(spec):

@@ -16,14 +16,14 @@ import seqio
 
 from t5x_harness.aot.programs import capture
 from t5x_harness.aot.run_programs import aot_run
-from t5x_harness.lint.program import GinProgram
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.resolve.explanation import explain, explain_misfit, log_traceback
 from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
-from t5x_harness.resolve.gin_config import ENTRY_POINTS, GinConfig
 from t5x_harness.resolve.metric_errors import is_out_of_reach
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Finding, Mode
 
 _EXAMPLES = 2

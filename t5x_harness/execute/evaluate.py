@@ -21,11 +21,11 @@ from t5x import utils
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.execute.prepare import Prepared
 from t5x_harness.findings.losses import undefined_metrics, why_no_number
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import NO_WORK
-from t5x_harness.lint.values import format_value
+from t5x_harness.gin.config import GinConfig
+from t5x_harness.gin.values import format_value
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-from t5x_harness.resolve.gin_config import GinConfig
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Measure
 from t5x_harness.upstream.t5x import Observed, count_taken, observe
 

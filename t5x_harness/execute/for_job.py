@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from t5x_harness.execute.sandbox import OutputFolder, output_key
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason
 
 

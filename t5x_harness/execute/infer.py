@@ -14,10 +14,10 @@ from t5x import infer as infer_module
 from t5x import utils
 
 from t5x_harness.execute.prepare import Prepared
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import NO_WORK
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 from t5x_harness.resolve.datasets import task_features
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Finding, Severity
 from t5x_harness.upstream.t5x import Observed, observe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.spec import RunSpec
 from t5x_harness.upstream.tpu_numerics import lowered, use_tpu_numerics
 

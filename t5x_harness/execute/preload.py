@@ -43,8 +43,6 @@ import t5x_harness.plan.stage
 import t5x_harness.resolve.stage
 import t5x_harness.standins.run
 from t5x_harness.execute.preload_inputs import CONVERSIONS
-from t5x_harness.findings.rule import all_mistakes
-from t5x_harness.spec import Stage
 from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
 
 MODULES = (
@@ -108,9 +106,6 @@ LATER = (
 for _name in LATER:
     with contextlib.suppress(ImportError):
         importlib.import_module(_name)
-
-RULES = all_mistakes(Stage.RESOLVE, Stage.PLAN)
-"""The rules that runs apply; their modules are imported, too."""
 
 CONVERTED = CONVERSIONS.take() + convert(T5X_FUNCTIONS)
 """How many functions runs need not convert."""

@@ -12,13 +12,13 @@ import seqio
 from t5x_harness.execute import sizes
 from t5x_harness.execute.shrink import Shrinker
 from t5x_harness.execute.starting_checkpoint import StartMaker
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.checkpoint_source import StartPoint, find_initial
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vocabulary_ids
-from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec
 from t5x_harness.upstream.t5x import install_mesh

@@ -22,8 +22,8 @@ from t5x_harness.upstream.t5x import before_finalizing
 from t5x_harness.variables import SHRINK_VARIABLE
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import GinConfig
     from t5x_harness.plan.state_shapes import StateShapes
-    from t5x_harness.resolve.gin_config import GinConfig
 
 ON, OFF = "1", "0"
 """The values of the variable: whether programs of T5X make their config small."""
@@ -71,12 +71,12 @@ class _Shrinking:
         from t5x_harness.execute.prepare import first_step_of
         from t5x_harness.execute.shrink import Shrinker
         from t5x_harness.execute.starting_checkpoint import StartMaker
-        from t5x_harness.lint.program import GinProgram
+        from t5x_harness.findings.stage_report import StageReport
+        from t5x_harness.gin.config import GinConfig
+        from t5x_harness.gin.program import GinProgram
         from t5x_harness.plan.checkpoint_source import find_initial
         from t5x_harness.resolve.datasets import few_examples, roles_of, tasks_of, vocabulary_ids
-        from t5x_harness.resolve.gin_config import GinConfig
         from t5x_harness.resolve.model_sizes import EMBEDDING_ROWS, bound_integers
-        from t5x_harness.resolve.stage_report import StageReport
 
         mode = _mode()
         if mode is None:
@@ -133,7 +133,7 @@ def _state_shapes(config: GinConfig) -> StateShapes | None:
 
 def _mode() -> Mode | None:
     """Returns what the config that Gin holds is for."""
-    from t5x_harness.resolve.gin_config import ENTRY_POINTS
+    from t5x_harness.gin.config import ENTRY_POINTS
     from t5x_harness.upstream.gin import bound_values
 
     bound = {selector for _, selector in bound_values()}

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
 from t5x_harness.system.buckets import is_remote, store
 

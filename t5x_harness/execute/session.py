@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from t5x_harness.aot.lowering import Lowering
     from t5x_harness.execute.prepare import Prepared
     from t5x_harness.execute.train import Trained
-    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.findings.stage_report import StageReport
+    from t5x_harness.gin.config import GinConfig
+    from t5x_harness.gin.program import GinProgram
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.gin_config import GinConfig
     from t5x_harness.resolve.registrations import Registrations
     from t5x_harness.resolve.resolved import Resolved
-    from t5x_harness.resolve.stage_report import StageReport
     from t5x_harness.standins.run import StandIns
 
 Progress = Callable[[dict[str, Any]], None]
@@ -251,7 +251,7 @@ class Session:
             raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
 
     def _report(self, stage: Stage) -> StageReport:
-        from t5x_harness.resolve.stage_report import StageReport
+        from t5x_harness.findings.stage_report import StageReport
 
         return StageReport(stage, self._spec.ignore, self._spec.cwd)
 
@@ -261,7 +261,7 @@ class Session:
         return dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
 
     def _read_program(self) -> GinProgram:
-        from t5x_harness.lint.reader import read
+        from t5x_harness.gin.reader import read
 
         return read(self._spec, t5x_parent=self._t5x_parent)
 
@@ -283,7 +283,7 @@ class Session:
         """Parses the config, with stand-ins for what it cannot reach here; returns where its tasks were registered."""
         import seqio
 
-        from t5x_harness.resolve import gin_config
+        from t5x_harness.gin.config import parse
         from t5x_harness.resolve.registrations import Registrations
         from t5x_harness.standins.run import StandIns, rows_in_text
 
@@ -294,7 +294,7 @@ class Session:
         self._standins = StandIns(self._spec, self._workspace / "standin", rows_in_text(program))
         self._standins.install()
         registrations = Registrations.record()
-        self._config = gin_config.parse(self._spec, self._t5x_parent)
+        self._config = parse(self._spec, self._t5x_parent)
         return registrations
 
     def programs(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from t5x_harness.execute import sizes
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.resolve.model_sizes import (
     EMBEDDING_ROWS,
     HEAD_DIM,

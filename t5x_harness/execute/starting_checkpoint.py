@@ -15,12 +15,12 @@ import jax
 from t5x_harness.execute.checkpoint_arrays import Shrunk
 from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredLayout, StoredTree, layout_of, read_tree
-from t5x_harness.resolve.gin_config import GinConfig
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 from t5x_harness.system.buckets import bucket_and_name, is_remote, store

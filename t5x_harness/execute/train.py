@@ -19,8 +19,8 @@ from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.learned import nothing_learnt, sampled
 from t5x_harness.execute.sandbox import OutputFolder
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
-from t5x_harness.resolve.gin_config import GinConfig
-from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.upstream.t5x import count_batches
 
 

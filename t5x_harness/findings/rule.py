@@ -2,9 +2,9 @@
 
 What finds it is apart from it: a rule of ``lint``, ``resolve`` or ``plan`` is a mistake with a ``check`` that sees what
 its stage knows; others are found by a stage itself, by the patterns of :mod:`t5x_harness.resolve.known_errors`, or
-while metrics are called early.  Defining a subclass registers it; :func:`all_mistakes` imports the modules that define
-them.  Nothing here, and nothing at the top of such a module, imports jax, tensorflow or T5X: mistakes are listed and
-explained without them.
+while metrics are called early.  Defining a subclass registers it, and importing a stage's package ``rules`` defines all
+of that stage.  Nothing here, and nothing at the top of such a module, imports jax, tensorflow or T5X: mistakes are
+listed and explained without them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,10 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
-
-ROOMS: Mapping[Stage, str] = {
-    Stage.LINT: "t5x_harness.lint.rules",
-    Stage.RESOLVE: "t5x_harness.resolve.rules",
-    Stage.PLAN: "t5x_harness.plan.rules",
-    Stage.AOT: "t5x_harness.aot.rules",
-}
-"""The packages whose modules define the mistakes of a stage."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,15 +121,7 @@ class Mistake(abc.ABC):
         return tuple(rule for _, rule in found)
 
 
-def all_mistakes(*stages: Stage) -> tuple[type[Mistake], ...]:
-    """Returns every mistake of these stages, or of all, in the order of stages and codes; imports their modules."""
-    for stage in stages or ROOMS:
-        package = importlib.import_module(ROOMS[stage])
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
-    return tuple(rule for stage in stages or ROOMS for rule in Mistake.registered(stage))
-
-
-def all_codes() -> tuple[str, ...]:
-    """Returns the codes of every mistake, sorted, each once: one mistake may be found at several stages."""
-    return tuple(sorted({mistake.code for mistake in all_mistakes()}))
+def import_modules(package: str, path: Iterable[str]) -> None:
+    """Imports the modules of a package of rules, which registers them: no list of them has to be kept."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")

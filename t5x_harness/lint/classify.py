@@ -7,9 +7,9 @@ import enum
 import os
 from pathlib import Path
 
-from t5x_harness.lint.program import MAIN, GinProgram
-from t5x_harness.lint.reading import program_of
-from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.gin.program import MAIN, GinProgram
+from t5x_harness.gin.reading import program_of
+from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.system.misspelling import closest
 

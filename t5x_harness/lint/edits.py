@@ -8,10 +8,10 @@ import tokenize
 from collections.abc import Sequence
 from typing import Any
 
-from t5x_harness.lint import parsing
-from t5x_harness.lint.program import Binding, Block, GinProgram, MacroBinding
+from t5x_harness.gin import parsing
+from t5x_harness.gin.program import Binding, Block, GinProgram, MacroBinding
+from t5x_harness.gin.values import references_in
 from t5x_harness.lint.statement_text import StatementText, lines_of, statement_at
-from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Location
 
 Edits = tuple[Edit, ...]

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.gin.problems import ProblemKind
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reading import program_of
 from t5x_harness.lint.applying import apply_edits, read_exactly, select, unified_diff
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from t5x_harness.lint import parsing
-from t5x_harness.lint.program import GinProgram
+from t5x_harness.gin import parsing
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.lint.statement_text import StatementText, lines_of, statement_at
 from t5x_harness.spec import Edit, Location
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.program import Binding, Block, GinProgram, MacroBinding
-from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.lint.values import references_in
+from t5x_harness.gin.problems import ProblemKind
+from t5x_harness.gin.program import Binding, Block, GinProgram, MacroBinding
+from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.values import references_in
 
 
 def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selector: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from t5x_harness.lint.program import BINDINGS, GinProgram
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.spec import Finding, Location
 
 
@@ -17,7 +17,7 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
       program: the gin files of the run.
     """
     names = {
-        file: name for file in program.texts if is_foreign(file, program) and (name := program.name_of(file)) != file
+        file: name for file in program.texts if program.is_foreign(file) and (name := program.name_of(file)) != file
     }
     return tuple(_moved(_renamed(finding, names), program) for finding in findings)
 
@@ -29,7 +29,7 @@ def own_line(place: Location, program: GinProgram) -> Location | None:
     """
     chain = (*place.included_from, place)
     for depth in range(len(chain) - 1, -1, -1):
-        if not is_foreign(chain[depth].file, program):
+        if not program.is_foreign(chain[depth].file):
             return dataclasses.replace(chain[depth], included_from=chain[:depth])
     return None
 
@@ -47,13 +47,8 @@ def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
 
 def _moved(finding: Finding, program: GinProgram) -> Finding:
     place = finding.location
-    if place is None or place.file not in program.texts or not is_foreign(place.file, program):
+    if place is None or place.file not in program.texts or not program.is_foreign(place.file):
         return finding
     shown = f"{program.name_of(place.file)}:{place.line}"
     message = finding.message if shown in finding.message else f"{finding.message} ({shown})"
     return dataclasses.replace(finding, location=own_line(place, program), message=message)
-
-
-def is_foreign(file: str, program: GinProgram) -> bool:
-    """Returns whether a file belongs to a library, and is none that the user named."""
-    return file not in (BINDINGS, *program.spec.gin_files) and program.is_installed(file)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from t5x_harness.findings import rule
 from t5x_harness.findings.rule import Example
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.snapshot import Snapshot
+from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Stage
 
@@ -69,7 +69,9 @@ class Rule(rule.Mistake):
 
 def all_rules() -> tuple[type[Rule], ...]:
     """Returns every rule of this room, ordered by code."""
-    return tuple(found for found in rule.all_mistakes(Stage.LINT) if issubclass(found, Rule))
+    from t5x_harness.lint import rules  # noqa: F401  importing them registers them
+
+    return tuple(found for found in rule.Mistake.registered(Stage.LINT) if issubclass(found, Rule))
 
 
 def where(location: Location) -> str:

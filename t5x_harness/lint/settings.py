@@ -6,9 +6,9 @@ import dataclasses
 import re
 from typing import Any
 
-from t5x_harness.lint.program import ENTRIES, Binding, MacroBinding
+from t5x_harness.gin.program import ENTRIES, Binding, MacroBinding
+from t5x_harness.gin.values import Reference
 from t5x_harness.lint.rule import Context
-from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Mode
 
 _CHECKPOINT = "t5x.utils.CheckpointConfig"

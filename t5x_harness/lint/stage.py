@@ -8,13 +8,13 @@ from pathlib import Path
 
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, not_run
+from t5x_harness.gin.problems import ProblemKind
+from t5x_harness.gin.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.reading import named_files_of, program_of, snapshot_of
+from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.own_lines import on_own_lines
-from t5x_harness.lint.problems import ProblemKind
-from t5x_harness.lint.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context, Rule, all_rules
-from t5x_harness.lint.snapshot import Snapshot
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
@@ -94,6 +94,21 @@ def lint_program(
         if fragment:
             return not_run(result, f"{', '.join(spec.gin_files)} has no statement")
     return judged(result)
+
+
+def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
+    """Returns the gin files that the user named and T5X would not find or read, each with the reason and the fix.
+
+    Args:
+      spec: the run; its includes and bindings are not looked at.
+      t5x_parent: as for :func:`lint`.
+    """
+    from t5x_harness.lint.rules.missing_file import MissingFile
+
+    program = named_files_of(spec, t5x_parent=t5x_parent)
+    context = Context(program, snapshot_of(program))
+    named = (f for f in MissingFile().check(context) if f.location is None and f.severity is Severity.ERROR)
+    return tuple(f"{f.message}; {f.fix}" for f in named)
 
 
 def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) -> frozenset[str]:

@@ -7,7 +7,7 @@ import tokenize
 from collections.abc import Sequence
 from functools import cached_property
 
-from t5x_harness.lint.program import GinProgram
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.spec import Edit, Location
 
 _BESIDE_VALUES = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE})

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.lint.modules import ModuleFinder, module_path
-from t5x_harness.lint.program import MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.sources import SourceFinder
+from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.spec import Location
 
 _MOST_MODULES = 300

@@ -8,12 +8,12 @@ from typing import Any
 
 import seqio
 
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.tables import columns
+from t5x_harness.gin.config import BindingKey
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.gin_config import BindingKey
 from t5x_harness.resolve.resolved import Resolved, lengths_of
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.spec import Mode
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from etils import epath
 
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity, StandInPolicy
 from t5x_harness.system.buckets import is_not_asked, is_remote, on_disk
 

@@ -13,9 +13,9 @@ from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
 from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
+    from t5x_harness.findings.stage_report import StageReport
     from t5x_harness.plan.planned import Planned
     from t5x_harness.plan.state_shapes import StateShapes
-    from t5x_harness.resolve.stage_report import StageReport
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from t5x_harness.findings.tables import Bytes
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.resolve.model_sizes import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH, bound_integers
 from t5x_harness.slices.slice import Slice
 

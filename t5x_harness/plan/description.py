@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.tables import Bytes, columns
 from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.batches import describe_batches, describe_evaluation
@@ -10,7 +11,6 @@ from t5x_harness.plan.checkpoints_written import describe_written
 from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.stored_tree import StoredLayout
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import mesh_text
 
 _MOST_TURNS = 8

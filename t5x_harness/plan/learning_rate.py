@@ -12,9 +12,9 @@ import jax
 import numpy as np
 from t5x import optimizers
 
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.rate_curve import RateCurve, curve_of
 from t5x_harness.plan.steps import PlannedSteps
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoint_source import StartPoint
 from t5x_harness.plan.data_layout import DataLayout
 from t5x_harness.plan.learning_rate import LearningRate
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.steps import PlannedSteps
-from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.slice import Slice
 

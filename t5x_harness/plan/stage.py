@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from t5x_harness.findings.rule import all_mistakes
+import t5x_harness.plan.rules  # noqa: F401  importing them registers them
+from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
@@ -20,9 +23,7 @@ from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shape
 from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.explanation import log_traceback
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.resolved import Resolved, lengths_of
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode, Stage
@@ -65,7 +66,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
     report.attempt(describe, planned, report)
-    for rule in all_mistakes(Stage.PLAN):
+    for rule in Mistake.registered(Stage.PLAN):
         if issubclass(rule, PlanRule):
             report.attempt(lambda rule=rule: report.add(rule(run.config).check(planned)))
     report.end_attempts()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import StartPoint
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 
 

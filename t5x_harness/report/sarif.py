@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.findings.codes import every_code, rules_by_code
-from t5x_harness.findings.pages import page
 from t5x_harness.findings.printable import printable
-from t5x_harness.findings.rule import Mistake
 from t5x_harness.report.json import json_text
 from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_findings, source_root
 from t5x_harness.report.report import Report
@@ -29,20 +26,28 @@ FINGERPRINT = "t5xHarnessFinding/v1"
 _LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
 
 
-def render(report: Report) -> str:
-    """Returns the document as text that ends with a newline."""
-    return f"{json_text(document(report))}\n"
+Describe = Callable[[Iterable[str]], list[dict[str, Any]]]
+"""Gives a ``reportingDescriptor`` for each code, once, ordered by code."""
 
 
-def document(report: Report) -> dict[str, Any]:
+def render(report: Report, describe: Describe) -> str:
+    """Returns the document as text that ends with a newline; see :func:`document`."""
+    return f"{json_text(document(report, describe))}\n"
+
+
+def document(report: Report, describe: Describe) -> dict[str, Any]:
     """Returns the document as plain values.
 
     Paths are relative to the root of the repository, so that they mean the same on every machine.  What lies outside
     of it is shown at the line that leads there.
+
+    Args:
+      report: the runs.
+      describe: knows the rules; see :func:`t5x_harness.rulebook.descriptors.rule_descriptors`.
     """
     root = source_root(report)
     findings = placed_findings(report, root)
-    rules = rule_descriptors(placed.finding.code for placed in findings)
+    rules = describe(placed.finding.code for placed in findings)
     index = {rule["id"]: number for number, rule in enumerate(rules)}
     run = {
         "tool": {"driver": {"name": "t5x-harness", "semanticVersion": __version__, "rules": rules}},
@@ -134,32 +139,3 @@ def _notifications(report: Report) -> Mapping[str, Any]:
 
 def _notification(level: str, text: str) -> dict[str, Any]:
     return {"level": level, "message": {"text": printable(text)}}
-
-
-def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
-    """Returns a ``reportingDescriptor`` for each code, once, ordered by code.
-
-    Args:
-      codes: those of the findings; one that is none of ours gets an id and nothing else.
-    """
-    rules, known = rules_by_code(), every_code()
-    return [
-        _descriptor(code, rules[code])
-        if code in rules
-        else {"id": code} | ({"shortDescription": {"text": known[code].title}} if code in known else {})
-        for code in sorted(set(codes))
-    ]
-
-
-def _descriptor(code: str, rules: Sequence[type[Mistake]]) -> dict[str, Any]:
-    """Returns what the code's page says. There is no ``helpUri``: the pages have no public address."""
-    first, text = rules[0], page(code, rules)
-    return {
-        "id": code,
-        "name": first.__name__,
-        "shortDescription": {"text": first.title},
-        "fullDescription": {"text": first.why},
-        "help": {"text": text, "markdown": text},
-        "defaultConfiguration": {"level": first.severity.value},
-        "properties": {"stages": [rule.stage.value for rule in rules]},
-    }

@@ -13,7 +13,7 @@ import seqio
 import tensorflow as tf
 from t5x import utils
 
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 from t5x_harness.upstream.seqio import preprocessors, vocabulary_file
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import gin
 
-from t5x_harness.resolve.gin_config import ENTRY_POINTS, BindingKey, GinConfig
+from t5x_harness.gin.config import ENTRY_POINTS, BindingKey, GinConfig
 
 _SCALARS = (str, int, float, bool)
 

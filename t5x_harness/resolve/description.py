@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import seqio
 
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.tables import columns
 from t5x_harness.resolve.datasets import DataRole, vocabulary_size
 from t5x_harness.resolve.mixtures import mixtures_of, rates_of, tasks_of_open_rate
 from t5x_harness.resolve.resolved import Resolved, embedding_rows
 from t5x_harness.resolve.samples import Sample, packed_rows
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
 from t5x_harness.standins.task_data import cache_of, files_of, patterns_of
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file

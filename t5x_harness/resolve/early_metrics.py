@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import seqio
 
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.error_texts import one_line
 from t5x_harness.resolve.explanation import log_traceback
@@ -23,7 +24,6 @@ from t5x_harness.resolve.metric_errors import is_out_of_reach, kind_of
 from t5x_harness.resolve.metric_faults import finding_of
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
-from t5x_harness.resolve.stage_report import StageReport
 
 SECONDS = 20.0
 """How long the metrics of one task may take."""

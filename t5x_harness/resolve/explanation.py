@@ -16,8 +16,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.values import format_value
+from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.values import format_value
 from t5x_harness.resolve.callees import users_callee
 from t5x_harness.resolve.error_texts import error_text, full_text
 from t5x_harness.resolve.frames import (
@@ -31,7 +32,6 @@ from t5x_harness.resolve.frames import (
     root_cause,
     user_frame,
 )
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.imports import missing_module
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_errors import LATE, POSTPROCESS, kind_of

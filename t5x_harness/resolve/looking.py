@@ -9,6 +9,7 @@ import time
 import seqio
 import tensorflow as tf
 
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole, needing_lengths
 from t5x_harness.resolve.endings import SourceEnd, find_end
 from t5x_harness.resolve.error_texts import error_text, is_of_python
@@ -17,7 +18,6 @@ from t5x_harness.resolve.failing_example import FailingExample, columns_left, fa
 from t5x_harness.resolve.frames import root_cause, user_frame
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.resolve.tfds_state import tfds_problem
 from t5x_harness.spec import READ_SECONDS, Finding, Severity
 from t5x_harness.standins.task_data import cache_of, declared_size, files_of, is_generated, out_of_reach

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 
 # The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
 HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})

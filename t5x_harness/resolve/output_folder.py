@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
 from t5x_harness.system.buckets import is_remote, store
 

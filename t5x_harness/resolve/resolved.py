@@ -8,9 +8,9 @@ from typing import Any
 
 import seqio
 
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.endings import SourceEnd
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Mode

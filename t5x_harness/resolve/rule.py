@@ -10,7 +10,7 @@ from t5x_harness.findings import rule
 from t5x_harness.spec import Finding, Location, Stage
 
 if TYPE_CHECKING:
-    from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+    from t5x_harness.gin.config import BindingKey, GinConfig
     from t5x_harness.resolve.resolved import Resolved
 
 

@@ -6,19 +6,20 @@ import dataclasses
 
 from t5x import utils
 
-from t5x_harness.findings.rule import all_mistakes
+import t5x_harness.resolve.rules  # noqa: F401  importing them registers them
+from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
 from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.explanation import explain, log_traceback
-from t5x_harness.resolve.gin_config import GinConfig
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.looking import look_at_data
 from t5x_harness.resolve.output_folder import unseen
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.resolve.stage_report import StageReport
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import READ_SECONDS, Stage
 from t5x_harness.standins.run import StandIns
@@ -123,7 +124,7 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 
 
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
-    for rule in all_mistakes(Stage.RESOLVE):
+    for rule in Mistake.registered(Stage.RESOLVE):
         if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
             report.attempt(lambda rule=rule: report.add(rule(run.config).check(run)))
     report.end_attempts()

@@ -19,11 +19,11 @@ from t5x_harness.aot.description import UNKNOWN_LINKS
 from t5x_harness.aot.request import TRAIN
 from t5x_harness.aot.stage import COMPILER_SAYS
 from t5x_harness.aot.verdicts import TOO_LARGE
-from t5x_harness.findings.rule import all_codes
 from t5x_harness.findings.silencing import codes_to_silence
 from t5x_harness.google.vertex.faults import MODULE, no_room
 from t5x_harness.google.vertex.jobs.judging import Judgement, Verdict, note_line
 from t5x_harness.report.programs import verdicts
+from t5x_harness.rulebook.rules import all_codes
 from t5x_harness.runs.stages import standins_of
 from t5x_harness.spec import STAGE_SECONDS, AotMode, Outcome, RunSpec, RuntimeChoice, Severity, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, RUNTIME_VARIABLE

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.lint.reading import program_of
+from t5x_harness.gin.reading import program_of
 from t5x_harness.runs.stages import Stages, stages_of, standins_of, with_mode
 from t5x_harness.spec import Finding, Location, Mode, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import BEFORE_EXECUTION, judged, proved_nothing
+from t5x_harness.gin.provenance import bound_values
+from t5x_harness.gin.reading import leave_modules_open, program_of
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.own_lines import on_own_lines
-from t5x_harness.lint.provenance import bound_values
-from t5x_harness.lint.reading import leave_modules_open, program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.runs.stages import Stages, stages_of, with_mode
@@ -24,8 +24,8 @@ from t5x_harness.system.closing import Closing
 if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
     from t5x_harness.aot.request import AotRun
+    from t5x_harness.gin.program import GinProgram
     from t5x_harness.google.pool import GooglePool
-    from t5x_harness.lint.program import GinProgram
     from t5x_harness.runs.local import LocalBackend
     from t5x_harness.workers import InProcess, Zygote
 

@@ -10,7 +10,7 @@ from t5x_harness.findings.work import BEFORE_EXECUTION, not_run
 from t5x_harness.spec import AotMode, Mode, Outcome, Reason, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
-    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.gin.program import GinProgram
 
 _EXECUTING: Mapping[Mode, tuple[Stage, ...]] = {
     Mode.TRAIN: (Stage.TRAIN, Stage.EVAL, Stage.INFER),

@@ -303,8 +303,8 @@ class _Reader:
         return tuple(value)
 
     def _codes(self, table: Mapping[str, Any], key: str, where: tuple[str, int]) -> tuple[str, ...]:
-        from t5x_harness.findings.rule import all_codes
         from t5x_harness.findings.silencing import not_codes
+        from t5x_harness.rulebook.rules import all_codes
 
         codes = self._texts(table, key, where)
         if problem := not_codes(codes, all_codes):

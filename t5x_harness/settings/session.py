@@ -199,8 +199,8 @@ class SessionSettings:
     def _classified(self, file: Path) -> tuple[RunSpec, Classification, Sequence[str]]:
         """Returns a gin file as a run, what it is, and the files that it includes; it is read once."""
         if file not in self._read:
+            from t5x_harness.gin.reading import program_of
             from t5x_harness.lint.classify import classify_program
-            from t5x_harness.lint.reading import program_of
 
             spec = self.spec([str(file)])
             program = program_of(spec, t5x_parent=self.runtime.location)

@@ -157,8 +157,8 @@ class Given:
         Raises:
           SettingsError: one is not a code.
         """
-        from t5x_harness.findings.rule import all_codes
         from t5x_harness.findings.silencing import codes_to_silence, not_codes
+        from t5x_harness.rulebook.rules import all_codes
 
         for field, codes in (("ignore", self.ignore), ("select", self.select)):
             if problem := not_codes(codes, all_codes):

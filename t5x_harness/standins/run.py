@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import seqio
     from t5x.utils import DatasetConfig
 
-    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.gin.program import GinProgram
     from t5x_harness.standins.sources import GeneratedTfds
 
 _GENERATED = "examples generated from its features"

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import BINDINGS, GinProgram, Include
-from t5x_harness.lint.reader import open_named
-from t5x_harness.lint.reading import program_of
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import BINDINGS, GinProgram, Include
+from t5x_harness.gin.reader import open_named
+from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile
 from t5x_harness.vertex.modules import modules_of

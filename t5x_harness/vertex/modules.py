@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from t5x_harness.lint.modules import FoundModule, ModuleFinder, module_path
-from t5x_harness.lint.parse_module import parse_module
-from t5x_harness.lint.program import MAIN, GinProgram
+from t5x_harness.gin.modules import FoundModule, ModuleFinder, module_path
+from t5x_harness.gin.parse_module import parse_module
+from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
 
 MOST_BYTES = 100 * 2**20

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from t5x_harness.lint.program import MAIN, GinProgram, MacroBinding
-from t5x_harness.lint.values import Macro, is_required
+from t5x_harness.gin.program import MAIN, GinProgram, MacroBinding
+from t5x_harness.gin.values import Macro, is_required
 from t5x_harness.vertex.run_mode import RunMode
 
 _PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(

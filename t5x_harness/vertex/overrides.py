@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from t5x_harness.lint import parsing
+from t5x_harness.gin import parsing
 
 _FLAGS = ("--gin_bindings=", "--gin.", "gin.")
 

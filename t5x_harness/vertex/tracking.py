@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.values import format_value, is_required
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.vertex.errors import as_vertex_error
 from t5x_harness.vertex.metrics import RunMetrics
 from t5x_harness.vertex.outcome import JobOutcome

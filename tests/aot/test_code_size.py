@@ -10,7 +10,7 @@ from t5x_harness.aot.account import Account, account_of
 from t5x_harness.aot.code_size import most_code_bytes
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.verdicts import judge
-from t5x_harness.resolve.stage_report import StageReport
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Severity, Stage, StageResult
 

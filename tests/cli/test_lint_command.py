@@ -246,7 +246,7 @@ def test_where_t5x_cannot_run_packages_are_left_open(
     (folder / "run.gin").write_text(GOOD + "import my_tasks\nimport t5x.utlis\n")
     assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
     assert [f["code"] for f in json.loads(capsys.readouterr().out)["findings"]] == ["GIN15", "GIN15"]
-    monkeypatch.setattr("t5x_harness.lint.reading._STACK", "no_such_stack")
+    monkeypatch.setattr("t5x_harness.gin.reading._STACK", "no_such_stack")
     assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert [f["message"] for f in document["findings"]] == ["there is no module t5x.utlis"]

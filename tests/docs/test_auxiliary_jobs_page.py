@@ -12,7 +12,7 @@ import t5x_in_use
 from page_blocks import blocks
 
 from t5x_harness.commands.main import parser_of
-from t5x_harness.findings.codes import every_code
+from t5x_harness.rulebook.codes import every_code
 
 GIN = ("model", "train", "eval", "finetune")
 

@@ -58,7 +58,7 @@ def test_the_rule_that_contributing_shows_finds_its_example(texts: dict[str, str
         "for name, example in (('bad', OutputInTmp.bad), ('good', OutputInTmp.good)):\n"
         "    open(f'{name}.gin', 'w').write(example.gin)\n"
         "    main(['lint', f'--gin_file={name}.gin', '--run_mode=train', '--select=GCS99', '--t5x-runtime=embedded'])\n"
-        "from t5x_harness.findings.pages import page, rules_by_code\n"
+        "from t5x_harness.rulebook.pages import page, rules_by_code\n"
         "print(page('GCS99', rules_by_code()['GCS99']))\n"
     )
     done = subprocess.run([sys.executable, "own_rule.py"], cwd=tmp_path, capture_output=True, text=True, check=True)

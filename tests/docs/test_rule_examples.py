@@ -13,8 +13,9 @@ import pytest
 
 from t5x_harness.commands.main import main
 from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.pages import pages
-from t5x_harness.findings.rule import Example, Mistake, all_mistakes
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.rulebook.pages import pages
+from t5x_harness.rulebook.rules import all_mistakes
 from t5x_harness.spec import DEFAULT_SLICE, Stage
 
 _OF_LINT = all_mistakes(Stage.LINT)

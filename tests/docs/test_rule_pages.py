@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.findings.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
-from t5x_harness.findings.example_text import base_page
-from t5x_harness.findings.job_pages import job_codes, job_page
-from t5x_harness.findings.pages import pages
-from t5x_harness.findings.rule import all_codes
 from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
+from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
+from t5x_harness.rulebook.example_text import base_page
+from t5x_harness.rulebook.job_pages import job_codes, job_page
+from t5x_harness.rulebook.pages import pages
+from t5x_harness.rulebook.rules import all_codes
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "rules"
@@ -29,9 +29,9 @@ REASONS = {code: reason for group in NOT_CAUGHT.values() for code, (_, reason) i
 def test_the_pages_are_what_the_rules_say() -> None:
     made = pages()
     there = {path.name: path.read_text() for path in PAGES.glob("*.md")}
-    assert sorted(there) == sorted(made), "run: python -m t5x_harness.findings.pages docs/rules"
+    assert sorted(there) == sorted(made), "run: python -m t5x_harness.rulebook.pages docs/rules"
     for name, text in made.items():
-        assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.findings.pages docs/rules"
+        assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.rulebook.pages docs/rules"
 
 
 @pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])

@@ -12,8 +12,8 @@ import small_configurables  # noqa: F401 - registers
 
 from t5x_harness.execute import sizes
 from t5x_harness.execute.shrink import Shrinker
-from t5x_harness.lint.reader import read
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.reader import read
 from t5x_harness.spec import Mode, RunSpec
 
 CONFIG = """

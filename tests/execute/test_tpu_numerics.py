@@ -17,7 +17,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 
 from t5x_harness.execute.numerics import Numerics  # noqa: E402
-from t5x_harness.resolve.stage_report import StageReport  # noqa: E402
+from t5x_harness.findings.stage_report import StageReport  # noqa: E402
 from t5x_harness.runs.local import LocalBackend  # noqa: E402
 from t5x_harness.spec import Outcome, RunSpec, Stage  # noqa: E402
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import t5x_harness
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reader import read
 from t5x_harness.lint import lint
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reader import read
 from t5x_harness.spec import Finding, Mode, RunSpec, StageResult
 
 T5X = Path(t5x_harness.__file__).parent / "embedded"

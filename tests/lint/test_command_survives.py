@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from linting import RUN, T5X, Folder
 
 from t5x_harness.commands.main import main
-from t5x_harness.lint import files, lint, parsing
-from t5x_harness.lint.reader import read
+from t5x_harness.gin import files, parsing
+from t5x_harness.gin.reader import read
+from t5x_harness.lint import lint
 from t5x_harness.spec import Outcome, RunSpec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from t5x_harness.lint.modules import ModuleFinder
+from t5x_harness.gin.modules import ModuleFinder
 
 
 def test_a_checkout_on_the_path_does_not_hide_the_harness(tmp_path: Path) -> None:

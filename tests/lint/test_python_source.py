@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from t5x_harness.lint.parse_module import parse_module
-from t5x_harness.lint.python_source import Source
+from t5x_harness.gin.parse_module import parse_module
+from t5x_harness.gin.python_source import Source
 
 FUNCTION = "def function_{n}(a, b=(1, [2, {{'c': {n}}}])):\n    return a + b[{n}] * (a - {n})\n"
 SOURCE = "".join(FUNCTION.format(n=n) for n in range(300))

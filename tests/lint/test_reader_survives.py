@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting import RUN, T5X, Folder
 
-from t5x_harness.lint import lint, parsing
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reader import read
+from t5x_harness.gin import parsing
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reader import read
+from t5x_harness.gin.values import Macro
+from t5x_harness.lint import lint
 from t5x_harness.lint.statement_text import statement_at
-from t5x_harness.lint.values import Macro
 from t5x_harness.spec import Location, RunSpec
 
 _WORDS = st.sampled_from(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
+from t5x_harness.gin.program import BINDINGS
+from t5x_harness.gin.reader import read
+from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.lint import lint
-from t5x_harness.lint.program import BINDINGS
-from t5x_harness.lint.reader import read
-from t5x_harness.lint.reading import missing_gin_files
-from t5x_harness.lint.values import Macro, Reference
+from t5x_harness.lint.stage import missing_gin_files
 from t5x_harness.spec import Location, Mode, RunSpec, Severity
 
 

@@ -12,8 +12,8 @@ from linting import T5X, Folder
 
 from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Mistake
+from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint import Kind, classify, lint
-from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule, all_rules
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Finding, Location, RunSpec

@@ -18,10 +18,10 @@ from gin import config as gin_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reader import read
+from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.reader import read
+from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.lint.stage import lint_program
-from t5x_harness.lint.values import Macro, Reference
 from t5x_harness.spec import RunSpec
 
 _MODULE = "same_as_gin_dummies"

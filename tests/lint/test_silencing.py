@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linting import RUN, TINY, Folder
 
-from t5x_harness.findings.rule import all_codes
 from t5x_harness.findings.silencing import codes_to_silence, not_codes, split_silenced
 from t5x_harness.lint.stage import lint_program
+from t5x_harness.rulebook.rules import all_codes
 from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage
 

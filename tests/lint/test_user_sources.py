@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from linting import RUN, T5X, Folder
 
-from t5x_harness.lint.modules import ModuleFinder
-from t5x_harness.lint.reading import snapshot_of
+from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.reading import snapshot_of
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.rules.missing_module import fix_of
 from t5x_harness.spec import Location, Severity

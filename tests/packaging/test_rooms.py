@@ -17,9 +17,9 @@ MAPPED = ("plugin", "fixtures", "sample_tasks")
 FILES = {"__init__", "__main__", "variables", "version"}
 ROOMS = (
     *("__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "execute", "conversion"),
-    *("caching", "aot", "plan", "settings", "resolve"),
+    *("caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("upstream", "runtime", "slices", "sample_tasks", "spec", "system", "variables", "version", "__init__"),
+    *("gin", "upstream", "runtime", "slices", "sample_tasks", "spec", "system", "variables", "version", "__init__"),
 )
 """From top to bottom."""
 

@@ -17,6 +17,7 @@ from t5x_harness.findings.printable import printable, printable_json
 from t5x_harness.report import Report, github, junit, sarif, terminal
 from t5x_harness.report import json as json_report
 from t5x_harness.report.brief import render_brief
+from t5x_harness.rulebook.descriptors import rule_descriptors
 from t5x_harness.spec import (
     Assignment,
     BoundValue,
@@ -48,7 +49,7 @@ WRITERS: dict[str, Callable[[Report], str]] = {
     "github": github.render,
     "summary": github.markdown,
     "json": json_report.render,
-    "sarif": sarif.render,
+    "sarif": lambda report: sarif.render(report, rule_descriptors),
     "junit": junit.render,
 }
 _LOGS = frozenset(WRITERS) - {"summary"}

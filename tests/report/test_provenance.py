@@ -6,8 +6,8 @@ import dataclasses
 import json
 from pathlib import Path
 
-from t5x_harness.lint.provenance import bound_values
-from t5x_harness.lint.reading import program_of
+from t5x_harness.gin.provenance import bound_values
+from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import Assignment, BoundValue, Location, RunSpec
 
 BINDINGS = "--gin bindings"

@@ -14,15 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import BAD, GOOD
 
-from t5x_harness.findings.codes import RUN_CODES, rules_by_code
-from t5x_harness.findings.pages import page
 from t5x_harness.findings.printable import printable
-from t5x_harness.report import Report
-from t5x_harness.report.sarif import FINGERPRINT, document, render, rule_descriptors
+from t5x_harness.report import Report, sarif
+from t5x_harness.report.sarif import FINGERPRINT
+from t5x_harness.rulebook.codes import RUN_CODES, rules_by_code
+from t5x_harness.rulebook.descriptors import rule_descriptors
+from t5x_harness.rulebook.pages import page
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.version import __version__
 
 Lint = Callable[..., Report]
+
+
+def document(report: Report) -> dict[str, Any]:
+    return sarif.document(report, rule_descriptors)
 
 
 def every(value: Any, key: str) -> Iterator[Any]:
@@ -153,7 +158,7 @@ def test_paths_do_not_depend_on_where_the_command_is_started(lint: Lint, folder:
     from_above = check(document(lint("my configs/run.gin", cwd=folder.parent)))
     assert place(of(from_above, "GIN09")) == ("my%20configs/deep/base.gin", 3)
     assert place(of(from_above, "GIN02")) == ("my%20configs/run.gin", 3)
-    assert str(folder.parent) not in render(lint("run.gin"))
+    assert str(folder.parent) not in sarif.render(lint("run.gin"), rule_descriptors)
 
 
 def test_without_a_repository_paths_start_from_the_working_directory(lint: Lint, folder: Path) -> None:
@@ -241,6 +246,6 @@ def test_nothing_run_is_a_document_too() -> None:
 def test_any_finding_is_written(text: str, line: int) -> None:
     finding = Finding("GIN01", Severity.NOTE, Stage.LINT, text, Location(text, line), fix=text, binding=text)
     result = RunResult(RunSpec((text,)), (StageResult(Stage.LINT, Outcome.PASSED, (finding,)),))
-    run = check(json.loads(render(Report((result,)))))
+    run = check(json.loads(sarif.render(Report((result,)), rule_descriptors)))
     shown = printable(f"{text}:{line}: {text}\nfix: {text}")
     assert run["results"][0]["message"]["text"] == shown

@@ -20,11 +20,11 @@ import tensorflow as tf  # noqa: E402
 from t5x import eval as eval_module  # noqa: E402
 from t5x import infer, trainer, utils  # noqa: E402
 
-from t5x_harness.findings.codes import RUN_CODES  # noqa: E402
-from t5x_harness.findings.rule import all_codes  # noqa: E402
 from t5x_harness.resolve.error_texts import error_text, one_line  # noqa: E402
 from t5x_harness.resolve.frames import causes  # noqa: E402
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
+from t5x_harness.rulebook.codes import RUN_CODES  # noqa: E402
+from t5x_harness.rulebook.rules import all_codes  # noqa: E402
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}

@@ -9,8 +9,8 @@ from typing import Any
 import gin
 import pytest
 
-from t5x_harness.lint.reader import read
-from t5x_harness.resolve.gin_config import BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.reader import read
 from t5x_harness.resolve.suspects import suspects
 from t5x_harness.spec import Mode, RunSpec
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from t5x_harness.aot import libtpu
-from t5x_harness.findings.rule import Example, Mistake, all_mistakes
+from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.rulebook.rules import all_mistakes
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
 
 if TYPE_CHECKING:

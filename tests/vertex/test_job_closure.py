@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.lint.reading import program_of
+from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.closure import Closure, closure_of
 from t5x_harness.vertex.files import ClosureError

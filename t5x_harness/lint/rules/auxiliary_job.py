@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.program import BINDINGS, ENTRIES, MacroBinding
+from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import restore_part
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Mode, Severity
 
 _CHECKPOINT = "INITIAL_CHECKPOINT_PATH"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.program import Binding
+from t5x_harness.gin.program import Binding
+from t5x_harness.gin.values import format_value, same_value
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import format_value, same_value
 from t5x_harness.spec import Finding, Severity
 
 _HEAD = examples.head("pretrain", "from t5x import utils")

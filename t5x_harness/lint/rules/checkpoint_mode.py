@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
-from t5x_harness.lint.values import Reference, format_value
 from t5x_harness.spec import Finding, Mode
 from t5x_harness.system.misspelling import closest
 

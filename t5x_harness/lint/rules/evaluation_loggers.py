@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.values import Reference
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, run_part
-from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Finding, Mode, Severity
 
 _EVALUATOR = "seqio.Evaluator"

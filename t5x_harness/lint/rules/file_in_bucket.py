@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.lint.modules import ModuleFinder, module_path
-from t5x_harness.lint.program import GinProgram, Include
+from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.program import GinProgram, Include
+from t5x_harness.gin.sources import SourceFinder
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.sources import SourceFinder
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Location
 
 _GS = "gs://"

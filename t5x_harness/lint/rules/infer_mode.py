@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import closest, meant
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.values import Reference
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, Part, run_part
-from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Finding
 
 _HEAD = examples.head("pretrain", "from t5x import partitioning")

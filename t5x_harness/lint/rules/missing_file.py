@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.lint.own_lines import is_foreign
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import Include
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import Include
 from t5x_harness.lint.rule import Context, Example, Rule, shown_folder
 from t5x_harness.spec import Finding, Location, Severity
 from t5x_harness.system.misspelling import closest
@@ -77,7 +76,7 @@ def _closed_in_public_t5x(context: Context) -> Iterator[tuple[str, Location | No
     for statement in program.statements:
         if not isinstance(statement, Include) or os.path.dirname(statement.target) not in _NO_PACKAGES:
             continue
-        is_own = not is_foreign(statement.location.file, program)
+        is_own = not program.is_foreign(statement.location.file)
         if is_own and statement.file is not None and program.is_of_t5x(statement.file):
             yield statement.target, statement.location
 

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.problems import ProblemKind
+from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.lint import t5_package
-from t5x_harness.lint.modules import ModuleFinder, module_path
-from t5x_harness.lint.problems import ProblemKind
 from t5x_harness.lint.rule import Context, Example, Rule, shown_folder, where
-from t5x_harness.lint.sources import SourceFinder
 from t5x_harness.lint.user_imports import missing_imports, named_modules
 from t5x_harness.spec import Finding, Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import Binding, MacroBinding
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.settings import evaluates, run_part, save_part
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Edit, Finding, Mode, Severity
 
 _NETWORK = (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.values import format_value, is_required, same_value
 from t5x_harness.lint.moves import move_below
-from t5x_harness.lint.own_lines import is_foreign
-from t5x_harness.lint.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import format_value, is_required, same_value
 from t5x_harness.spec import Edit, Finding, Location, Severity
 
 
@@ -37,7 +36,7 @@ class OverriddenByInclude(Rule):
             if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
                 continue
             winner = program.final[statement.key]
-            if same_value(statement.value, winner.value) or is_foreign(statement.location.file, program):
+            if same_value(statement.value, winner.value) or program.is_foreign(statement.location.file):
                 continue
             if (undoing := _undoing(program, statement, winner)) is None:
                 continue
@@ -67,7 +66,7 @@ def _undoing(
         return None
     one, other = before[depth], after[depth]
     again = _was_read_before(program, late, early)
-    is_default = again or is_foreign(late.location.file, program)
+    is_default = again or program.is_foreign(late.location.file)
     read_again = f", or do not include {late.location.file} again" if again else ""
     if one.file != other.file:
         first, then = one.file, other.file
@@ -147,7 +146,7 @@ class BoundTwice(Rule):
             key = (statement.key, place.file, place.included_from)
             later = again.get(key)
             again[key] = statement
-            if later is None or is_required(statement.value) or is_foreign(place.file, context.program):
+            if later is None or is_required(statement.value) or context.program.is_foreign(place.file):
                 continue
             same = same_value(statement.value, later.value)
             second = "the same" if same else format_value(later.value)

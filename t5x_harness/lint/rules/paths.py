@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.values import format_value
 from t5x_harness.google.storage.names import bucket_fault
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Mode, Severity
 
 _HEAD = examples.head("pretrain")

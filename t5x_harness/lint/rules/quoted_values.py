@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import Binding, MacroBinding
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.program import Binding, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.rules.number_types import COUNTS, LENGTHS, read_as
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Edit, Finding, Severity
 
 _NUMBERS: Mapping[str, tuple[str, ...]] = {

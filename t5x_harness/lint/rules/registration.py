@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import BINDINGS, GinProgram
 from t5x_harness.lint.edits import rename_selector
 from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration, remove
 from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import BINDINGS, GinProgram
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding
 from t5x_harness.system.misspelling import closest, meant

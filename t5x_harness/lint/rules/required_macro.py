@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import MacroBinding
+from t5x_harness.gin.values import format_value, is_required, macros_in
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
-from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import format_value, is_required, macros_in
 from t5x_harness.spec import Finding, Mode, Severity
 
 _HEAD = examples.head("pretrain") + (

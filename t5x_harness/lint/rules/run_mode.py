@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from t5x_harness.gin.program import ENTRIES
 from t5x_harness.lint.classify import unbound_parameters
-from t5x_harness.lint.program import ENTRIES
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.rules.auxiliary_job import binds_several_modes
 from t5x_harness.spec import Finding, Location, Mode

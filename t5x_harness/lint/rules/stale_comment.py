@@ -8,10 +8,10 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.program import Binding, MacroBinding
+from t5x_harness.gin.program import Binding, MacroBinding
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.statement_text import statement_at
-from t5x_harness.lint.values import format_value
 from t5x_harness.spec import Finding, Severity
 
 _NUMBER = r"\d[\d_]*"

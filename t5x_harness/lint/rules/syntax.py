@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint.edits import write_value
 from t5x_harness.lint.lookalikes import unseen_character
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import BINDINGS
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding
 from t5x_harness.system.misspelling import closest, meant

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import Binding
+from t5x_harness.gin.values import Reference
 from t5x_harness.lint.edits import add_call, drop_call
-from t5x_harness.lint.program import Binding
 from t5x_harness.lint.rule import Context, Example, Rule, where
-from t5x_harness.lint.values import Reference
 from t5x_harness.spec import Finding
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = {

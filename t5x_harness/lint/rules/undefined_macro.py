@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import MacroBinding
+from t5x_harness.gin.values import REQUIRED, format_value, macros_in
 from t5x_harness.lint.edits import rename_macro_use
-from t5x_harness.lint.program import MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.lint.values import REQUIRED, format_value, macros_in
 from t5x_harness.spec import Finding
 from t5x_harness.system.misspelling import did_you_mean, meant
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
+from t5x_harness.gin.symbols import BUILTINS
+from t5x_harness.gin.values import references_in
 from t5x_harness.lint.edits import rename_bound, rename_selector
-from t5x_harness.lint.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
-from t5x_harness.lint.symbols import BUILTINS
-from t5x_harness.lint.values import references_in
 from t5x_harness.spec import Edit, Finding, Location
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.lint.edits import rename_scope
-from t5x_harness.lint.program import GinProgram
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.spec import Edit, Finding, Severity
 from t5x_harness.system.misspelling import closest, meant

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.findings import examples
+from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.lint.edits import rename_bound
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.lint.rule import Context, Example, Rule, where
 from t5x_harness.lint.rules.auxiliary_job import is_for_controller
-from t5x_harness.lint.values import format_value, is_required
 from t5x_harness.spec import Finding, Severity
 from t5x_harness.system.misspelling import closest, meant
 

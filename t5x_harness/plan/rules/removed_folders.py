@@ -13,8 +13,8 @@ from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.gin_config import BindingKey
 
 _CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
 _COMMITTED = "commit_success.txt"

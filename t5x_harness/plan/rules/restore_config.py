@@ -11,8 +11,8 @@ from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Mode
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.gin_config import BindingKey
 
 _SPECIFIC = "utils.RestoreCheckpointConfig.mode = 'specific'"
 _RESTORE = ("utils.RestoreCheckpointConfig.path = 'gs://bucket/model/checkpoint_1000'", _SPECIFIC)

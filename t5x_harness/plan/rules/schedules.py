@@ -10,9 +10,9 @@ from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.learning_rate import LearningRate
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.gin_config import BindingKey
 
 _NOTHING = 1e-7
 """A rate at which nothing is learnt; T5X's schedules do not go below 1e-8."""

@@ -11,8 +11,8 @@ from t5x_harness.plan.rule import PlanRule
 from t5x_harness.spec import Finding, Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import BindingKey, GinConfig
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.gin_config import BindingKey, GinConfig
 
 _VOCABULARY = "vocab"
 _TWO_DIMENSIONS = "parameter_partitioning_dims=2 in the axis rules"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.examples import training
+from t5x_harness.gin.config import BindingKey
 from t5x_harness.plan.rule import PlanRule
-from t5x_harness.resolve.gin_config import BindingKey
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:

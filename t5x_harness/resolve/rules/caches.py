@@ -13,8 +13,8 @@ from t5x_harness.spec import Finding, Severity
 if TYPE_CHECKING:
     import seqio
 
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.resolve.datasets import DataRole
-    from t5x_harness.resolve.gin_config import BindingKey
     from t5x_harness.resolve.resolved import Resolved
 
 _PLACEHOLDER = (

@@ -15,7 +15,7 @@ from t5x_harness.resolve.rule import ResolveRule
 from t5x_harness.spec import Finding, Mode, Severity
 
 if TYPE_CHECKING:
-    from t5x_harness.lint.program import GinProgram
+    from t5x_harness.gin.program import GinProgram
     from t5x_harness.resolve.output_folder import JobOutputFolder
     from t5x_harness.resolve.resolved import Resolved
 
@@ -187,7 +187,7 @@ def _left(run: Resolved, what: str) -> Iterator[tuple[JobOutputFolder, dict[str,
 
 def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[Any, Any]]:
     """Returns the parameters that had other values in the folder's own config, by name: the value then and now."""
-    from t5x_harness.lint.reader import read
+    from t5x_harness.gin.reader import read
     from t5x_harness.resolve.output_folder import earlier_config
 
     file = earlier_config(folder)
@@ -201,7 +201,7 @@ def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[
 
 def _data(program: GinProgram) -> dict[str, Any]:
     """Returns the values that decide what is inferred from what, those that the text shows."""
-    from t5x_harness.lint.values import Macro, Reference
+    from t5x_harness.gin.values import Macro, Reference
 
     found = {}
     for binding in program.final_bindings:

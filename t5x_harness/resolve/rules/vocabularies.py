@@ -35,8 +35,8 @@ class DifferentVocabularies(ResolveRule):
         """Yields a finding for each feature of a task whose vocabulary differs."""
         import seqio
 
+        from t5x_harness.gin.config import BindingKey
         from t5x_harness.resolve.datasets import describe_vocabulary
-        from t5x_harness.resolve.gin_config import BindingKey
 
         macro = BindingKey.of_macro("VOCABULARY")
         different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
@@ -62,7 +62,7 @@ class DifferentVocabularies(ResolveRule):
         """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
         import seqio
 
-        from t5x_harness.lint.values import format_value
+        from t5x_harness.gin.values import format_value
 
         said = set()
         for side in ("input", "output"):

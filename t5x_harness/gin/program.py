@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.lint.problems import Problem
-from t5x_harness.lint.values import Macro, Reference, is_required, macros_in, references_in
+from t5x_harness.gin.problems import Problem
+from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
 
 BINDINGS = "--gin bindings"
@@ -194,6 +194,10 @@ class GinProgram:
             of_t5x = parent is not None and path.is_relative_to(os.path.realpath(Path(parent) / "t5x"))
             self._installed[file] = of_t5x or not _PACKAGE_FOLDERS.isdisjoint(path.parts)
         return self._installed[file]
+
+    def is_foreign(self, file: str) -> bool:
+        """Returns whether a file belongs to a library, and is not one that the user named."""
+        return file not in (BINDINGS, *self.spec.gin_files) and self.is_installed(file)
 
     def name_of(self, file: str) -> str:
         """Returns a file as an include names it, where it belongs to a package: ``t5x/configs/runs/finetune.gin``."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from t5x_harness.spec import RunSpec
 from t5x_harness.version import ORIGIN
 
+_HARNESS = __name__.partition(".")[0]
+
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
     """Returns the folders in which a run's Python looks for modules, in order."""

@@ -1,6 +1,6 @@
 """The pages of the rules, made from their classes: ``docs/rules/`` and what ``t5x-harness explain`` prints.
 
-    python -m t5x_harness.findings.pages docs/rules
+    python -m t5x_harness.rulebook.pages docs/rules
 
 writes a page for each code and the index.
 """
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.doctor.check import Check
-from t5x_harness.findings.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
-from t5x_harness.findings.example_text import BASE_PAGE, base_page, example
-from t5x_harness.findings.job_pages import job_codes, job_page
 from t5x_harness.findings.rule import Mistake
 from t5x_harness.findings.text import paragraph
+from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
+from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example
+from t5x_harness.rulebook.job_pages import job_codes, job_page
 from t5x_harness.spec import Severity
 
 _SEVERITIES: Mapping[Severity, str] = {
@@ -95,7 +95,7 @@ def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
         "",
         *paragraph(
             "What the first three stages look for. `t5x-harness explain CODE` prints a page in the terminal. These "
-            "pages are made from the rules by `python -m t5x_harness.findings.pages docs/rules`. What is known to go "
+            "pages are made from the rules by `python -m t5x_harness.rulebook.pages docs/rules`. What is known to go "
             "wrong and is not found by a rule, with the reason, is in [not-caught.md](not-caught.md)."
         ),
         "",

@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 
 from t5x_harness.doctor import Check
-from t5x_harness.findings.job_pages import job_codes
-from t5x_harness.findings.rule import Mistake, all_mistakes
+from t5x_harness.findings.rule import Mistake
+from t5x_harness.rulebook.job_pages import job_codes
+from t5x_harness.rulebook.rules import all_mistakes
 
 RUN_CODES: Mapping[str, str] = {
     "AOT03": "the TPU compiler refuses a program, or ends while it compiles it",

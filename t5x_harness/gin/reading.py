@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.lint.modules import ModuleFinder, module_path
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import GinProgram
-from t5x_harness.lint.reader import open_named, read
-from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.spec import RunSpec, Severity
+from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reader import open_named, read
+from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.spec import RunSpec
 
 
 def program_of(
@@ -31,6 +31,11 @@ def program_of(
     return read(spec, t5x_parent=_parent(spec, t5x_parent), texts=texts)
 
 
+def named_files_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinProgram:
+    """Opens only the files that the user named: ``problems`` says what is wrong with that. See :func:`program_of`."""
+    return open_named(spec, t5x_parent=_parent(spec, t5x_parent))
+
+
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
     """Returns the folder that holds the package ``t5x``."""
     if t5x_parent is None:
@@ -45,22 +50,6 @@ def snapshot_of(program: GinProgram) -> Snapshot:
     """Returns what is known of the configurables that a program may name."""
     parent = Path(program.t5x_parent) if program.t5x_parent else None
     return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
-
-
-def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
-    """Returns the gin files that the user named and T5X would not find or read, each with the reason and the fix.
-
-    Args:
-      spec: the run; its includes and bindings are not looked at.
-      t5x_parent: as for :func:`program_of`.
-    """
-    from t5x_harness.lint.rule import Context
-    from t5x_harness.lint.rules.missing_file import MissingFile
-
-    program = open_named(spec, t5x_parent=_parent(spec, t5x_parent))
-    context = Context(program, snapshot_of(program))
-    named = (f for f in MissingFile().check(context) if f.location is None and f.severity is Severity.ERROR)
-    return tuple(f"{f.message}; {f.fix}" for f in named)
 
 
 _STACK = "seqio"  # what every T5X imports

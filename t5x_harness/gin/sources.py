@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.lint.modules import ModuleFinder
-from t5x_harness.lint.parse_module import parse_module
-from t5x_harness.lint.python_source import Parameters, Source
+from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.parse_module import parse_module
+from t5x_harness.gin.python_source import Parameters, Source
 
 # Too large to be read for one name, and none of them knows Gin.
 _LIBRARIES = frozenset(

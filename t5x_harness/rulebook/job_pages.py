@@ -1,6 +1,6 @@
 """The pages of what goes wrong between a config and its job on Vertex AI, which no rule of a config can find.
 
-They stand in ``docs/rules/`` beside those of the rules; :mod:`t5x_harness.findings.pages` writes them.
+They stand in ``docs/rules/`` beside those of the rules; :mod:`t5x_harness.rulebook.pages` writes them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from t5x_harness.findings.example_text import marked
 from t5x_harness.findings.text import paragraph
 from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
+from t5x_harness.rulebook.example_text import marked
 
 _LEVELS: Mapping[bool, str] = {
     True: "error: the service refuses the job",

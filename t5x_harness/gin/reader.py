@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.lint import parsing
-from t5x_harness.lint.files import FileFinder, FoundFile, NotAPackage, Unreachable
-from t5x_harness.lint.modules import ModuleFinder, module_path
-from t5x_harness.lint.problems import Problem, ProblemKind
-from t5x_harness.lint.program import (
+from t5x_harness.gin import parsing
+from t5x_harness.gin.files import FileFinder, FoundFile, NotAPackage, Unreachable
+from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.program import (
     BINDINGS,
     MAIN,
     Binding,
@@ -24,10 +24,10 @@ from t5x_harness.lint.program import (
     MacroBinding,
     Statement,
 )
-from t5x_harness.lint.snapshot import Snapshot
-from t5x_harness.lint.sources import SourceFinder, definer_of_constants, may_register
-from t5x_harness.lint.symbols import FileScope, Registry
-from t5x_harness.lint.values import Reference
+from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.sources import SourceFinder, definer_of_constants, may_register
+from t5x_harness.gin.symbols import FileScope, Registry
+from t5x_harness.gin.values import Reference
 from t5x_harness.spec import Location, RunSpec
 
 _DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each

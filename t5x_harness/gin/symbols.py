@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from t5x_harness.lint.program import MAIN, Import
+from t5x_harness.gin.program import MAIN, Import
 
 BUILTINS = "__gin__"
 """The module of names that a file asks Gin's own symbol ``gin`` for, and that it does not have."""

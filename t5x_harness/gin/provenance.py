@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from t5x_harness.lint.program import Binding, GinProgram, MacroBinding
-from t5x_harness.lint.values import format_value
+from t5x_harness.gin.program import Binding, GinProgram, MacroBinding
+from t5x_harness.gin.values import format_value
 from t5x_harness.spec import Assignment, BoundValue
 
 

@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.lint.modules import ModuleFinder
-from t5x_harness.lint.program import MAIN
-from t5x_harness.lint.sources import SourceFinder, may_load
-from t5x_harness.lint.symbols import BUILTINS
+from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.program import MAIN
+from t5x_harness.gin.sources import SourceFinder, may_load
+from t5x_harness.gin.symbols import BUILTINS
 
 LIBRARIES = ("seqio", "optax")
 """The libraries beside T5X that have a snapshot; package and distribution share the name."""
@@ -278,7 +278,7 @@ def _configurable(name: str, signature: dict[str, Any] | None) -> Configurable:
 
 @functools.cache
 def _record(library: str) -> _Record:
-    text = resources.files("t5x_harness.lint").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
+    text = resources.files("t5x_harness.gin").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
     content = json.loads(text)
     other = {module: tuple(names) for module, names in content.get("other", {}).items()}
     return _Record(content.get("version", ""), content["modules"], other)

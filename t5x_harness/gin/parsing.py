@@ -11,7 +11,7 @@ from typing import Any
 
 from gin import config_parser
 
-from t5x_harness.lint.values import Macro, Reference
+from t5x_harness.gin.values import Macro, Reference
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.lint.modules import FoundModule, ModuleFinder
+from t5x_harness.gin.modules import FoundModule, ModuleFinder
 
 GCS_MOUNT = Path("/gcs")
 """Where Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""

@@ -3,8 +3,8 @@
 Run it from the root of the repository when ``tests/reference/api.json`` is recorded anew; where the extra ``t5x`` is
 installed, also when that asks for another version of a library::
 
-    python -m t5x_harness.lint.make_snapshot tests/reference/api.json
-    python -m t5x_harness.lint.make_snapshot seqio optax
+    python -m t5x_harness.gin.make_snapshot tests/reference/api.json
+    python -m t5x_harness.gin.make_snapshot seqio optax
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.lint.snapshot import LIBRARIES
+from t5x_harness.gin.snapshot import LIBRARIES
 
 _FOLDER = Path(__file__).parent
 
@@ -168,9 +168,7 @@ def _live_signature(function: Any) -> dict[str, Any] | None:
 def main(arguments: Sequence[str]) -> int:
     """Reads the record, or imports the libraries, that the command line names and writes their snapshots."""
     if not arguments or any(not a.endswith(".json") and a not in LIBRARIES for a in arguments):
-        print(
-            f"usage: python -m t5x_harness.lint.make_snapshot API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr
-        )
+        print(f"usage: python -m t5x_harness.gin.make_snapshot API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr)
         return 2
     for argument in arguments:
         if argument in LIBRARIES:

@@ -1,7 +1,7 @@
 """A run's gin config, parsed the way T5X's binaries parse it, with the place of every binding.
 
-Gin keeps its parsed values in the process and forgets where they came from; the lint room's reader knows where every
-statement stands but executes nothing.  :class:`GinConfig` joins the two.
+Gin keeps its parsed values in the process and forgets where they came from; the reader knows where every statement
+stands but executes nothing.  :class:`GinConfig` joins the two.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 
 import gin
 
-from t5x_harness.lint.own_lines import is_foreign
-from t5x_harness.lint.program import BINDINGS, Binding, GinProgram, MacroBinding
-from t5x_harness.lint.reader import read
+from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.reader import read
 from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.upstream.gin import bound_values, file_readers
 
@@ -213,7 +212,7 @@ class GinConfig:
     def is_of_user(self, key: BindingKey | None) -> bool:
         """Returns whether the statement that won is the user's: in a file of theirs or given with the run."""
         statement = self._statement(key) if key else None
-        return statement is not None and not is_foreign(statement.location.file, self.program)
+        return statement is not None and not self.program.is_foreign(statement.location.file)
 
     def origin(self, key: BindingKey | None) -> str:
         """Returns where a value comes from, in words, for messages.
