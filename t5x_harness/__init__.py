@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from t5x_harness.google.gcs_mount import launched as launched
     from t5x_harness.google.session import GoogleSession as GoogleSession
     from t5x_harness.google.vertex.settings import VertexOptions as VertexOptions
+    from t5x_harness.google.vertex_admin import EmulatorError as EmulatorError
     from t5x_harness.google.vertex_admin import FakeVertex as FakeVertex
     from t5x_harness.sample_tasks import CONFIGS as CONFIGS
     from t5x_harness.settings.auxiliary import Auxiliary as Auxiliary

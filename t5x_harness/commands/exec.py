@@ -169,12 +169,12 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     """
     from t5x_harness.google.environment import google_environment, with_programs
     from t5x_harness.google.server.launch import launch
-    from t5x_harness.google.server.settings import ServerError, Settings
+    from t5x_harness.google.server.settings import ServerError, ServerSettings
 
     root = root_of(args.google_root, "--google-root")
     try:
         launched = launch(
-            Settings(
+            ServerSettings(
                 root,
                 owner=os.getpid(),
                 create_buckets=args.create_buckets,

@@ -22,7 +22,7 @@ from t5x_harness.commands.google_arguments import (
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.launch import require_extra
-from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.settings.project import ProjectError
 
 _FAILED = 1
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             asyncio.run(
                 serve(
-                    Settings(
+                    ServerSettings(
                         root,
                         args.port,
                         args.proxy_port,

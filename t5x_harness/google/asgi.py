@@ -99,7 +99,7 @@ _CONNECTION = "t5x_harness.connection"
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
-class Connection:
+class ClientConnection:
     """One connection, plain or of TLS; the server puts it into the ASGI state of requests, for faults."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -118,10 +118,10 @@ class Connection:
 
 def state_with(transport: asyncio.Transport) -> dict[str, Any]:
     """Returns the ASGI state of the requests that come by a connection."""
-    return {_CONNECTION: Connection(transport)}
+    return {_CONNECTION: ClientConnection(transport)}
 
 
-def connection_of(scope: Scope) -> Connection:
+def connection_of(scope: Scope) -> ClientConnection:
     """Returns the connection that a request came by."""
-    found: Connection = scope["state"][_CONNECTION]
+    found: ClientConnection = scope["state"][_CONNECTION]
     return found

@@ -10,7 +10,7 @@ from t5x_harness.google.armed_faults import CountedFault, counted
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import compile_glob
 
-Kind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
+GcsFaultKind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 
 OPERATIONS = (
     "list get download upload delete compose copy rewrite move patch batch "
@@ -18,7 +18,7 @@ OPERATIONS = (
 ).split()
 """What a request can be for."""
 
-_VALUES: Mapping[Kind, str] = {
+_VALUES: Mapping[GcsFaultKind, str] = {
     "fail": "{:g}",
     "stall": "{:g}",
     "reset": "bytes={:g}",
@@ -39,7 +39,7 @@ class Fault(CountedFault):
       match: a glob for the object's name, as ``matchGlob`` has them; empty for all.
     """
 
-    kind: Kind
+    kind: GcsFaultKind
     value: float = 0
     on: str = ""
     match: str = ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.google.faults import Fault, Kind, RecordedRequest, UnmetFault
+from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest, UnmetFault
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.session import GoogleSession, ask_server, pages_of
 
@@ -110,7 +110,7 @@ class FakeGcs:
         )
         return [item for page in pages for item in page.get("items", ())]
 
-    def _arm(self, kind: Kind, value: float, which: Mapping[str, Any]) -> None:
+    def _arm(self, kind: GcsFaultKind, value: float, which: Mapping[str, Any]) -> None:
         fault = Fault(kind, value, **which)
         self._ask("POST", f"{PRIVATE}/faults", json.dumps(dataclasses.asdict(fault)).encode())
 

@@ -32,8 +32,8 @@ class GooglePool:
         self._source = Path(source).absolute() if source is not None else None
         self._mode = Mode(mode)
         self._lock = threading.Lock()
-        self._servers: list[_Server] = []
-        self._taken: dict[str, _Server] = {}  # by the root of its store
+        self._servers: list[_PooledServer] = []
+        self._taken: dict[str, _PooledServer] = {}  # by the root of its store
 
     @staticmethod
     def is_installed() -> bool:
@@ -44,7 +44,7 @@ class GooglePool:
         """Starts a server in the background, if there is none."""
         with self._lock:
             if not self._servers:
-                self._servers.append(_Server(self._source))
+                self._servers.append(_PooledServer(self._source))
 
     def enter(self) -> Mapping[str, str]:
         """Makes a store ready for a run; to be followed by :meth:`leave`.
@@ -60,7 +60,7 @@ class GooglePool:
             server = next((s for s in self._servers if not s.is_taken), None)
             is_new = server is None
             if server is None:
-                server = _Server(self._source)
+                server = _PooledServer(self._source)
                 self._servers.append(server)
             server.is_taken = True
         try:
@@ -94,7 +94,7 @@ class GooglePool:
             self._drop(server)
         server.is_taken = False
 
-    def _drop(self, server: _Server) -> None:
+    def _drop(self, server: _PooledServer) -> None:
         """Ends a server that no run can have any more, and removes what it left."""
         with self._lock:
             self._servers.remove(server)
@@ -110,7 +110,7 @@ class GooglePool:
             server.close(patient=patient)
 
 
-class _Server:
+class _PooledServer:
     """One server, which starts at once; one run at a time is in it."""
 
     def __init__(self, source: Path | None) -> None:

@@ -16,7 +16,7 @@ from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import PRIVATE
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import Launched, launch
-from t5x_harness.google.server.settings import APP, ServerError, ServerGone, Settings
+from t5x_harness.google.server.settings import APP, ServerError, ServerGone, ServerSettings
 from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["GoogleSession", "ServerError", "ask_server", "pages_of"]
@@ -39,7 +39,7 @@ class GoogleSession:
         app: str = APP,
         vertex: VertexOptions = VertexOptions(),  # noqa: B008 - a frozen value
     ) -> None:
-        self._settings = Settings(Path(root).absolute() if root is not None else None, app=app, vertex=vertex)
+        self._settings = ServerSettings(Path(root).absolute() if root is not None else None, app=app, vertex=vertex)
         self._owner = os.getpid()
         self._launched: Launched | None = None
 

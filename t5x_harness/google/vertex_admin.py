@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.05
 _PAGE = 100
 
 
-class VertexError(Exception):
+class EmulatorError(Exception):
     """The emulated Vertex AI refused something, or a job did not become what was waited for."""
 
 
@@ -107,7 +107,7 @@ class FakeVertex:
           filter: as the API has them, such as ``display_name="train" AND state="JOB_STATE_RUNNING"``.
 
         Raises:
-          VertexError: the filter cannot be read.
+          EmulatorError: the filter cannot be read.
         """
         asked = f"?pageSize={_PAGE}" + (f"&filter={quote(filter)}" if filter else "")
         path = f"/v1/{self.parent}/customJobs{asked}"
@@ -121,14 +121,14 @@ class FakeVertex:
           name: in full, its id, or its display name if only one has it.
 
         Raises:
-          VertexError: there is none of this name, or there are several; the message has those that there are.
+          EmulatorError: there is none of this name, or there are several; the message has those that there are.
         """
         jobs = self.jobs()
         found = [job for job in jobs if name in (job.name, job.name.rpartition("/")[2])]
         found = found or [job for job in jobs if job.display_name == name]
         if len(found) != 1:
             there = ", ".join(f"{job.display_name} ({job.name})" for job in jobs) or "none"
-            raise VertexError(f"{len(found) or 'no'} jobs are {name!r}; there are: {there}")
+            raise EmulatorError(f"{len(found) or 'no'} jobs are {name!r}; there are: {there}")
         return found[0]
 
     def wait(self, name: str, states: Collection[str] = ENDED, *, seconds: float = 60.0) -> VertexJob:
@@ -138,14 +138,14 @@ class FakeVertex:
           states: such as ``{"JOB_STATE_RUNNING"}``.
 
         Raises:
-          VertexError: there is no such job; or it is in none of them, and either time is up or it has ended.
+          EmulatorError: there is no such job; or it is in none of them, and either time is up or it has ended.
         """
         deadline = time.monotonic() + seconds
         while (job := self.job(name)).state not in states:
             if job.has_ended or time.monotonic() > deadline:
                 wanted = " or ".join(sorted(states))
                 when = "has ended" if job.has_ended else f"after {seconds:g} s"
-                raise VertexError(f"{job.display_name} {when}: {job.state}, not {wanted}. {job.error}".rstrip())
+                raise EmulatorError(f"{job.display_name} {when}: {job.state}, not {wanted}. {job.error}".rstrip())
             time.sleep(_POLL_SECONDS)
         return job
 
@@ -248,7 +248,7 @@ class FakeVertex:
             own = {"Authorization": f"Bearer {token}", UNRECORDED: "1"}
             return ask_server(self._session.endpoints, method, path, body, own)
         except urllib.error.HTTPError as error:
-            raise VertexError(json.load(error)["error"]["message"]) from None
+            raise EmulatorError(json.load(error)["error"]["message"]) from None
 
 
 def _text(entry: Mapping[str, Any]) -> str:

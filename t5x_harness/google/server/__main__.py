@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from t5x_harness.google.server.endpoints import Endpoints
-from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.google.tpu.processes import SERVER_NAME
 from t5x_harness.system.processes import name_process
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
       arguments: settings as JSON, and the descriptor that takes one line of JSON when the server is ready. It stays
         open until the server has cleared up.
     """
-    settings, descriptor = Settings.from_json(arguments[0]), int(arguments[1])
+    settings, descriptor = ServerSettings.from_json(arguments[0]), int(arguments[1])
     # A process that waits for all of its children must not wait for this one, so this one is nobody's child.
     if os.fork():
         os._exit(0)

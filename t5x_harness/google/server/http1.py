@@ -48,7 +48,7 @@ class HttpServer:
         """Returns a protocol for one more connection, plain or of TLS."""
         return HttpProtocol(self)
 
-    def begin(self, exchange: Exchange) -> None:
+    def begin(self, exchange: HttpExchange) -> None:
         """Lets the application answer a request."""
         task = begin(exchange.run(self._app))
         if task is not None:
@@ -87,7 +87,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self.waits_since, self.head_since = time.monotonic(), BUSY
         self._server = server
         self._parser = RequestParser()
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._early = b""  # of the next request, from a client that does not wait for answers
         self._writable = asyncio.Event()
         self._writable.set()
@@ -171,7 +171,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         if self._exchange is None:
             self.waits_since = self.head_since = BUSY
             waits = not over and not pieces and (b"expect", b"100-continue") in self._parser.headers
-            self._exchange = Exchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
+            self._exchange = HttpExchange(self, self._scope(), waits=waits, keep_alive=self._parser.keep_alive)
         exchange = self._exchange
         exchange.take_in(pieces, over=over)
         if exchange.answered and over:
@@ -219,7 +219,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self.transport.close()
 
 
-class Exchange:
+class HttpExchange:
     """One request and its answer.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from t5x_harness.google.server.endpoints import Endpoints
-from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.system.processes import kill_quietly
 
@@ -75,7 +75,7 @@ class Launched:
         shutil.rmtree(self.endpoints.folder, ignore_errors=True)
 
 
-def launch(settings: Settings, output: IO[bytes] | None = None) -> Launched:
+def launch(settings: ServerSettings, output: IO[bytes] | None = None) -> Launched:
     """Starts a server and waits until it is ready.
 
     Args:

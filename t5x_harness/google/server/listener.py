@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.peers import Peers
-from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.server.settings import ServerError
+from t5x_harness.google.server.throttled_log import ThrottledLog
 
 _BACKLOG = 1024
 _AT_ONCE = 64  # connections before others are served again
@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 1.0
 _OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Listener:
+class PortListener:
     """One port on 127.0.0.1.
 
     asyncio's own server takes everybody's connections, and logs a traceback for each that it has no descriptor for.
@@ -30,7 +30,7 @@ class Listener:
       port: its number; 0 for any.
       tls: for a port of TLS.
       connections: of the server, of which one may be closed for a new one.
-      sayings: where it says what it does not take.
+      log: where it says what it does not take.
 
     Raises:
       ServerError: the port cannot be opened; the message says why.
@@ -44,10 +44,10 @@ class Listener:
         *,
         peers: Peers,
         connections: Connections,
-        sayings: Sayings,
+        log: ThrottledLog,
     ) -> None:
         self._protocol, self._tls = protocol, tls
-        self._peers, self._connections, self._sayings = peers, connections, sayings
+        self._peers, self._connections, self._log = peers, connections, log
         self._loop = asyncio.get_running_loop()
         self._beginning: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -83,7 +83,7 @@ class Listener:
                 if error.errno not in _OUT_OF:
                     raise
                 if not self._connections.make_room(full=True):
-                    self._sayings.say(
+                    self._log.write(
                         f"cannot take a connection: {error.strerror}, and none of the {len(self._connections)} that "
                         "are open waits for a request; see ulimit -n"
                     )
@@ -94,7 +94,7 @@ class Listener:
             if refusal is not None:
                 connection.close()
                 if refusal:
-                    self._sayings.say(
+                    self._log.write(
                         f"a connection to port {self.port} is refused: {refusal}; only the user who started the "
                         "emulated Google Cloud, and root, may ask it"
                     )

@@ -22,13 +22,13 @@ from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.grpc_endpoint import GrpcService
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Listener
+from t5x_harness.google.server.listener import PortListener
 from t5x_harness.google.server.own_folders import SERVERS, own_folder
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.server.router import front
-from t5x_harness.google.server.sayings import Sayings
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
-from t5x_harness.google.server.settings import ServerError, Settings
+from t5x_harness.google.server.settings import ServerError, ServerSettings
+from t5x_harness.google.server.throttled_log import ThrottledLog
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StorageError
@@ -39,7 +39,7 @@ _DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that 
 _LOOK_SECONDS = 0.5
 
 
-async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
+async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) -> None:
     """Serves until SIGTERM, SIGINT or SIGHUP, or until the process that it is for has ended.
 
     Args:
@@ -63,7 +63,7 @@ async def serve(settings: Settings, ready: Callable[[Endpoints], None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
+async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
     root = settings.root or folder.buckets
     service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # meanwhile, as it needs no lock of Python's
     refusals, authority = Refusals(), Authority()
@@ -84,10 +84,10 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(grpc.stop)
         stack.push_async_callback(asyncio.to_thread, storage.close)
-        peers, sayings = Peers(), Sayings()
+        peers, log = Peers(), ThrottledLog()
         stack.callback(peers.close)
         if not peers.known:
-            sayings.say(
+            log.write(
                 "whose connections come in cannot be read here (no sock_diag, no /proc/net/tcp): every user of this "
                 "machine can ask this emulated Google Cloud"
             )
@@ -97,7 +97,7 @@ async def _running(settings: Settings, folder: SessionFolder) -> AsyncIterator[E
         stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
 
         def listen(protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-            listener = Listener(protocol, port, tls, peers=peers, connections=http.connections, sayings=sayings)
+            listener = PortListener(protocol, port, tls, peers=peers, connections=http.connections, log=log)
             stack.callback(listener.close)
             return listener.port
 
@@ -136,7 +136,7 @@ def _check_temporary_folder() -> None:
         )
 
 
-def _storage(settings: Settings, root: Path) -> StorageApp:
+def _storage(settings: ServerSettings, root: Path) -> StorageApp:
     module, _, attribute = settings.app.partition(":")
     factory: Callable[..., StorageApp] = getattr(importlib.import_module(module), attribute)
     try:

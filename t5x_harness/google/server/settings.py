@@ -22,7 +22,7 @@ class ServerGone(ServerError, ConnectionError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Settings of a server.
 
     Attributes:

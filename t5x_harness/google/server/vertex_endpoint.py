@@ -191,7 +191,7 @@ def _projects_v1(api: Api, path: str) -> Any:
 
 
 def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
-    from t5x_harness.google.vertex.wire.errors import ApiError, Code
+    from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
     from t5x_harness.google.vertex.wire.rest import RestAnswer, error_answer, parse_json
 
     try:
@@ -200,7 +200,7 @@ def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
     except ApiError as error:
         return error_answer(error)
     except (OverflowError, TypeError, ValueError) as error:
-        return error_answer(ApiError(Code.INVALID_ARGUMENT, str(error)))
+        return error_answer(ApiError(StatusCode.INVALID_ARGUMENT, str(error)))
 
 
 def _host(scope: Scope) -> str:

@@ -32,7 +32,7 @@ _LOOKS = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class VmProcess:
     """A process of a TPU VM.
 
     Attributes:
@@ -78,7 +78,7 @@ def end_orphans() -> None:
             _kill(each.pid)
 
 
-def _is_orphan(found: Found) -> bool:
+def _is_orphan(found: VmProcess) -> bool:
     process = f"/proc/{found.pid}"
     if found.folder is not None:
         # As the process sees it: it may be in a container, whose folders are not here.
@@ -97,14 +97,14 @@ def _is_server(pid: int) -> bool:
     return False
 
 
-def _processes() -> Iterator[Found]:
+def _processes() -> Iterator[VmProcess]:
     """Yields the processes of TPU VMs that this user may see."""
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             uid, server = _marked(pid)
             folder = _named(Path(f"/proc/{pid}/environ").read_bytes())
             if uid or folder:
-                yield Found(pid, folder, uid, server)
+                yield VmProcess(pid, folder, uid, server)
 
 
 def _marked(pid: int) -> tuple[str, int]:

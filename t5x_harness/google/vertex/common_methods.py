@@ -7,44 +7,44 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.lists import PageToken, page_bounds, page_size
-from t5x_harness.google.vertex.services import Call
-from t5x_harness.google.vertex.wire.errors import NotEmulated
+from t5x_harness.google.vertex.services import ApiCall
+from t5x_harness.google.vertex.wire.errors import ApiNotEmulated
 
 _WAIT_SECONDS = 60.0
 _PAGE, _LARGEST_PAGE = 100, 1000
 
 
-def get_operation(call: Call) -> Message:
+def get_operation(call: ApiCall) -> Message:
     return call.services.resources.get(call.request.name, Operation)
 
 
-def list_operations(call: Call) -> Message:
+def list_operations(call: ApiCall) -> Message:
     request = call.request
     if request.filter:
-        raise NotEmulated("t5x-harness lists operations without filters only")
+        raise ApiNotEmulated("t5x-harness lists operations without filters only")
     operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
     first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
     token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""
     return call.rpc.response(operations=operations[first:end], next_page_token=token)
 
 
-def wait_operation(call: Call) -> Message:
+def wait_operation(call: ApiCall) -> Message:
     """Waits until an operation is done, but not for ever."""
     asked = call.request.timeout.ToNanoseconds() / 1e9 if call.request.HasField("timeout") else _WAIT_SECONDS
     return call.services.operations.wait(call.request.name, min(asked, _WAIT_SECONDS))
 
 
-def cancel_operation(call: Call) -> Message:
+def cancel_operation(call: ApiCall) -> Message:
     call.services.operations.cancel(call.request.name)
     return empty_pb2.Empty()
 
 
-def delete_operation(call: Call) -> Message:
+def delete_operation(call: ApiCall) -> Message:
     call.services.resources.delete(call.request.name)
     return empty_pb2.Empty()
 
 
-def get_project(call: Call) -> Message:
+def get_project(call: ApiCall) -> Message:
     """Returns a project with its number."""
     number = call.services.projects.number(call.request.name.removeprefix("projects/"))
     identifier = call.services.projects.identifier(number)

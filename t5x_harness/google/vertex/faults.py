@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Self, cast, get_args
 
 from t5x_harness.google.armed_faults import ArmedFaults, CountedFault, counted
-from t5x_harness.google.vertex.wire.errors import Code
+from t5x_harness.google.vertex.wire.errors import StatusCode
 
 VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom", "exceed_hbm"]
 
@@ -78,8 +78,8 @@ class VertexFault(CountedFault):
             re.compile(self.output)
         except re.error as error:
             raise ValueError(f"output={self.output!r} is not a regular expression: {error}") from None
-        if self.kind == "fail" and self.code not in list(Code):
-            raise ValueError(f"code={self.code!r} is none of {', '.join(Code)}")
+        if self.kind == "fail" and self.code not in list(StatusCode):
+            raise ValueError(f"code={self.code!r} is none of {', '.join(StatusCode)}")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.resources import Resources
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 from t5x_harness.google.vertex.wire.status import to_status
 
@@ -70,7 +70,7 @@ class Operations:
 
     def cancel(self, name: str) -> None:
         """Ends one that is not done, with the error CANCELLED; raises ApiError (NOT_FOUND)."""
-        self.finish(name, ApiError(Code.CANCELLED, "The operation was cancelled."))
+        self.finish(name, ApiError(StatusCode.CANCELLED, "The operation was cancelled."))
 
     def _keep(self, operation: Operation, about: str, metadata: Message | None) -> Operation:
         if metadata is not None:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.state import StateStore
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, not_found
 
 _STEP = 1_000  # services tell microseconds
 
@@ -71,7 +71,7 @@ class Resources:
         _set(made, "name", name)
         self._stamp(made, "create_time", "update_time")
         if not self._state.create(name, made.SerializeToString()):
-            raise ApiError(Code.ALREADY_EXISTS, f"{made.DESCRIPTOR.name} with name {name} already exists")
+            raise ApiError(StatusCode.ALREADY_EXISTS, f"{made.DESCRIPTOR.name} with name {name} already exists")
         if is_resource(parent := parent_of(name)) and not self.exists(parent):
             # It was deleted meanwhile, and what looked for the resources below it may have passed this one over.
             self._state.delete(name)

@@ -65,11 +65,11 @@ class Services:
         """Answers a request that one method makes to another, such as ``JobService.GetCustomJob``."""
         rpc = rpc_table().named(method)
         assert rpc is not None
-        return self.methods[method](Call(rpc, rpc.request(**fields), self))
+        return self.methods[method](ApiCall(rpc, rpc.request(**fields), self))
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class ApiCall:
     """One request to a method.
 
     Attributes:
@@ -82,7 +82,7 @@ class Call:
     services: Services
 
 
-Method = Callable[[Call], Message | Iterator[Message]]
+Method = Callable[[ApiCall], Message | Iterator[Message]]
 FilterFunction = Callable[[Services, Any, Sequence[str]], bool]
 """A function in filters: of the services, a resource's message and the arguments.
 

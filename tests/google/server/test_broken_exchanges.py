@@ -18,7 +18,7 @@ import pytest
 
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import launch
-from t5x_harness.google.server.settings import APP, Settings
+from t5x_harness.google.server.settings import APP, ServerSettings
 
 RST = struct.pack("ii", 1, 0)
 
@@ -50,7 +50,7 @@ class Served:
 @contextlib.contextmanager
 def serving(app: str, folder: Path) -> Iterator[Served]:
     with (folder / "output").open("w+b") as output:
-        launched = launch(Settings(folder / "root", owner=os.getpid(), app=app), output)
+        launched = launch(ServerSettings(folder / "root", owner=os.getpid(), app=app), output)
         try:
             yield Served(launched.endpoints, folder / "output")
         finally:

@@ -21,10 +21,10 @@ from t5x_harness.google.server import process as server
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Listener
+from t5x_harness.google.server.listener import PortListener
 from t5x_harness.google.server.peers import Peers
-from t5x_harness.google.server.sayings import Sayings
-from t5x_harness.google.server.settings import Settings
+from t5x_harness.google.server.settings import ServerSettings
+from t5x_harness.google.server.throttled_log import ThrottledLog
 
 ME = os.geteuid()
 SOMEBODY_ELSE = ME + 12345
@@ -113,7 +113,7 @@ def test_every_port_refuses_other_users_and_says_so_once_a_second(
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    asyncio.run(server.serve(Settings(app=echo), lambda ends: threading.Thread(target=ask, args=[ends]).start()))
+    asyncio.run(server.serve(ServerSettings(app=echo), lambda ends: threading.Thread(target=ask, args=[ends]).start()))
     assert answers == dict.fromkeys(("http", "tls", "proxy", "grpc"), b"")
     lines = capfd.readouterr().err.splitlines()
     assert 1 <= len(lines) < 5
@@ -134,7 +134,7 @@ async def _hello(scope: Any, receive: Any, send: Any) -> None:
 async def listening(connections: Connections) -> AsyncIterator[Callable[[], Any]]:
     """Opens connections to a server."""
     http = HttpServer(_hello, connections)
-    listener = Listener(http.protocol, 0, None, peers=Peers(), connections=connections, sayings=Sayings())
+    listener = PortListener(http.protocol, 0, None, peers=Peers(), connections=connections, log=ThrottledLog())
     writers: list[asyncio.StreamWriter] = []
 
     async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -224,12 +224,12 @@ def test_a_server_without_descriptors_closes_what_waits_or_else_says_so_and_goes
 
 def test_lines_of_one_second_are_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("t5x_harness.google.server.sayings.time.monotonic", lambda: now)
-    sayings = Sayings()
+    monkeypatch.setattr("t5x_harness.google.server.throttled_log.time.monotonic", lambda: now)
+    log = ThrottledLog()
     for _ in range(1000):
-        sayings.say("something")
+        log.write("something")
     now += 2
-    sayings.say("something")
+    log.write("something")
     assert capsys.readouterr().err.splitlines() == [
         "t5x-harness: something",
         "t5x-harness: something (and 999 more such lines since the last one)",

@@ -21,7 +21,7 @@ import pytest
 
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import launch
-from t5x_harness.google.server.settings import Settings
+from t5x_harness.google.server.settings import ServerSettings
 from t5x_harness.google.session import GoogleSession, ServerError
 
 # A process with a session, which says where it is and then does what its argument says.
@@ -198,7 +198,7 @@ def test_what_a_killed_server_leaves_is_cleared_up(echo: str, temporary: Path) -
 
 def test_what_a_killed_server_without_an_owner_leaves_is_removed_by_the_next_one(echo: str, temporary: Path) -> None:
     with (temporary.parent / "output").open("w+b") as output:
-        killed = launch(Settings(app=echo), output)
+        killed = launch(ServerSettings(app=echo), output)
         with GoogleSession(app=echo) as session:
             lives = session.endpoints.folder
             os.kill(killed.endpoints.pid, signal.SIGKILL)
@@ -237,7 +237,7 @@ def test_answers_under_way_do_not_keep_it(echo: str, temporary: Path) -> None:
 
 def test_it_says_what_it_refuses_where_it_is_heard(echo: str, tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as output:
-        launched = launch(Settings(owner=os.getpid(), app=echo), output)
+        launched = launch(ServerSettings(owner=os.getpid(), app=echo), output)
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", launched.endpoints.proxy)) as connection:
                 connection.sendall(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
@@ -259,7 +259,7 @@ def test_why_it_cannot_start_is_said(echo: str, tmp_path: Path, temporary: Path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (tmp_path / "output").open("w+b") as output, pytest.raises(ServerError) as caught:
-            launch(Settings(port=port, owner=os.getpid(), app=echo), output)
+            launch(ServerSettings(port=port, owner=os.getpid(), app=echo), output)
     assert str(caught.value) == (
         "the emulated Google Cloud could not start: "
         f"port {port} is not available: Address already in use; name another one, or none for any"

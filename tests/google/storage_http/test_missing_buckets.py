@@ -13,7 +13,7 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 from serving_storage import ask
 
 from t5x_harness.google.server.launch import launch
-from t5x_harness.google.server.settings import Settings
+from t5x_harness.google.server.settings import ServerSettings
 from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.storage_http.bucket_api import MissingBuckets
 
@@ -51,7 +51,7 @@ def test_a_session_keeps_what_its_server_said_of_it() -> None:
 
 def test_buckets_are_made_when_they_are_first_used_if_that_is_wanted(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as output:
-        launched = launch(Settings(tmp_path / "root", owner=os.getpid(), create_buckets=True), output)
+        launched = launch(ServerSettings(tmp_path / "root", owner=os.getpid(), create_buckets=True), output)
         try:
             session = GoogleSession()
             session._launched = launched

@@ -19,7 +19,7 @@ from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
 from t5x_harness.google.vertex.resources import Clock, Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 BOARD = "projects/1/locations/us-central1/tensorboards/1"
 JOB = "projects/1/locations/us-central1/customJobs/1"
@@ -48,7 +48,7 @@ def test_nothing_is_left_below_what_is_deleted(order: list[bool]) -> None:
     assert deleted is None
     assert state.keys(BOARD) == []
     if isinstance(made, ApiError):
-        assert (made.code, made.message) == (Code.NOT_FOUND, f"The requested resource {BOARD} was not found.")
+        assert (made.code, made.message) == (StatusCode.NOT_FOUND, f"The requested resource {BOARD} was not found.")
     else:
         assert made.name == child
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.session import GoogleSession
-from t5x_harness.google.vertex_admin import FakeVertex, VertexError
+from t5x_harness.google.vertex_admin import EmulatorError, FakeVertex
 
 CONFTEST = """
 import pytest
@@ -131,9 +131,9 @@ def test_what_is_set_in_the_sdk_is_gone_after_the_test(pytester: pytest.Pytester
 
 def test_the_handle_names_what_there_is(fake_gcs_server: GoogleSession) -> None:
     vertex = FakeVertex(fake_gcs_server)
-    with pytest.raises(VertexError, match=r"^no jobs are 'train'; there are: none$"):
+    with pytest.raises(EmulatorError, match=r"^no jobs are 'train'; there are: none$"):
         vertex.job("train")
-    with pytest.raises(VertexError, match=r"^Invalid filter 'x': an operator "):
+    with pytest.raises(EmulatorError, match=r"^Invalid filter 'x': an operator "):
         vertex.jobs("x")
     with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
         vertex.fail("*", times=0)
@@ -146,5 +146,5 @@ def test_the_handle_is_for_those_with_the_token(fake_gcs_server: GoogleSession, 
     session: Any = types.SimpleNamespace(endpoints=dataclasses.replace(fake_gcs_server.endpoints, folder=tmp_path))
     vertex = FakeVertex(session)
     for ask in (vertex.reset, vertex.unmet, vertex.jobs, lambda: vertex.fail("*")):
-        with pytest.raises(VertexError):
+        with pytest.raises(EmulatorError):
             ask()

@@ -20,10 +20,10 @@ from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.validation import judge
 from t5x_harness.google.vertex.wire import errors
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, not_found
 
 _NO_PERSISTENT_RESOURCES = (
     "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
@@ -49,11 +49,11 @@ def check_job(job: Any, parent: str) -> list[str]:
             job.ClearField(field)
     verdict = judge(job, location_of(parent))
     if verdict.violations:
-        raise ApiError.of_violations(errors.Violation(each.field, each.message) for each in verdict.violations)
+        raise ApiError.of_violations(errors.FieldViolation(each.field, each.message) for each in verdict.violations)
     spec = job.trial_job_spec if "trial_job_spec" in job.DESCRIPTOR.fields_by_name else job.job_spec
     if spec.persistent_resource_id:
         name = f"{parent}/persistentResources/{spec.persistent_resource_id}"
-        raise ApiError(Code.NOT_FOUND, f"{not_found(name).message} {_NO_PERSISTENT_RESOURCES}")
+        raise ApiError(StatusCode.NOT_FOUND, f"{not_found(name).message} {_NO_PERSISTENT_RESOURCES}")
     job.state = int(State.QUEUED)
     return [str(each) for each in verdict.warnings]
 
@@ -163,7 +163,7 @@ class CustomJobs:
         for driver in self._drivers():
             driver.close()
 
-    def create(self, call: Call) -> Message:
+    def create(self, call: ApiCall) -> Message:
         warnings = check_job(call.request.custom_job, call.request.parent)
         made = run_standard(call)
         with fails_if_not_started(self._services, made):

@@ -7,7 +7,7 @@ import enum
 from urllib.parse import quote
 
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.wire.errors import Code
+from t5x_harness.google.vertex.wire.errors import StatusCode
 
 
 class State(enum.IntEnum):
@@ -35,7 +35,7 @@ class JobError:
       names_logs: whether the service adds where the job's logs are.
     """
 
-    code: Code
+    code: StatusCode
     message: str
     names_logs: bool = False
 
@@ -91,7 +91,7 @@ KILLED_NOTE = (
 
 def exited(unit: str, status: int) -> JobError:
     message = f"The replica {replica_of(unit)} exited with a non-zero status of {status}."
-    return JobError(Code.INVALID_ARGUMENT, message, names_logs=True)
+    return JobError(StatusCode.INVALID_ARGUMENT, message, names_logs=True)
 
 
 def low_on_memory(unit: str) -> JobError:
@@ -101,67 +101,69 @@ def low_on_memory(unit: str) -> JobError:
     """
     pool = replica_of(unit).rpartition("-")[0]
     return JobError(
-        Code.RESOURCE_EXHAUSTED,
+        StatusCode.RESOURCE_EXHAUSTED,
         f"Replicas low on memory: {pool}. Specify a machine with larger memory and try again.",
     )
 
 
 def internal() -> JobError:
     """Returns the end of a job for which the service has failed; this is all that it says."""
-    return JobError(Code.INTERNAL, "Internal error occurred for the current attempt.")
+    return JobError(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
 
 
 def no_capacity(region: str) -> JobError:
     return JobError(
-        Code.RESOURCE_EXHAUSTED,
+        StatusCode.RESOURCE_EXHAUSTED,
         f"Resources are insufficient in region: {region}. "
         "Please try a different region or use a different accelerator.",
     )
 
 
 def cancelled() -> JobError:
-    return JobError(Code.CANCELLED, "CANCELED")
+    return JobError(StatusCode.CANCELLED, "CANCELED")
 
 
 # The wording of the next three is not the service's, which documents none. That a job is cancelled when its time is
 # over is said by the API before Vertex AI, of maxRunningTime.
 def ran_too_long() -> JobError:
     """Returns the end of a job whose ``scheduling.timeout`` is over."""
-    return JobError(Code.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
+    return JobError(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
 
 
 def waited_too_long() -> JobError:
     """Returns the end of a job whose ``scheduling.max_wait_duration`` is over."""
     return JobError(
-        Code.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
+        StatusCode.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
     )
 
 
 def lost(unit: str) -> JobError:
     """Returns the end of a job that lost a machine and is not tried again."""
     return JobError(
-        Code.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
+        StatusCode.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
     )
 
 
 def trials_failed(count: int, reason: str) -> JobError:
     """Returns the end of a tuning job of which as many trials have failed as may fail."""
-    return JobError(Code.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
+    return JobError(StatusCode.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
 
 
 def unable(reason: str) -> JobError:
     """Returns the end of a job that cannot be run on this machine."""
-    return JobError(Code.INVALID_ARGUMENT, f"t5x-harness: {reason}")
+    return JobError(StatusCode.INVALID_ARGUMENT, f"t5x-harness: {reason}")
 
 
 def never_taken() -> JobError:
     """Returns the end of a job whose server has ended before it could say that the job is its own."""
-    return JobError(Code.INTERNAL, "t5x-harness: the server that created this job has ended before it could run it.")
+    return JobError(
+        StatusCode.INTERNAL, "t5x-harness: the server that created this job has ended before it could run it."
+    )
 
 
 def owner_gone(owner: str) -> JobError:
     """Returns the end of a job whose server has ended without ending it."""
     return JobError(
-        Code.INTERNAL,
+        StatusCode.INTERNAL,
         f"t5x-harness: the server that ran this job, {owner}, has ended, and the job's processes with it.",
     )

@@ -11,7 +11,7 @@ from typing import Any
 from t5x_harness.google.vertex.jobs.logs import Line, jobs_with_logs, read_lines
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.services import Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 _PAGE, _LARGEST_PAGE = 50, 1000
 _LONGEST_FILTER = 20_000  # as Cloud Logging has it
@@ -35,14 +35,15 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
       ApiError: INVALID_ARGUMENT: it cannot be read.
     """
     if not isinstance(request, Mapping):
-        raise ApiError(Code.INVALID_ARGUMENT, "Invalid JSON payload received. Root element must be a message.")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid JSON payload received. Root element must be a message.")
     order = str(request.get("orderBy") or "")
     if order not in _ORDERS:
-        raise ApiError(Code.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
     text = str(request.get("filter") or "")
     if len(text) > _LONGEST_FILTER:
         raise ApiError(
-            Code.INVALID_ARGUMENT, f"the filter has {len(text)} characters, and may have {_LONGEST_FILTER} at most"
+            StatusCode.INVALID_ARGUMENT,
+            f"the filter has {len(text)} characters, and may have {_LONGEST_FILTER} at most",
         )
     wanted = parse_filter(text) if text.strip() else And(())
     projects = [services.projects.number(name.split("/")[1]) for name in _names(request) if "/" in name]
@@ -61,7 +62,9 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
 def _names(request: Mapping[str, Any]) -> list[str]:
     given = request.get("resourceNames") or []
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ApiError(Code.INVALID_ARGUMENT, f"resourceNames {given!r} is not a list of names: [projects/my-project]")
+        raise ApiError(
+            StatusCode.INVALID_ARGUMENT, f"resourceNames {given!r} is not a list of names: [projects/my-project]"
+        )
     return given
 
 
@@ -69,7 +72,7 @@ def _page_size(request: Mapping[str, Any]) -> int:
     given = request.get("pageSize") or _PAGE
     text = str(given)  # JSON may have a number as a text
     if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
-        raise ApiError(Code.INVALID_ARGUMENT, f"pageSize {given!r} is not a number of entries, from 0 up")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"pageSize {given!r} is not a number of entries, from 0 up")
     return min(int(text), _LARGEST_PAGE) or _PAGE
 
 
@@ -125,7 +128,7 @@ def _holds(wanted: Expression, entry: Mapping[str, Any]) -> bool:
         case Not(operand):
             return not _holds(operand, entry)
         case Function(name, _):
-            raise ApiError(Code.INVALID_ARGUMENT, f"Unknown function {name}")
+            raise ApiError(StatusCode.INVALID_ARGUMENT, f"Unknown function {name}")
         case Restriction(path, sign, value):
             return _compares(_field(entry, path), sign, value, path)
 
@@ -165,7 +168,7 @@ def _nanoseconds(text: str) -> int:
     try:
         seconds = int(datetime.fromisoformat(whole + ("" if "+" in whole[10:] else zone)).timestamp())
     except ValueError:
-        raise ApiError(Code.INVALID_ARGUMENT, f"{text!r} is not a timestamp") from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"{text!r} is not a timestamp") from None
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9] or 0)
 
 
@@ -181,4 +184,4 @@ def _last_of(token: str) -> tuple[int, str] | None:
         at, insert_id = base64.urlsafe_b64decode(token.encode()).decode().split(" ")
         return int(at), insert_id
     except ValueError:
-        raise ApiError(Code.INVALID_ARGUMENT, "Invalid pageToken") from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid pageToken") from None

@@ -15,10 +15,10 @@ from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.study import TuningJobs
-from t5x_harness.google.vertex.messages.kinds import KINDS, Kind
+from t5x_harness.google.vertex.messages.kinds import KINDS, ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 class Jobs:
@@ -42,17 +42,17 @@ class Jobs:
         self._ownership.cancels |= {"customJobs": self.custom.cancel, "hyperparameterTuningJobs": self.tuning.cancel}
         services.faults.on_arm(self.custom.look_for_faults)
 
-    def get(self, call: Call) -> Message:
+    def get(self, call: ApiCall) -> Message:
         self._ownership.look_after(call.request.name, self._services.message(_kind(call).name))
         return run_standard(call)
 
-    def list(self, call: Call) -> Message:
+    def list(self, call: ApiCall) -> Message:
         kind = _kind(call)
         for name in self._services.resources.names(call.request.parent, kind.collection):
             self._ownership.look_after(name, self._services.message(kind.name))
         return run_standard(call)
 
-    def cancel(self, call: Call) -> Message:
+    def cancel(self, call: ApiCall) -> Message:
         """Cancels a job, which may run in another server."""
         name, kind = call.request.name, _kind(call)
         self._services.resources.get(name, self._services.message(kind.name))  # refuses one that is not there
@@ -60,7 +60,7 @@ class Jobs:
             self._ownership.cancels[kind.collection](name)
         return empty_pb2.Empty()
 
-    def delete(self, call: Call) -> Message:
+    def delete(self, call: ApiCall) -> Message:
         """Deletes a job that has ended, with its folder."""
         name, kind = call.request.name, self._services.message(_kind(call).name)
         self._ownership.look_after(name, kind)
@@ -83,7 +83,7 @@ class Jobs:
         self._ownership.close()
 
 
-def _kind(call: Call) -> Kind:
+def _kind(call: ApiCall) -> ResourceKind:
     """Returns the kind of jobs that a method such as ``CancelCustomJob`` is for."""
     return next(kind for kind in KINDS.values() if kind.name in call.rpc.method)
 
@@ -94,6 +94,6 @@ def _refuse_to_delete(job: Any) -> None:
     if not state.is_final:
         kind = job.DESCRIPTOR.name
         raise ApiError(
-            Code.FAILED_PRECONDITION,
+            StatusCode.FAILED_PRECONDITION,
             f"The {kind} {job.name} is in the state JOB_STATE_{state.name} and cannot be deleted: cancel it first",
         )

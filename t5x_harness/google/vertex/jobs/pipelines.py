@@ -13,8 +13,8 @@ from t5x_harness.google.vertex.jobs.variables import JobPlace, job_variables
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.models import registry
-from t5x_harness.google.vertex.services import Call, Method, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
+from t5x_harness.google.vertex.services import ApiCall, Method, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_field
 
 BACKING_JOB = "backingCustomJob"
 """The key in a pipeline's metadata that has the name of its job."""
@@ -41,22 +41,22 @@ def custom_job_of(services: Services, pipeline: Any) -> Any:
     inputs = json_format.MessageToDict(pipeline.training_task_inputs)
     if not isinstance(inputs, dict):
         message = "it must be an object with the fields of a CustomJobSpec, such as workerPoolSpecs"
-        raise ApiError.of_violations([Violation("training_pipeline.training_task_inputs", message)])
+        raise invalid_field("training_pipeline.training_task_inputs", message)
     try:
         json_format.ParseDict(inputs, job.job_spec)
     except json_format.ParseError as error:
-        raise ApiError.of_violations([Violation("training_pipeline.training_task_inputs", str(error))]) from None
+        raise ApiError.of_violations([FieldViolation("training_pipeline.training_task_inputs", str(error))]) from None
     return job
 
 
-def _faults(pipeline: Any) -> Iterator[Violation]:
+def _faults(pipeline: Any) -> Iterator[FieldViolation]:
     for field in ("display_name", "training_task_definition"):
         if not getattr(pipeline, field):
-            yield Violation(f"training_pipeline.{field}", f"{field} is required.")
+            yield FieldViolation(f"training_pipeline.{field}", f"{field} is required.")
 
 
 def _not_here(what: str, instead: str) -> ApiError:
-    return NotEmulated(f"t5x-harness does not emulate {what} in a TrainingPipeline: {instead}")
+    return ApiNotEmulated(f"t5x-harness does not emulate {what} in a TrainingPipeline: {instead}")
 
 
 # The states of pipelines have the numbers of those of jobs; what only jobs have is a failure of their pipeline.
@@ -64,7 +64,7 @@ _LAST_IN_COMMON = 8
 _SUCCEEDED, _FAILED, _FINAL = 4, 5, (4, 5, 7)
 
 
-def create(call: Call) -> Message:
+def create(call: ApiCall) -> Message:
     pipeline = call.request.training_pipeline
     job = custom_job_of(call.services, pipeline)
     made = call.services.ask("JobService.CreateCustomJob", parent=call.request.parent, custom_job=job)
@@ -73,31 +73,31 @@ def create(call: Call) -> Message:
     return run_standard(call)
 
 
-def get(call: Call) -> Message:
+def get(call: ApiCall) -> Message:
     """Returns a pipeline with the state of its job."""
     _look_after(call.services, call.request.name)
     return run_standard(call)
 
 
-def list_pipelines(call: Call) -> Message:
+def list_pipelines(call: ApiCall) -> Message:
     """Returns a page of pipelines with the states of their jobs."""
     for name in call.services.resources.names(call.request.parent, "trainingPipelines"):
         _look_after(call.services, name)
     return run_standard(call)
 
 
-def cancel(call: Call) -> Message:
+def cancel(call: ApiCall) -> Message:
     pipeline = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
     call.services.ask("JobService.CancelCustomJob", name=_job_name(pipeline))
     return empty_pb2.Empty()
 
 
-def delete(call: Call) -> Message:
+def delete(call: ApiCall) -> Message:
     _look_after(call.services, call.request.name)
     pipeline: Any = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
     if pipeline.state not in _FINAL:
         raise ApiError(
-            Code.FAILED_PRECONDITION,
+            StatusCode.FAILED_PRECONDITION,
             f"The TrainingPipeline {pipeline.name} has not ended and cannot be deleted: cancel it first",
         )
     return run_standard(call)
@@ -165,7 +165,7 @@ def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] 
 def after_pipelines(method: Method) -> Method:
     """Returns a method of models that sees those of pipelines whose jobs have ended meanwhile."""
 
-    def run(call: Call) -> Message | Iterator[Message]:
+    def run(call: ApiCall) -> Message | Iterator[Message]:
         name = call.request.parent if "parent" in call.request.DESCRIPTOR.fields_by_name else call.request.name
         location = "/".join(name.split("/")[:4])
         for each in call.services.resources.names(location, "trainingPipelines"):

@@ -14,7 +14,7 @@ _VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """One kind of resource.
 
     Attributes:
@@ -46,31 +46,31 @@ class Kind:
 
 # Sizes of pages are those that the requests' own documentation tells.
 _ALL = (
-    Kind("JobService", "CustomJob", "CustomJobs", "customJobs", newest_first=True),
-    Kind(
+    ResourceKind("JobService", "CustomJob", "CustomJobs", "customJobs", newest_first=True),
+    ResourceKind(
         "JobService",
         "HyperparameterTuningJob",
         "HyperparameterTuningJobs",
         "hyperparameterTuningJobs",
         newest_first=True,
     ),
-    Kind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
-    Kind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
-    Kind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
-    Kind("MetadataService", "Artifact", "Artifacts", "artifacts", capitals=True),
-    Kind("MetadataService", "Execution", "Executions", "executions", capitals=True),
-    Kind("MetadataService", "Context", "Contexts", "contexts", capitals=True),
-    Kind("TensorboardService", "Tensorboard", "Tensorboards", "tensorboards", largest_page=100),
-    Kind("TensorboardService", "TensorboardExperiment", "TensorboardExperiments", "experiments", page=50),
-    Kind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50, capitals=True),
-    Kind("TensorboardService", "TensorboardTimeSeries", "TensorboardTimeSeries", "timeSeries", page=1000),
+    ResourceKind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
+    ResourceKind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
+    ResourceKind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
+    ResourceKind("MetadataService", "Artifact", "Artifacts", "artifacts", capitals=True),
+    ResourceKind("MetadataService", "Execution", "Executions", "executions", capitals=True),
+    ResourceKind("MetadataService", "Context", "Contexts", "contexts", capitals=True),
+    ResourceKind("TensorboardService", "Tensorboard", "Tensorboards", "tensorboards", largest_page=100),
+    ResourceKind("TensorboardService", "TensorboardExperiment", "TensorboardExperiments", "experiments", page=50),
+    ResourceKind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50, capitals=True),
+    ResourceKind("TensorboardService", "TensorboardTimeSeries", "TensorboardTimeSeries", "timeSeries", page=1000),
 )
 
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+KINDS: Mapping[str, ResourceKind] = MappingProxyType({kind.name: kind for kind in _ALL})
 """By the name of their message."""
 
 
-def verb_of(rpc: Rpc) -> tuple[Verb, Kind] | None:
+def verb_of(rpc: Rpc) -> tuple[Verb, ResourceKind] | None:
     """Returns what a method does to which kind; None if it is none of the five that every kind has."""
     for verb in _VERBS:
         if rpc.method.startswith(verb):

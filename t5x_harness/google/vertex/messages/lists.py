@@ -13,7 +13,7 @@ from typing import Any, Self
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import Kind
+from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.masks import check_paths
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.messages.paths import (
@@ -24,8 +24,8 @@ from t5x_harness.google.vertex.messages.paths import (
     is_repeated,
     snake_case,
 )
-from t5x_harness.google.vertex.services import Call
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.services import ApiCall
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PageToken:
         seal, content = data[:_SEAL], data[_SEAL:]
         if not content or seal != _seal(request, content):
             raise ApiError(
-                Code.INVALID_ARGUMENT,
+                StatusCode.INVALID_ARGUMENT,
                 "Invalid page_token: it is none that a page of this list was answered with; parent, filter and "
                 "order_by have to be those of the first page",
             )
@@ -104,7 +104,7 @@ def page_size(request: Any, default: int, largest: int) -> int:
     """
     size: int = request.page_size
     if size < 0:
-        raise ApiError.of_violations([Violation("page_size", f"{size} is negative")])
+        raise invalid_field("page_size", f"{size} is negative")
     return min(size or default, largest)
 
 
@@ -176,10 +176,10 @@ def _key(path: FieldPath, resource: Any) -> tuple[int, Any]:
 
 
 def _invalid(order_by: str, what: str) -> ApiError:
-    return ApiError.of_violations([Violation("order_by", f"{order_by!r}: {what}")])
+    return invalid_field("order_by", f"{order_by!r}: {what}")
 
 
-def list_page(call: Call, kind: Kind, resources: list[Any], field: str) -> Message:
+def list_page(call: ApiCall, kind: ResourceKind, resources: list[Any], field: str) -> Message:
     """Returns the response to a List method.
 
     Args:

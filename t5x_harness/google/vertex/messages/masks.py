@@ -9,7 +9,7 @@ from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.paths import FieldPath, NoField, is_map, is_repeated, is_struct
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation
 
 _OF_THE_SERVICE = frozenset(("name", "create_time", "update_time", "etag"))
 
@@ -42,7 +42,7 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
 def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
     """Raises ApiError, with all such paths, for a mask (``field`` of the request) that names what is not there."""
     violations = [
-        Violation(field, f"`{path}` is not a field of {descriptor.name}")
+        FieldViolation(field, f"`{path}` is not a field of {descriptor.name}")
         for path in paths
         if not _exists(descriptor, path)
     ]

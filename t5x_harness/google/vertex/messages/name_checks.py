@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.kinds import verb_of
 from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.messages.paths import is_repeated
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
 _HOST = re.compile(r"(?:(?P<region>[a-z0-9-]+)-)?aiplatform(?:\.mtls)?\.googleapis\.com")
@@ -51,7 +51,7 @@ def check_location(request: Message, host: str) -> None:
     allowed = (found["region"],) if found["region"] else _WITHOUT_REGION
     if location_of(name) not in (*allowed, "-"):
         message = f"The provided location ID doesn't match the endpoint. The valid location ID is `{allowed[0]}`."
-        raise ApiError.of_violations([Violation(field, message)])
+        raise invalid_field(field, message)
 
 
 _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
@@ -63,7 +63,7 @@ def check_names(rpc: Rpc, request: Any) -> None:
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
         raise ApiError.of_violations(
-            Violation(field, f"{_value(request, field)!r} is not the name of {_noun(rpc, field)}: {template}")
+            FieldViolation(field, f"{_value(request, field)!r} is not the name of {_noun(rpc, field)}: {template}")
             for field, template in wrong
         )
 

@@ -11,19 +11,19 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import Kind, verb_of
+from t5x_harness.google.vertex.messages.kinds import ResourceKind, verb_of
 from t5x_harness.google.vertex.messages.lists import list_page
 from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.operations import metadata_of
-from t5x_harness.google.vertex.services import Call
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
+from t5x_harness.google.vertex.services import ApiCall
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field, not_found
 
 _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
 
 
-def run_standard(call: Call) -> Message:
+def run_standard(call: ApiCall) -> Message:
     """Does what a method does by the common rules; raises ApiError as they have it."""
     found = verb_of(call.rpc)
     assert found is not None, f"{call.rpc.name} has no standard form"
@@ -31,7 +31,7 @@ def run_standard(call: Call) -> Message:
     return _RUN[verb](call, kind)
 
 
-def _create(call: Call, kind: Kind) -> Message:
+def _create(call: ApiCall, kind: ResourceKind) -> Message:
     request = call.request
     if is_resource(request.parent) and not call.services.resources.exists(request.parent):
         raise not_found(request.parent)
@@ -41,20 +41,20 @@ def _create(call: Call, kind: Kind) -> Message:
     return _answered(call, made, about=made.name)
 
 
-def _new_id(request: Any, kind: Kind) -> str:
+def _new_id(request: Any, kind: ResourceKind) -> str:
     field = f"{kind.field}_id"
     given: str = getattr(request, field, "")
     pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
     if given and not pattern.fullmatch(given):
-        raise ApiError.of_violations([Violation(field, f"{given!r} does not match {pattern.pattern}")])
+        raise invalid_field(field, f"{given!r} does not match {pattern.pattern}")
     return given or str(random.randrange(10**18, 9 * 10**18))
 
 
-def _get(call: Call, kind: Kind) -> Message:
+def _get(call: ApiCall, kind: ResourceKind) -> Message:
     return call.services.resources.get(call.request.name, call.rpc.response)
 
 
-def _list(call: Call, kind: Kind) -> Message:
+def _list(call: ApiCall, kind: ResourceKind) -> Message:
     parent = call.request.parent
     if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
         raise not_found(parent)
@@ -64,7 +64,7 @@ def _list(call: Call, kind: Kind) -> Message:
     return list_page(call, kind, call.services.resources.list(parent, kind.collection, message), field.name)
 
 
-def _update(call: Call, kind: Kind) -> Message:
+def _update(call: ApiCall, kind: ResourceKind) -> Message:
     request = call.request
     given = getattr(request, kind.field)
     if getattr(request, "allow_missing", False) and not call.services.resources.exists(given.name):
@@ -73,24 +73,24 @@ def _update(call: Call, kind: Kind) -> Message:
         return _answered(call, call.services.resources.create(given.name, given), about=given.name)
 
     def change(kept: Any) -> None:
-        check_etag(kind.name, getattr(given, "etag", ""), getattr(kept, "etag", ""), Code.ABORTED)
+        check_etag(kind.name, getattr(given, "etag", ""), getattr(kept, "etag", ""), StatusCode.ABORTED)
         apply_mask(kept, given, request.update_mask.paths)
 
     return _answered(call, call.services.resources.update(given.name, type(given), change), about=given.name)
 
 
-def _delete(call: Call, kind: Kind) -> Message:
+def _delete(call: ApiCall, kind: ResourceKind) -> Message:
     request = call.request
 
     def check(kept: bytes) -> None:
         message: Any = call.services.message(kind.name).FromString(kept)
-        check_etag(kind.name, request.etag, message.etag, Code.FAILED_PRECONDITION)
+        check_etag(kind.name, request.etag, message.etag, StatusCode.FAILED_PRECONDITION)
 
     call.services.resources.delete(request.name, check if getattr(request, "etag", "") else None)
     return _answered(call, empty_pb2.Empty(), about=parent_of(request.name))
 
 
-_RUN: dict[str, Callable[[Call, Kind], Message]] = {
+_RUN: dict[str, Callable[[ApiCall, ResourceKind], Message]] = {
     "Create": _create,
     "Get": _get,
     "List": _list,
@@ -99,13 +99,13 @@ _RUN: dict[str, Callable[[Call, Kind], Message]] = {
 }
 
 
-def check_etag(kind: str, given: str, kept: str, code: Code) -> None:
+def check_etag(kind: str, given: str, kept: str, code: StatusCode) -> None:
     """Raises ApiError with this code for a write that was made for another state of a resource."""
     if given and given != kept:
         raise ApiError(code, f"Specified {kind} `etag`: `{given}` does not match server `etag`: `{kept}`")
 
 
-def _answered(call: Call, result: Any, about: str) -> Message:
+def _answered(call: ApiCall, result: Any, about: str) -> Message:
     if call.rpc.response is operations_pb2.Operation:
         return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
     return result

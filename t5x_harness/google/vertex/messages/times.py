@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.paths import is_map, is_repeated
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation
 
 _TIMES = ("google.protobuf.Duration", "google.protobuf.Timestamp")
 
@@ -20,12 +20,12 @@ def check_times(request: Message) -> None:
         raise ApiError.of_violations(violations)
 
 
-def _wrong(message: Any, at: str) -> Iterator[Violation]:
+def _wrong(message: Any, at: str) -> Iterator[FieldViolation]:
     if message.DESCRIPTOR.full_name in _TIMES:
         try:
             message.ToJsonString()
         except ValueError as error:
-            yield Violation(at, str(error))
+            yield FieldViolation(at, str(error))
         return
     if not _holds_times(message.DESCRIPTOR):
         return

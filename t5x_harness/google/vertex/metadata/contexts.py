@@ -11,13 +11,13 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
 from t5x_harness.google.vertex.metadata.stores import title_of
-from t5x_harness.google.vertex.services import Call, FilterFunction, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 _MOST_PARENTS = 10
 
 
-def add_members(call: Call) -> Message:
+def add_members(call: ApiCall) -> Message:
     """Puts artifacts and executions into a context; those that are in it are skipped."""
     request = call.request
     context = get_node(call.services, request.context, CONTEXT)
@@ -28,7 +28,7 @@ def add_members(call: Call) -> Message:
     return call.rpc.response()
 
 
-def add_children(call: Call) -> Message:
+def add_children(call: ApiCall) -> Message:
     """Makes contexts children of a context; those that are are skipped. If one cannot be, none is."""
     parent = get_node(call.services, call.request.context, CONTEXT)
     children = [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]
@@ -40,7 +40,7 @@ def add_children(call: Call) -> Message:
     return call.rpc.response()
 
 
-def remove_children(call: Call) -> Message:
+def remove_children(call: ApiCall) -> Message:
     """Makes contexts children of a context no longer; those that are none are skipped."""
     parent = get_node(call.services, call.request.context, CONTEXT)
     for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
@@ -51,10 +51,10 @@ def remove_children(call: Call) -> Message:
 def _check_child(child: Any, parent: Any, above: set[str]) -> None:
     if child.name in above:
         message = f"Context {child.name} cannot be a child of {parent.name}: the contexts would form a cycle"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     if parent.name not in child.parent_contexts and len(child.parent_contexts) >= _MOST_PARENTS:
         message = f"Context {child.name} has {len(child.parent_contexts)} parents; at most {_MOST_PARENTS} are allowed"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
 
 
 def _with_ancestors(services: Services, context: Any) -> set[str]:
@@ -73,7 +73,7 @@ def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool
     """Evaluates ``in_context("NAME")``: whether an artifact or an execution is in a context."""
     if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.noun, EXECUTION.noun):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
-        raise ApiError(Code.INVALID_ARGUMENT, f"Invalid filter: {message}")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"Invalid filter: {message}")
     return arguments[0] in links.contexts_of(services, node.name)
 
 
@@ -81,7 +81,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     """Evaluates ``child_contexts:"NAME"``: whether a context is a parent of another."""
     operator, wanted = arguments
     if operator != ":":
-        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: child_contexts can be asked for with `:` only")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: child_contexts can be asked for with `:` only")
     found = links.children(services, context.name)
     return bool(found) if wanted == "*" else wanted in found
 
@@ -90,7 +90,9 @@ def _schema_title(services: Services, schema: Any, arguments: Sequence[str]) -> 
     """Evaluates ``schema_title="system.*"``: whether a schema has a title, in which ``*`` stands for anything."""
     operator, wanted = arguments
     if operator not in ("=", "!=", ":"):
-        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: schema_title can be asked for with =, != and : only")
+        raise ApiError(
+            StatusCode.INVALID_ARGUMENT, "Invalid filter: schema_title can be asked for with =, != and : only"
+        )
     pattern = re.escape(wanted).replace(r"\*", ".*")
     return bool(re.fullmatch(pattern, title_of(schema))) == (operator != "!=")
 

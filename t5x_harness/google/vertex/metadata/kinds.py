@@ -9,8 +9,8 @@ from google.cloud.aiplatform_v1.types import artifact, context, execution, metad
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import collection_of
-from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 _SchemaType = metadata_schema.MetadataSchema.MetadataSchemaType
 
@@ -42,7 +42,7 @@ CONTEXT = NodeKind("Context", "contexts", context.Context.pb(), _SchemaType.CONT
 KINDS = (ARTIFACT, EXECUTION, CONTEXT)
 
 
-def kind_of(call: Call) -> NodeKind:
+def kind_of(call: ApiCall) -> NodeKind:
     """Returns the kind that a method such as ``ListArtifacts`` is for."""
     return next(kind for kind in KINDS if kind.noun in call.rpc.method)
 
@@ -51,11 +51,11 @@ def get_node(services: Services, name: str, kind: NodeKind) -> Any:
     """Returns a node; raises ApiError if it is not there, or if the name is of something else."""
     if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
-        raise ApiError(Code.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"{name!r} is not the name of a {kind.noun}: {shape}")
     found = services.resources.find(name, kind.message)
     if found is None:
         message = f"Get{kind.noun} is unable to find {kind.field} resource with name: {name}"
-        raise ApiError(Code.NOT_FOUND, f"Resource not found.; {message}")
+        raise ApiError(StatusCode.NOT_FOUND, f"Resource not found.; {message}")
     return found
 
 

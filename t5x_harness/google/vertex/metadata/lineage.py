@@ -12,20 +12,20 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, NodeKind, get_node
-from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
 
 _LARGEST = 1000
 _Subgraph = lineage_subgraph.LineageSubgraph.pb()
 _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
 
 
-def add_events(call: Call) -> Message:
+def add_events(call: ApiCall) -> Message:
     """Says which artifacts an execution read or made. What was said of an artifact before stays."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
         if event.type_ == _NO_TYPE:
-            raise ApiError.of_violations([Violation(f"events[{number}].type", "it has to be INPUT or OUTPUT")])
+            raise invalid_field(f"events[{number}].type", "it has to be INPUT or OUTPUT")
         event.artifact = get_node(call.services, event.artifact, ARTIFACT).name
     for event in call.request.events:
         event.execution = execution.name
@@ -34,14 +34,14 @@ def add_events(call: Call) -> Message:
     return call.rpc.response()
 
 
-def query_execution(call: Call) -> Message:
+def query_execution(call: ApiCall) -> Message:
     """Returns an execution with its artifacts and the events between them."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     events = links.events_of(call.services, execution.name)
     return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
 
 
-def query_context(call: Call) -> Message:
+def query_context(call: ApiCall) -> Message:
     """Returns the artifacts and executions of a context, and the events between them."""
     context = get_node(call.services, call.request.context, CONTEXT)
     members = links.members(call.services, context.name)
@@ -51,7 +51,7 @@ def query_context(call: Call) -> Message:
     return _subgraph(call.services, artifacts, executions, events)
 
 
-def query_artifact(call: Call) -> Message:
+def query_artifact(call: ApiCall) -> Message:
     """Returns what an artifact was made from and what was made from it, as far as a number of hops leads.
 
     A hop is a step along an event, from an artifact to an execution or back. The wire cannot tell 0 hops from no
@@ -60,7 +60,7 @@ def query_artifact(call: Call) -> Message:
     request = call.request
     artifact = get_node(call.services, request.artifact, ARTIFACT)
     if request.max_hops < 0:
-        raise ApiError.of_violations([Violation("max_hops", f"{request.max_hops} is negative")])
+        raise invalid_field("max_hops", f"{request.max_hops} is negative")
     matches = matcher(request.filter, call.services)
     artifacts, executions = {artifact.name}, set[str]()
     newest, hops = {artifact.name}, 0
@@ -94,4 +94,4 @@ def _nodes(services: Services, names: Iterable[str], kind: NodeKind) -> list[Any
 def _check_size(*parts: Any) -> None:
     if any(len(part) > _LARGEST for part in parts):
         message = f"The lineage has more than {_LARGEST} artifacts, executions or events; ask for fewer hops"
-        raise ApiError(Code.FAILED_PRECONDITION, message)
+        raise ApiError(StatusCode.FAILED_PRECONDITION, message)

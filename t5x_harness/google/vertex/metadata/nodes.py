@@ -14,14 +14,14 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import CONTEXT, NodeKind, get_node, kind_of, store_of
 from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store
-from t5x_harness.google.vertex.services import Call
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.services import ApiCall
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field
 
 _LARGEST_METADATA = 200 * 1024  # bytes
 _LONGEST_DISPLAY_NAME = 128
 
 
-def create(call: Call) -> Message:
+def create(call: ApiCall) -> Message:
     """Creates a node whose metadata conforms to its schema."""
     kind = kind_of(call)
     ensure_default_store(call.services, call.request.parent)
@@ -31,17 +31,17 @@ def create(call: Call) -> Message:
     return run_standard(call)
 
 
-def get(call: Call) -> Message:
+def get(call: ApiCall) -> Message:
     kind = kind_of(call)
     return get_node(call.services, call.request.name, kind)
 
 
-def list_nodes(call: Call) -> Message:
+def list_nodes(call: ApiCall) -> Message:
     ensure_default_store(call.services, call.request.parent)
     return run_standard(call)
 
 
-def update(call: Call) -> Message:
+def update(call: ApiCall) -> Message:
     """Changes a node; it has to conform to its schema then, too."""
     kind = kind_of(call)
     given = getattr(call.request, kind.field)
@@ -57,7 +57,7 @@ def update(call: Call) -> Message:
     return run_standard(call)
 
 
-def delete(call: Call) -> Message:
+def delete(call: ApiCall) -> Message:
     """Deletes a node, and its links."""
     kind = kind_of(call)
     node = get_node(call.services, call.request.name, kind)
@@ -84,10 +84,10 @@ def _check(node: Any, kind: NodeKind) -> None:
     found = []
     if len(node.display_name) > _LONGEST_DISPLAY_NAME:
         message = f"it has {len(node.display_name)} characters; at most {_LONGEST_DISPLAY_NAME} are allowed"
-        found.append(Violation(f"{kind.field}.display_name", message))
+        found.append(FieldViolation(f"{kind.field}.display_name", message))
     if node.metadata.ByteSize() > _LARGEST_METADATA:
         message = f"it has {node.metadata.ByteSize()} bytes; at most 200 KB are allowed"
-        found.append(Violation(f"{kind.field}.metadata", message))
+        found.append(FieldViolation(f"{kind.field}.metadata", message))
     if found:
         raise ApiError.of_violations(found)
 
@@ -102,13 +102,13 @@ def _trim_keys(metadata: Any) -> None:
 _LARGEST_SAMPLE = 100
 
 
-def purge(call: Call) -> Message:
+def purge(call: ApiCall) -> Message:
     """Deletes the nodes that a filter matches, or says which they are."""
     kind = kind_of(call)
     plural = f"{kind.noun}s"
     request = call.request
     if not request.filter:
-        raise ApiError.of_violations([Violation("filter", "it is required")])
+        raise invalid_field("filter", "it is required")
     matches = matcher(request.filter, call.services)
     nodes: list[Any] = call.services.resources.list(request.parent, kind.collection, kind.message)
     found = [node for node in nodes if matches(node)]
@@ -122,7 +122,7 @@ def purge(call: Call) -> Message:
     return call.services.operations.done(response, request.parent, _operation_metadata(call, plural))
 
 
-def _operation_metadata(call: Call, plural: str) -> Message:
+def _operation_metadata(call: ApiCall, plural: str) -> Message:
     metadata: Any = getattr(metadata_service, f"Purge{plural}Metadata").pb()()
     metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
     metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)

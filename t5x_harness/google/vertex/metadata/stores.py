@@ -19,8 +19,8 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata.kinds import NodeKind, store_of
-from t5x_harness.google.vertex.services import Call, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 VERSION = "0.0.1"
 
@@ -134,14 +134,14 @@ def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
         wanted = " and version ".join(filter(None, (node.schema_title, node.schema_version)))
         registered = f"its versions are {', '.join(versions)}" if versions else "CreateMetadataSchema registers schemas"
         message = f"MetadataSchema with title {wanted} is not registered in {store_of(name)}; {registered}"
-        raise ApiError(Code.NOT_FOUND, message)
+        raise ApiError(StatusCode.NOT_FOUND, message)
     if schema.schema_type not in (kind.schema_type, _ANY_KIND):
         message = f"The schema {node.schema_title!r} is not one for {kind.collection}."
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     found = list(violations(parse_schema(schema.schema), json_format.MessageToDict(node.metadata)))
     if found:
         message = f"The metadata does not match the schema {node.schema_title!r}: {' '.join(found)}"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
 
 
 def schemas_of(services: Services, store: str) -> list[Any]:
@@ -177,9 +177,9 @@ def parse_schema(text: str) -> Mapping[str, Any]:
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ApiError(Code.INVALID_ARGUMENT, f"The schema is not YAML: {error}") from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"The schema is not YAML: {error}") from None
     if not isinstance(read, Mapping):
-        raise ApiError(Code.INVALID_ARGUMENT, "The schema is not a YAML mapping with a title and properties.")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "The schema is not a YAML mapping with a title and properties.")
     return read
 
 
@@ -187,7 +187,7 @@ _DEFAULT = "/metadataStores/default"
 _Store = metadata_store.MetadataStore.pb()
 
 
-def create_store(call: Call) -> Message:
+def create_store(call: ApiCall) -> Message:
     """Makes a store with the schemas that every store has."""
     call.request.metadata_store.ClearField("state")
     operation: Any = run_standard(call)
@@ -204,7 +204,7 @@ def ensure_default_store(services: Services, store: str) -> None:
     try:
         services.resources.create(store, _Store())
     except ApiError as error:
-        if error.code is not Code.ALREADY_EXISTS:  # somebody else met it first
+        if error.code is not StatusCode.ALREADY_EXISTS:  # somebody else met it first
             raise
     else:
         add_system_schemas(services, store)
@@ -214,26 +214,26 @@ _TITLE = re.compile(r"^[a-z][a-z0-9-_]{2,20}[.][A-Z][a-zA-Z0-9-_]{2,49}$")
 _VERSION = re.compile(r"^[0-9]+[.][0-9]+[.][0-9]+$")
 
 
-def create_schema(call: Call) -> Message:
+def create_schema(call: ApiCall) -> Message:
     """Registers a schema. The pair of its title and its version is one of its kind in a store."""
     ensure_default_store(call.services, call.request.parent)
     schema = call.request.metadata_schema
     title = parse_schema(schema.schema).get("title", "")
     if not _TITLE.fullmatch(str(title)):
         message = f"MetadataSchema must include a schema title that satisfies the following regex: {_TITLE.pattern}"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     if not _VERSION.fullmatch(schema.schema_version):
         message = f"schema_version {schema.schema_version!r} does not satisfy the following regex: {_VERSION.pattern}"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     known = schemas_of(call.services, call.request.parent)
     if any((title_of(each), each.schema_version) == (title, schema.schema_version) for each in known):
         message = f"MetadataSchema with title {title} and version {schema.schema_version} already exists"
-        raise ApiError(Code.ALREADY_EXISTS, message)
+        raise ApiError(StatusCode.ALREADY_EXISTS, message)
     if not call.request.metadata_schema_id:
         call.request.metadata_schema_id = schema_id(title, schema.schema_version)
     return run_standard(call)
 
 
-def list_schemas(call: Call) -> Message:
+def list_schemas(call: ApiCall) -> Message:
     ensure_default_store(call.services, call.request.parent)
     return run_standard(call)

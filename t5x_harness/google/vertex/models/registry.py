@@ -10,19 +10,19 @@ from typing import Any
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import Kind
+from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.lists import list_page
 from t5x_harness.google.vertex.messages.masks import check_paths
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.paths import snake_case
 from t5x_harness.google.vertex.models.versions import Versions, alias_faults, split_name
 from t5x_harness.google.vertex.operations import metadata_of
-from t5x_harness.google.vertex.services import Call, FilterFunction, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
 from t5x_harness.system.buckets import Store
 
 # Not among the kinds that are complete: a model is uploaded, and kept with all of its versions.
-_MODEL = Kind("ModelService", "Model", "Models", "models")
+_MODEL = ResourceKind("ModelService", "Model", "Models", "models")
 _GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LONGEST_NAME = 128
 _SET_BY_THE_SERVICE = (
@@ -45,7 +45,7 @@ _SET_BY_THE_SERVICE = (
 )
 
 
-def upload(call: Call) -> Message:
+def upload(call: ApiCall) -> Message:
     """Registers a model, or a version of one."""
     request = call.request
     name, version = register(
@@ -89,12 +89,12 @@ def register(
     try:
         services.resources.create(name, kept)
     except ApiError as error:
-        if error.code is not Code.ALREADY_EXISTS:
+        if error.code is not StatusCode.ALREADY_EXISTS:
             raise
         known = Versions(services.resources.get(name, _kept(services))).trained_by(pipeline) if pipeline else ""
         if not known:
             message = f"Model with name {name} already exists: name it as parent_model to upload a version of it"
-            raise ApiError(Code.ALREADY_EXISTS, message) from None
+            raise ApiError(StatusCode.ALREADY_EXISTS, message) from None
         version = known
     return name, version
 
@@ -118,19 +118,21 @@ def check_model(model: Any, model_id: str, parent_model: str) -> None:
         raise ApiError.of_violations(violations)
 
 
-def _faults(model: Any, model_id: str, parent_model: str) -> Iterator[Violation]:
+def _faults(model: Any, model_id: str, parent_model: str) -> Iterator[FieldViolation]:
     if not model.display_name:
-        yield Violation("model.display_name", "display_name is required.")
+        yield FieldViolation("model.display_name", "display_name is required.")
     if len(model.display_name) > _LONGEST_NAME:
-        yield Violation("model.display_name", f"{len(model.display_name)} characters; at most {_LONGEST_NAME} can be")
+        yield FieldViolation(
+            "model.display_name", f"{len(model.display_name)} characters; at most {_LONGEST_NAME} can be"
+        )
     if not model.container_spec.image_uri and not model.HasField("base_model_source"):
-        yield Violation("model.container_spec.image_uri", "the image of the container that serves it is required.")
+        yield FieldViolation("model.container_spec.image_uri", "the image of the container that serves it is required.")
     if model.artifact_uri and not model.artifact_uri.startswith("gs://"):
-        yield Violation("model.artifact_uri", f"{model.artifact_uri!r} is not a folder of Cloud Storage, gs://…")
+        yield FieldViolation("model.artifact_uri", f"{model.artifact_uri!r} is not a folder of Cloud Storage, gs://…")
     if model_id and not _GIVEN_ID.fullmatch(model_id):
-        yield Violation("model_id", f"{model_id!r} does not match {_GIVEN_ID.pattern}")
+        yield FieldViolation("model_id", f"{model_id!r} does not match {_GIVEN_ID.pattern}")
     if model_id and parent_model:
-        yield Violation("model_id", "a version has its model's: leave out either model_id or parent_model")
+        yield FieldViolation("model_id", "a version has its model's: leave out either model_id or parent_model")
     yield from alias_faults(model.version_aliases)
 
 
@@ -138,34 +140,34 @@ def _check_files(services: Services, uri: str) -> None:
     """Refuses a folder that has no files: the service copies them."""
     folder = Store(services.settings.root).local(uri) if uri else None
     if uri and (folder is None or not folder.is_dir() or next(folder.iterdir(), None) is None):
-        raise ApiError(Code.FAILED_PRECONDITION, f'There are no files under "{uri}" to copy.')
+        raise ApiError(StatusCode.FAILED_PRECONDITION, f'There are no files under "{uri}" to copy.')
 
 
-def get(call: Call) -> Message:
+def get(call: ApiCall) -> Message:
     """Returns the default version of a model, or the one that its name has."""
     name, version = split_name(call.request.name)
     shown: Message = Versions(call.services.resources.get(name, _kept(call.services))).show(version)
     return shown
 
 
-def list_models(call: Call) -> Message:
+def list_models(call: ApiCall) -> Message:
     """Returns a page of models, each as its default version."""
     kept = call.services.resources.list(call.request.parent, _MODEL.collection, _kept(call.services))
     return list_page(call, _MODEL, [Versions(each).show() for each in kept], "models")
 
 
-def list_versions(call: Call) -> Message:
+def list_versions(call: ApiCall) -> Message:
     """Returns a page of the versions of a model."""
     name, _ = split_name(call.request.name)
     kept = call.services.resources.get(name, _kept(call.services))
     return list_page(call, _MODEL, Versions(kept).show_all(), "models")
 
 
-def update(call: Call) -> Message:
+def update(call: ApiCall) -> Message:
     """Changes what all versions of a model share, or one version."""
     given, paths = call.request.model, [snake_case(path) for path in call.request.update_mask.paths]
     if not paths:
-        raise ApiError.of_violations([Violation("update_mask", "it is required")])
+        raise invalid_field("update_mask", "it is required")
     check_paths(given.DESCRIPTOR, paths, "update_mask")
     name, version = split_name(given.name)
     now = call.services.clock.now()
@@ -174,7 +176,7 @@ def update(call: Call) -> Message:
     return shown
 
 
-def merge_aliases(call: Call) -> Message:
+def merge_aliases(call: ApiCall) -> Message:
     """Gives a version aliases, and takes some away."""
     name, version = _version_of(call.request)
     changes = list(call.request.version_aliases)
@@ -184,24 +186,24 @@ def merge_aliases(call: Call) -> Message:
     return shown
 
 
-def delete_version(call: Call) -> Message:
+def delete_version(call: ApiCall) -> Message:
     """Deletes a version that is neither the only nor the default one."""
     name, version = _version_of(call.request)
     _change(call.services, name, lambda versions: versions.delete(version))
     return _deleted(call, about=name)
 
 
-def delete(call: Call) -> Message:
+def delete(call: ApiCall) -> Message:
     """Deletes a model with all of its versions."""
     name, version = split_name(call.request.name)
     if version:
         message = f"{call.request.name!r} is the name of a version: DeleteModelVersion deletes one"
-        raise ApiError.of_violations([Violation("name", message)])
+        raise invalid_field("name", message)
     call.services.resources.delete(name)
     return _deleted(call, about=parent_of(name))
 
 
-def _deleted(call: Call, about: str) -> Message:
+def _deleted(call: ApiCall, about: str) -> Message:
     return call.services.operations.done(empty_pb2.Empty(), about, metadata_of(call.rpc, call.services.clock.now()))
 
 
@@ -209,7 +211,7 @@ def _version_of(request: Any) -> tuple[str, str]:
     name, version = split_name(request.name)
     if not version:
         message = f"{request.name!r} names no version: it has to end in one, as in {request.name}@1"
-        raise ApiError.of_violations([Violation("name", message)])
+        raise invalid_field("name", message)
     return name, version
 
 
@@ -227,7 +229,7 @@ def _model_id(services: Services, model: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``model=ID``."""
     operator, wanted = arguments
     if operator not in ("=", "!="):
-        raise ApiError(Code.INVALID_ARGUMENT, "Invalid filter: model can be asked for with = and != only")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: model can be asked for with = and != only")
     found = split_name(model.name)[0].rpartition("/")[2]
     return (found == wanted) == (operator == "=")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.messages.masks import apply_mask
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field, not_found
 
 DEFAULT = "default"
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
@@ -20,12 +20,12 @@ def split_name(name: str) -> tuple[str, str]:
     return model, version
 
 
-def alias_faults(aliases: Iterable[str]) -> Iterator[Violation]:
+def alias_faults(aliases: Iterable[str]) -> Iterator[FieldViolation]:
     """Yields what is wrong with the aliases of a request."""
     for alias in aliases:
         if not _ALIAS.fullmatch(alias):
             message = f"{alias!r} does not match {_ALIAS.pattern}, which no number of a version does"
-            yield Violation("version_aliases", message)
+            yield FieldViolation("version_aliases", message)
 
 
 class Versions:
@@ -105,16 +105,16 @@ class Versions:
             field = path.partition(".")[0]
             if field not in (*of_this, *of_that):
                 message = f"`{path}` cannot be changed; these can: {', '.join((*_OF_MODELS, _OF_VERSIONS[0]))}"
-                raise ApiError.of_violations([Violation("update_mask", message)])
+                raise invalid_field("update_mask", message)
             if field not in of_this:
                 mine, name = ("model", self._own.name) if whole else ("version", target.name)
                 other = "a version: name it, as in MODEL@1" if whole else "the model: name it without a version"
                 message = f"`{path}` is not a field of the {mine} {name}, but of {other}"
-                raise ApiError(Code.FAILED_PRECONDITION, message)
+                raise ApiError(StatusCode.FAILED_PRECONDITION, message)
         known = [self._etag(each) for each in (self._versions() if whole else [target])]
         if given.etag and given.etag not in known:
             message = f"Specified Model `etag`: `{given.etag}` does not match server `etag`: `{max(known)}`"
-            raise ApiError(Code.ABORTED, message)
+            raise ApiError(StatusCode.ABORTED, message)
         apply_mask(target, given, paths)
         _change(target, now)
 
@@ -129,7 +129,7 @@ class Versions:
         removed = {change[1:] for change in changes if change.startswith("-") and change[1:] not in changes}
         if DEFAULT in removed and DEFAULT in target.version_aliases:
             message = f"{target.name} is the default version: give another one the alias {DEFAULT} instead"
-            raise ApiError(Code.FAILED_PRECONDITION, message)
+            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
         target.version_aliases[:] = [each for each in target.version_aliases if each not in removed]
         self._move(sorted(added), target)
 
@@ -138,10 +138,10 @@ class Versions:
         target = self._find(version)
         if len(self._versions()) == 1:
             message = f"{target.name} is the only version of its model: delete the model instead"
-            raise ApiError(Code.FAILED_PRECONDITION, message)
+            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
         if DEFAULT in target.version_aliases:
             message = f"{target.name} is the default version: give another one the alias {DEFAULT} first"
-            raise ApiError(Code.FAILED_PRECONDITION, message)
+            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
         target.Clear()
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from t5x_harness.google.server.peers import Address, Peers
-from t5x_harness.google.server.sayings import Sayings
+from t5x_harness.google.server.throttled_log import ThrottledLog
 from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = "t5x-harness:"
@@ -54,12 +54,12 @@ def open_fake_redis() -> RedisStore:
     server.daemon_threads = True
     # Which client ends first must not matter, so nobody waits for the connections of others.
     server.block_on_close = False
-    peers, sayings = Peers(), Sayings()
+    peers, log = Peers(), ThrottledLog()
 
     def is_served(_: object, peer: Address) -> bool:
         refusal = peers.refusal(peer, server.server_address)
         if refusal:
-            sayings.say(f"a connection to the state at port {server.server_address[1]} is refused: {refusal}")
+            log.write(f"a connection to the state at port {server.server_address[1]} is refused: {refusal}")
         return refusal is None
 
     server.verify_request = is_served

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from t5x_harness.google.vertex.services import Services
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
 
 _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
 
@@ -43,7 +43,9 @@ def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> byt
         return path.read_bytes()
     except OSError:
         place = f"gs://{path.relative_to(_folder(services, ''))}"
-        raise ApiError(Code.NOT_FOUND, f"The blob {blob_id} of {series} was not found: there is no {place}") from None
+        raise ApiError(
+            StatusCode.NOT_FOUND, f"The blob {blob_id} of {series} was not found: there is no {place}"
+        ) from None
 
 
 def write_blob(services: Services, prefix: str, series: str, blob_id: str, data: bytes) -> None:
@@ -60,7 +62,7 @@ def is_blob_id(blob_id: str) -> bool:
 
 def _path(services: Services, prefix: str, series: str, blob_id: str) -> Path:
     if not is_blob_id(blob_id):
-        raise ApiError.of_violations([Violation("blob_ids", f"{blob_id!r} is not a URI safe key")])
+        raise invalid_field("blob_ids", f"{blob_id!r} is not a URI safe key")
     tensorboard, experiment, run, time_series = series.split("/")[5::2]
     return _folder(services, prefix) / f"tensorboard-{tensorboard}" / experiment / run / time_series / blob_id
 

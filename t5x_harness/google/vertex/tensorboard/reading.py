@@ -14,19 +14,19 @@ from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds, page_size
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.tensorboard.blobs import read_blob
 from t5x_harness.google.vertex.tensorboard.points import Points, PointsOfSeries, choose
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tensorboard_of
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import invalid_field
 
 _VIEWS = "views/"
 _USER = f"t5x-harness@{PROJECT}.iam.gserviceaccount.com"
 """Whom every client of a session stands for."""
 
 
-def read_usage(call: Call) -> Message:
+def read_usage(call: ApiCall) -> Message:
     name = _get(call.services, call.request.tensorboard).name
     response: Any = call.rpc.response()
     prefix = aspect_key(name, _VIEWS)
@@ -36,7 +36,7 @@ def read_usage(call: Call) -> Message:
     return response
 
 
-def read_size(points: Points, call: Call) -> Message:
+def read_size(points: Points, call: ApiCall) -> Message:
     size = points.size(_get(call.services, call.request.tensorboard).name)
     return call.rpc.response(storage_size_byte=size)
 
@@ -55,7 +55,7 @@ def _get(services: Services, name: str) -> Any:
 _PAGE, _LARGEST_PAGE = 1000, 10_000
 
 
-def export_page(call: Call, points: PointsOfSeries) -> tuple[list[Any], str]:
+def export_page(call: ApiCall, points: PointsOfSeries) -> tuple[list[Any], str]:
     """Returns one page of points.
 
     Without an order they are in that of their steps, and a page goes on behind the last step of the one before.
@@ -91,7 +91,7 @@ _POINTS, _MOST_POINTS = 1000, 10_000
 _POINTS_OF_OTHERS = 100
 
 
-def read(points: Points, call: Call) -> Message:
+def read(points: Points, call: ApiCall) -> Message:
     """Returns the points of a time series that a filter matches, or some of them."""
     request = call.request
     most = _checked_most(request.max_data_points)
@@ -100,7 +100,7 @@ def read(points: Points, call: Call) -> Message:
     return call.rpc.response(time_series_data=data)
 
 
-def batch_read(points: Points, call: Call) -> Message:
+def batch_read(points: Points, call: ApiCall) -> Message:
     """Returns some points of each of several time series."""
     _check_in_tensorboard(call.request)
     response: Any = call.rpc.response()
@@ -111,14 +111,14 @@ def batch_read(points: Points, call: Call) -> Message:
     return response
 
 
-def export(points: Points, call: Call) -> Message:
+def export(points: Points, call: ApiCall) -> Message:
     """Returns a page of the points of a time series."""
     series = _viewed(call.services, call.request.tensorboard_time_series)
     found, token = export_page(call, points.read(series))
     return call.rpc.response(time_series_data_points=found, next_page_token=token)
 
 
-def read_blobs(call: Call) -> Iterator[Message]:
+def read_blobs(call: ApiCall) -> Iterator[Message]:
     """Yields the blobs of a time series that were asked for."""
     series = _viewed(call.services, call.request.time_series)
     prefix = blob_prefix(call.services, series.name)
@@ -132,7 +132,7 @@ def _checked_most(given: int) -> int:
     most = given or _POINTS
     if most != _ALL and not 0 < most <= _MOST_POINTS:
         message = f"{most} is none of 1 to {_MOST_POINTS}, nor {_ALL} for all"
-        raise ApiError.of_violations([Violation("max_data_points", message)])
+        raise invalid_field("max_data_points", message)
     return most
 
 
@@ -140,7 +140,7 @@ def _check_in_tensorboard(request: Any) -> None:
     for number, name in enumerate(request.time_series):
         if tensorboard_of(name) != request.tensorboard:
             message = f"{name!r} is not in {request.tensorboard}"
-            raise ApiError.of_violations([Violation(f"time_series[{number}]", message)])
+            raise invalid_field(f"time_series[{number}]", message)
 
 
 def _viewed(services: Services, name: str) -> Any:
@@ -155,7 +155,7 @@ def _data(series: Any, points: Sequence[Any]) -> Any:
     return _TimeSeriesData(tensorboard_time_series_id=identifier, value_type=series.value_type, values=points)
 
 
-def _selected(call: Call, points: PointsOfSeries, most: int) -> Sequence[Any]:
+def _selected(call: ApiCall, points: PointsOfSeries, most: int) -> Sequence[Any]:
     """Returns the points that the request's filter matches, or some of them."""
     if call.request.filter:
         matches = matcher(call.request.filter, call.services)

@@ -14,9 +14,9 @@ from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.tensorboard.tensorboards import count_run, uncount_runs
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 
@@ -32,10 +32,10 @@ def claimed(services: Services, parent: str, display_name: str, kind: str) -> It
         this code, not under ALREADY_EXISTS, and go on with the other child.
     """
     if not display_name:
-        raise ApiError.of_violations([Violation("display_name", f"a {kind} has to have one")])
+        raise invalid_field("display_name", f"a {kind} has to have one")
     if not services.state.create(_key(parent, display_name), b""):
         message = f"{kind} with display name {display_name} already exists in {parent}"
-        raise ApiError(Code.INVALID_ARGUMENT, message)
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     try:
         yield
     except BaseException:
@@ -60,10 +60,10 @@ _MOST_IN_A_BATCH = 1000
 _LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
 
 
-def create_run(call: Call) -> Message:
+def create_run(call: ApiCall) -> Message:
     """Makes a run, under the id that the request has to have."""
     if not call.request.tensorboard_run_id:
-        raise ApiError.of_violations([Violation("tensorboard_run_id", "it is required")])
+        raise invalid_field("tensorboard_run_id", "it is required")
     request = call.request
     if call.services.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
         return run_standard(call)  # it tells so under another code than a name that is taken
@@ -73,41 +73,43 @@ def create_run(call: Call) -> Message:
     return made
 
 
-def create_time_series(call: Call) -> Message:
+def create_time_series(call: ApiCall) -> Message:
     """Makes a time series of one type of values."""
     given = call.request.tensorboard_time_series
     given.ClearField("metadata")
     found = []
     if given.value_type not in (_ValueType.SCALAR, _ValueType.TENSOR, _ValueType.BLOB_SEQUENCE):
-        found.append(Violation("tensorboard_time_series.value_type", "it has to be SCALAR, TENSOR or BLOB_SEQUENCE"))
+        found.append(
+            FieldViolation("tensorboard_time_series.value_type", "it has to be SCALAR, TENSOR or BLOB_SEQUENCE")
+        )
     if len(given.plugin_data) > _LARGEST_PLUGIN_DATA:
         message = f"it has {len(given.plugin_data)} bytes; at most 65 KB are allowed"
-        found.append(Violation("tensorboard_time_series.plugin_data", message))
+        found.append(FieldViolation("tensorboard_time_series.plugin_data", message))
     if found:
         raise ApiError.of_violations(found)
     with claimed(call.services, call.request.parent, given.display_name, "TensorboardTimeSeries"):
         return run_standard(call)
 
 
-def batch_create_runs(call: Call) -> Message:
+def batch_create_runs(call: ApiCall) -> Message:
     """Makes several runs of one experiment, or none."""
     made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
     return call.rpc.response(tensorboard_runs=made)
 
 
-def batch_create_time_series(call: Call) -> Message:
+def batch_create_time_series(call: ApiCall) -> Message:
     """Makes several time series in runs of one experiment, or none."""
     made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
     return call.rpc.response(tensorboard_time_series=made)
 
 
-def update_run(call: Call) -> Message:
+def update_run(call: ApiCall) -> Message:
     """Changes a run; it may be given another name that is free."""
     with _renamed(call, call.request.tensorboard_run, TensorboardRun):
         return run_standard(call)
 
 
-def update_time_series(call: Call) -> Message:
+def update_time_series(call: ApiCall) -> Message:
     """Changes a time series; it may be given another name that is free. Its type stays."""
     given = call.request.tensorboard_time_series
     kept: Any = call.services.resources.get(given.name, TensorboardTimeSeries)
@@ -118,7 +120,7 @@ def update_time_series(call: Call) -> Message:
         return run_standard(call)
 
 
-def delete_run(call: Call) -> Message:
+def delete_run(call: ApiCall) -> Message:
     """Deletes a run with its time series."""
     run: Any = call.services.resources.get(call.request.name, TensorboardRun)
     answer = run_standard(call)
@@ -127,7 +129,7 @@ def delete_run(call: Call) -> Message:
     return answer
 
 
-def delete_time_series(call: Call) -> Message:
+def delete_time_series(call: ApiCall) -> Message:
     """Deletes a time series with its points."""
     series: Any = call.services.resources.get(call.request.name, TensorboardTimeSeries)
     answer = run_standard(call)
@@ -135,12 +137,12 @@ def delete_time_series(call: Call) -> Message:
     return answer
 
 
-def _all_or_none(call: Call, create: Callable[[Call], Message], method: str, what: str) -> list[Any]:
+def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: str, what: str) -> list[Any]:
     """Answers each request of a batch, and takes back what was made if one cannot be."""
     requests = call.request.requests
     if len(requests) > _MOST_IN_A_BATCH:
         message = f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch"
-        raise ApiError.of_violations([Violation("requests", message)])
+        raise invalid_field("requests", message)
     rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/{method.partition('.')[2]}"]
     made: list[Any] = []
     try:
@@ -165,11 +167,11 @@ def _check_parent(request: Any, parent: str, number: int) -> None:
         right = parent_of(request.parent) == parent
     if not right:
         message = f"{request.parent!r} is not in the parent of the batch, {parent}"
-        raise ApiError.of_violations([Violation(f"requests[{number}].parent", message)])
+        raise invalid_field(f"requests[{number}].parent", message)
 
 
 @contextlib.contextmanager
-def _renamed(call: Call, given: Any, kind: type[Message]) -> Iterator[None]:
+def _renamed(call: ApiCall, given: Any, kind: type[Message]) -> Iterator[None]:
     """Sees to it that a display name that an update sets is free, and that the old one is afterwards."""
     old: Any = call.services.resources.get(given.name, kind)
     new = kind()

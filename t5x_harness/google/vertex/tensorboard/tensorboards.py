@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.tensorboard.blobs import blob_bucket, make_bucket
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import invalid_field
 
 _Tensorboard = tensorboard.Tensorboard.pb()
 _RUNS = "runs"
@@ -34,11 +34,11 @@ def _run_count(services: Services, tensorboard: str) -> int:
     return len(services.state.members(aspect_key(tensorboard, _RUNS)))
 
 
-def create(call: Call) -> Message:
+def create(call: ApiCall) -> Message:
     """Makes a Tensorboard with a bucket for its blobs."""
     given = call.request.tensorboard
     if not given.display_name:
-        raise ApiError.of_violations([Violation("tensorboard.display_name", "it is required")])
+        raise invalid_field("tensorboard.display_name", "it is required")
     given.ClearField("run_count")
     given.blob_storage_path_prefix = blob_bucket(call.request.parent)
     make_bucket(call.services, given.blob_storage_path_prefix)
@@ -50,14 +50,14 @@ def create(call: Call) -> Message:
     return operation
 
 
-def get(call: Call) -> Message:
+def get(call: ApiCall) -> Message:
     """Returns a Tensorboard with the number of its runs."""
     found: Any = run_standard(call)
     found.run_count = _run_count(call.services, found.name)
     return found
 
 
-def list_tensorboards(call: Call) -> Message:
+def list_tensorboards(call: ApiCall) -> Message:
     """Tensorboards with the numbers of their runs."""
     page: Any = run_standard(call)
     for each in page.tensorboards:
@@ -66,7 +66,7 @@ def list_tensorboards(call: Call) -> Message:
     return page
 
 
-def update(call: Call) -> Message:
+def update(call: ApiCall) -> Message:
     """Changes a Tensorboard. One that becomes the default takes the place of the one that was."""
     given = call.request.tensorboard
     kept: Any = call.services.resources.get(given.name, _Tensorboard)
@@ -78,14 +78,14 @@ def update(call: Call) -> Message:
     return answer
 
 
-def create_experiment(call: Call) -> Message:
+def create_experiment(call: ApiCall) -> Message:
     """Makes an experiment, under the id that the request has to have."""
     if not call.request.tensorboard_experiment_id:
-        raise ApiError.of_violations([Violation("tensorboard_experiment_id", "it is required")])
+        raise invalid_field("tensorboard_experiment_id", "it is required")
     return run_standard(call)
 
 
-def delete_experiment(call: Call) -> Message:
+def delete_experiment(call: ApiCall) -> Message:
     """Deletes an experiment with its runs."""
     name = call.request.name
     runs = call.services.resources.names(name, "runs")

@@ -11,12 +11,12 @@ from google.cloud.aiplatform_v1.types import tensorboard_time_series
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import parent_of
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.tensorboard.blobs import is_blob_id, write_blob
 from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
 from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field, not_found
 
 _ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
 _FIELDS = {_ValueType.SCALAR: "scalar", _ValueType.TENSOR: "tensor", _ValueType.BLOB_SEQUENCE: "blobs"}
@@ -24,12 +24,12 @@ _MOST_POINTS = 5000
 _ID = re.compile(r"[a-z0-9-]+")
 
 
-def write_run(points: Points, call: Call) -> Message:
+def write_run(points: Points, call: ApiCall) -> Message:
     _write(call.services, points, [call.request])
     return call.rpc.response()
 
 
-def write_experiment(points: Points, call: Call) -> Message:
+def write_experiment(points: Points, call: ApiCall) -> Message:
     """Writes points of several runs of an experiment."""
     _check_runs(call.request)
     _write(call.services, points, call.request.write_run_data_requests)
@@ -40,7 +40,9 @@ def _check_runs(request: Any) -> None:
     for number, each in enumerate(request.write_run_data_requests):
         if parent_of(each.tensorboard_run) != request.tensorboard_experiment:
             message = f"{each.tensorboard_run!r} is not a run of {request.tensorboard_experiment}"
-            raise ApiError.of_violations([Violation(f"write_run_data_requests[{number}].tensorboard_run", message)])
+            raise ApiError.of_violations(
+                [FieldViolation(f"write_run_data_requests[{number}].tensorboard_run", message)]
+            )
 
 
 def _write(services: Services, points: Points, requests: Sequence[Any]) -> None:
@@ -59,7 +61,7 @@ def _checked(services: Services, request: Any) -> Iterator[tuple[str, Any]]:
     points = sum(len(data.values) for data in request.time_series_data)
     if points > _MOST_POINTS:
         message = f"{points} data points; at most {_MOST_POINTS} can be written at once"
-        raise ApiError.of_violations([Violation("time_series_data", message)])
+        raise invalid_field("time_series_data", message)
     for number, data in enumerate(request.time_series_data):
         name = f"{request.tensorboard_run}/timeSeries/{data.tensorboard_time_series_id}"
         if not _ID.fullmatch(data.tensorboard_time_series_id):
@@ -71,20 +73,22 @@ def _checked(services: Services, request: Any) -> Iterator[tuple[str, Any]]:
         yield name, data
 
 
-def _violations(series: Any, data: Any, where: str) -> Iterator[Violation]:
+def _violations(series: Any, data: Any, where: str) -> Iterator[FieldViolation]:
     wanted = _ValueType(series.value_type).name
     if data.value_type != series.value_type:
         given = _ValueType(data.value_type).name if data.value_type in _FIELDS else "of no type"
-        yield Violation(f"{where}.value_type", f"it is {given}; {series.display_name} is a time series of {wanted}")
+        yield FieldViolation(
+            f"{where}.value_type", f"it is {given}; {series.display_name} is a time series of {wanted}"
+        )
         return
     for number, point in enumerate(data.values):
         field = point.WhichOneof("value")
         if field != _FIELDS[series.value_type]:
             message = f"it has {field or 'nothing'}; {series.display_name} is a time series of {wanted}"
-            yield Violation(f"{where}.values[{number}].value", message)
+            yield FieldViolation(f"{where}.values[{number}].value", message)
         for blob in point.blobs.values if field == "blobs" else ():
             if not is_blob_id(blob.id) and not (blob.data and not blob.id):
-                yield Violation(f"{where}.values[{number}].blobs", f"{blob.id!r} is not a URI safe key")
+                yield FieldViolation(f"{where}.values[{number}].blobs", f"{blob.id!r} is not a URI safe key")
 
 
 def _move_blobs(services: Services, series: str, data: Any) -> None:

@@ -23,11 +23,11 @@ from t5x_harness.google.vertex.messages.times import check_times
 from t5x_harness.google.vertex.metadata import contexts
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.models import registry
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
 from t5x_harness.google.vertex.tensorboard.points import Points
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
 _EMULATED = (
@@ -111,12 +111,12 @@ class Api:
             message = _parsed(rpc, request)
             about = named_resource(message)[1]
             if transport and (fault := self.services.faults.take_for(rpc.name, "fail", "stall")):
-                self._suffer(rpc, fault)
+                self._inject(fault, rpc)
             check_names(rpc, message)
             check_location(message, host)
             check_times(message)
             self.services.projects.normalize(message)
-            answer = self._answer(Call(rpc, message, self.services))
+            answer = self._answer(ApiCall(rpc, message, self.services))
             answers = [answer] if isinstance(answer, Message) else answer
             for each in answers:
                 yield _bytes_for(version, each)
@@ -124,13 +124,13 @@ class Api:
             code = error.code.value
             raise
         except StateError as error:
-            code = Code.UNAVAILABLE.value
+            code = StatusCode.UNAVAILABLE.value
             raise _lost(error) from None
         except Exception as error:
-            code = Code.INTERNAL.value
+            code = StatusCode.INTERNAL.value
             traceback.print_exc()
             raise ApiError(
-                Code.INTERNAL, f"t5x-harness has a fault: {path} ended in {type(error).__name__}: {error}"
+                StatusCode.INTERNAL, f"t5x-harness has a fault: {path} ended in {type(error).__name__}: {error}"
             ) from error
         finally:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
@@ -143,7 +143,7 @@ class Api:
     def admit(self, token: str) -> None:
         """Raises ApiError (UNAUTHENTICATED), which says nothing of it, for requests without the session's token."""
         if not self.authority.admits(token):
-            raise ApiError(Code.UNAUTHENTICATED, UNAUTHENTICATED)
+            raise ApiError(StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
 
     def rpc(self, path: str) -> Rpc | None:
         """Returns the method of v1 that a path of any version stands for; None if there is none."""
@@ -174,7 +174,7 @@ class Api:
                 case "entries":
                     return list_entries(self.services, {} if value is None else value)
                 case _ if name != "faults":
-                    raise ApiError(Code.NOT_FOUND, f"there is no {name} to administer")
+                    raise ApiError(StatusCode.NOT_FOUND, f"there is no {name} to administer")
         except StateError as error:
             raise _lost(error) from None
         return self.services.faults.report()
@@ -191,13 +191,14 @@ class Api:
         self._jobs.close()
         self.services.state.close()
 
-    def _suffer(self, rpc: Rpc, fault: VertexFault) -> None:
+    def _inject(self, fault: VertexFault, rpc: Rpc) -> None:
+        """Waits, or raises ApiError, as a fault says."""
         if fault.kind == "stall":
             self.services.closing.wait(fault.seconds)
             return
-        raise ApiError(Code(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
+        raise ApiError(StatusCode(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
 
-    def _answer(self, call: Call) -> Message | Iterator[Message]:
+    def _answer(self, call: ApiCall) -> Message | Iterator[Message]:
         method = self.services.methods.get(call.rpc.name)
         if method is None:
             raise _unimplemented(call.rpc.path)
@@ -208,7 +209,7 @@ def _parsed(rpc: Rpc, request: bytes) -> Message:
     try:
         return rpc.request.FromString(request)
     except DecodeError:
-        raise ApiError(Code.INVALID_ARGUMENT, f"the request is no {rpc.request.DESCRIPTOR.full_name}") from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"the request is no {rpc.request.DESCRIPTOR.full_name}") from None
 
 
 def _bytes_for(version: str, answer: Any) -> bytes:
@@ -226,10 +227,10 @@ def _bytes_for(version: str, answer: Any) -> bytes:
 
 
 def _lost(error: StateError) -> ApiError:
-    return ApiError(Code.UNAVAILABLE, f"t5x-harness cannot answer: {error}")
+    return ApiError(StatusCode.UNAVAILABLE, f"t5x-harness cannot answer: {error}")
 
 
 def _unimplemented(path: str) -> ApiError:
     method = path.rpartition(".")[2].replace("/", ".")
     instead = f". {_SERVED}" if _SERVING.search(method) else ""
-    return NotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}{instead}")
+    return ApiNotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}{instead}")

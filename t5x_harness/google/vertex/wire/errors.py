@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Self
 
 
-class Code(enum.StrEnum):
+class StatusCode(enum.StrEnum):
     """The canonical codes of gRPC and of Google's APIs."""
 
     CANCELLED = "CANCELLED"
@@ -31,7 +31,7 @@ class Code(enum.StrEnum):
     @property
     def number(self) -> int:
         """As gRPC and google.rpc.Status count them."""
-        return list(Code).index(self) + 1
+        return list(StatusCode).index(self) + 1
 
     @property
     def http_status(self) -> int:
@@ -39,27 +39,27 @@ class Code(enum.StrEnum):
 
 
 _HTTP = {
-    Code.CANCELLED: 499,
-    Code.UNKNOWN: 500,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.INTERNAL: 500,
-    Code.UNAVAILABLE: 503,
-    Code.DATA_LOSS: 500,
-    Code.UNAUTHENTICATED: 401,
+    StatusCode.CANCELLED: 499,
+    StatusCode.UNKNOWN: 500,
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.DEADLINE_EXCEEDED: 504,
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.ALREADY_EXISTS: 409,
+    StatusCode.PERMISSION_DENIED: 403,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.FAILED_PRECONDITION: 400,
+    StatusCode.ABORTED: 409,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.INTERNAL: 500,
+    StatusCode.UNAVAILABLE: 503,
+    StatusCode.DATA_LOSS: 500,
+    StatusCode.UNAUTHENTICATED: 401,
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Violation:
+class FieldViolation:
     """One field of a request that a service does not take.
 
     Attributes:
@@ -77,21 +77,26 @@ class ApiError(Exception):
       violations: the fields it is about; clients find them in the error's details.
     """
 
-    def __init__(self, code: Code, message: str, violations: Iterable[Violation] = ()) -> None:
+    def __init__(self, code: StatusCode, message: str, violations: Iterable[FieldViolation] = ()) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
         self.violations = tuple(violations)
 
     @classmethod
-    def of_violations(cls, violations: Iterable[Violation]) -> Self:
+    def of_violations(cls, violations: Iterable[FieldViolation]) -> Self:
         """Returns INVALID_ARGUMENT that lists all of them in one text, in the service's form."""
         listed = tuple(violations)
         found = (f"{count}.Field: {each.field}; Message: {each.message}\t" for count, each in enumerate(listed, 1))
-        return cls(Code.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
+        return cls(StatusCode.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
 
 
-class NotEmulated(ApiError):
+def invalid_field(field: str, message: str) -> ApiError:
+    """Returns INVALID_ARGUMENT for one field."""
+    return ApiError.of_violations([FieldViolation(field, message)])
+
+
+class ApiNotEmulated(ApiError):
     """A request for what Google has and the harness does not: UNIMPLEMENTED over gRPC.
 
     Over HTTP that would be 501, which clients take for a disturbance and repeat for half a minute, so it is answered
@@ -99,9 +104,9 @@ class NotEmulated(ApiError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(Code.UNIMPLEMENTED, message)
+        super().__init__(StatusCode.UNIMPLEMENTED, message)
 
 
 def not_found(name: str) -> ApiError:
     """Returns the error of a resource that is not there."""
-    return ApiError(Code.NOT_FOUND, f"The requested resource {name} was not found.")
+    return ApiError(StatusCode.NOT_FOUND, f"The requested resource {name} was not found.")

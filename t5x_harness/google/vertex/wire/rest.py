@@ -16,7 +16,7 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, NotEmulated, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode
 from t5x_harness.google.vertex.wire.routes import Match, routes_of
 from t5x_harness.google.vertex.wire.status import to_status
 
@@ -27,7 +27,7 @@ def parse_json(body: bytes) -> Any:
         return read_json(body)
     except BadJson as error:
         message = f"Invalid JSON payload received. {error}"
-        raise ApiError(Code.INVALID_ARGUMENT, message, [Violation("", message)]) from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation("", message)]) from None
 
 
 def check_text(text: str, what: str) -> None:
@@ -35,7 +35,7 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeError:
-        raise ApiError(Code.INVALID_ARGUMENT, f"The {what} of the request is not UTF-8.") from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, f"The {what} of the request is not UTF-8.") from None
 
 
 _MASK = "google.protobuf.FieldMask"
@@ -82,7 +82,7 @@ def _mask(value: str) -> field_mask_pb2.FieldMask:
 
 def _invalid(name: str, what: str) -> ApiError:
     message = f"Invalid JSON payload received. {what}"
-    return ApiError(Code.INVALID_ARGUMENT, message, [Violation(name, message)])
+    return ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation(name, message)])
 
 
 _SYSTEM_PARAMETERS = frozenset(
@@ -132,7 +132,7 @@ def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
 
 def error_answer(error: ApiError) -> RestAnswer:
     """Returns an error in the form that Google's APIs give it over HTTP."""
-    if isinstance(error, NotEmulated):
+    if isinstance(error, ApiNotEmulated):
         return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
     body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
     if details := json_format.MessageToDict(to_status(error)).get("details"):
@@ -148,7 +148,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
     version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
     found = routes_of(version).find(request.verb, request.path)
     if found is None:
-        raise NotEmulated(f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it")
+        raise ApiNotEmulated(f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it")
     message = _message(found, request)
     transport = "" if request.unrecorded else "rest"
     data = message.SerializeToString()
@@ -161,7 +161,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
         ]
     except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
         message = f"The answer has no form in JSON: {error} Ask for it over gRPC."
-        raise ApiError(Code.INTERNAL, message) from None
+        raise ApiError(StatusCode.INTERNAL, message) from None
     return (f"[{','.join(items)}]" if found.rpc.streams else items[0]).encode()
 
 
@@ -193,12 +193,14 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
         json_format.Parse(body, part)  # not of the document: it refuses a name that is there twice
     except (json_format.ParseError, RecursionError, ValueError) as error:
         if misspelt := _misspelt(document, field):
-            raise ApiError(Code.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt) from None
+            raise ApiError(
+                StatusCode.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt
+            ) from None
         # The library's text: what is wrong, and where.
         message = f"Invalid JSON payload received. {error}"
-        raise ApiError(Code.INVALID_ARGUMENT, message, [Violation(field, message)]) from None
+        raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation(field, message)]) from None
 
 
-def _misspelt(document: Any, field: str) -> list[Violation]:
+def _misspelt(document: Any, field: str) -> list[FieldViolation]:
     """Accelerators that there are none of, which people write often enough to get a hint at what they meant."""
-    return [Violation(each.field, each.message) for each in misspelt_accelerators(document, field)]
+    return [FieldViolation(each.field, each.message) for each in misspelt_accelerators(document, field)]

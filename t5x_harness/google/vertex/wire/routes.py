@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 
-from t5x_harness.google.vertex.wire.rpc_table import Binding, Rpc, rpc_table
+from t5x_harness.google.vertex.wire.rpc_table import HttpBinding, Rpc, rpc_table
 
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 
@@ -22,14 +22,14 @@ class Match:
     """
 
     rpc: Rpc
-    binding: Binding
+    binding: HttpBinding
     values: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Route:
     rpc: Rpc
-    binding: Binding
+    binding: HttpBinding
     pattern: re.Pattern[str]
     fields: tuple[str, ...]
 
@@ -73,7 +73,7 @@ def _action(path: str) -> str:
     return path.rpartition("/")[2].partition(":")[2]
 
 
-def _compiled(rpc: Rpc, binding: Binding) -> _Route:
+def _compiled(rpc: Rpc, binding: HttpBinding) -> _Route:
     pattern, fields, at = "", [], 0
     for variable in _VARIABLE.finditer(binding.template):
         value = re.escape(variable[2] or "*").replace(r"\*\*", ".+").replace(r"\*", "[^/:]+")

@@ -51,7 +51,7 @@ def _put_in_place(package: str) -> ModuleType:
 
 
 @dataclasses.dataclass(frozen=True)
-class Binding:
+class HttpBinding:
     """How a method is called over HTTP.
 
     Attributes:
@@ -79,7 +79,7 @@ class Rpc:
     request: type[Message]
     response: type[Message]
     streams: bool
-    bindings: tuple[Binding, ...]
+    bindings: tuple[HttpBinding, ...]
 
     @property
     def service(self) -> str:
@@ -173,9 +173,9 @@ def _classes(module: ModuleType | None) -> list[tuple[str, Any]]:
     ]
 
 
-def _bindings(rest_transport: Any, method: str) -> Iterator[Binding]:
+def _bindings(rest_transport: Any, method: str) -> Iterator[HttpBinding]:
     for each in http_options(rest_transport, method):
-        yield Binding(each["method"].upper(), each["uri"], each.get("body", ""))
+        yield HttpBinding(each["method"].upper(), each["uri"], each.get("body", ""))
 
 
 class _StubRecorder:

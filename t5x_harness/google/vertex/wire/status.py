@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from google.rpc import error_details_pb2, status_pb2
 
-from t5x_harness.google.vertex.wire.errors import ApiError, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation
 
 # gRPC's clients take 8 KiB of trailers; of a larger one they see RESOURCE_EXHAUSTED, and nothing of the error.
 _ROOM = 7000
@@ -33,7 +33,7 @@ def fit_for_trailer(error: ApiError) -> ApiError:
     if not error.violations:
         return ApiError(error.code, _without_middle(error.message, _LONGEST_MESSAGE))
     whole = [
-        Violation(_without_middle(each.field, _LONGEST_TEXT), _without_middle(each.message, _LONGEST_TEXT))
+        FieldViolation(_without_middle(each.field, _LONGEST_TEXT), _without_middle(each.message, _LONGEST_TEXT))
         for each in error.violations
     ]
     shown = min(len(whole), _MOST)
@@ -42,9 +42,9 @@ def fit_for_trailer(error: ApiError) -> ApiError:
     return shorter
 
 
-def _with_first(violations: list[Violation], number: int) -> ApiError:
+def _with_first(violations: list[FieldViolation], number: int) -> ApiError:
     more = len(violations) - number
-    rest = [Violation("", f"{more} more, which REST lists: gRPC has no room for them")] if more else []
+    rest = [FieldViolation("", f"{more} more, which REST lists: gRPC has no room for them")] if more else []
     return ApiError.of_violations([*violations[:number], *rest])
 
 

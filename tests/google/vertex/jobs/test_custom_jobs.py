@@ -17,7 +17,7 @@ from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.watching import Watched
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 def test_a_job_runs_and_succeeds(service: Any) -> None:
@@ -162,7 +162,7 @@ def test_a_running_job_cannot_be_deleted(service: Any) -> None:
     job = service.in_state(service.shell("sleep 100"), State.RUNNING)
     with pytest.raises(ApiError) as refused:
         service.ask("DeleteCustomJob", name=job.name)
-    assert refused.value.code is Code.FAILED_PRECONDITION
+    assert refused.value.code is StatusCode.FAILED_PRECONDITION
     assert refused.value.message == (
         f"The CustomJob {job.name} is in the state JOB_STATE_RUNNING and cannot be deleted: cancel it first"
     )
@@ -177,7 +177,7 @@ def test_a_job_that_has_ended_is_deleted_with_its_log_and_files(service: Any) ->
     assert service.said(job) == []
     with pytest.raises(ApiError) as missing:
         service.get(job)
-    assert missing.value.code is Code.NOT_FOUND
+    assert missing.value.code is StatusCode.NOT_FOUND
 
 
 def test_jobs_are_listed_newest_first_and_by_filters(service: Any) -> None:
@@ -201,7 +201,7 @@ def test_no_id_leads_anywhere_but_to_a_job(service: Any, job_id: str) -> None:
     for method in ("GetCustomJob", "CancelCustomJob", "DeleteCustomJob"):
         with pytest.raises(ApiError) as refused:
             service.ask(method, name=f"{PARENT}/customJobs/{job_id}")
-        assert refused.value.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
+        assert refused.value.code in (StatusCode.NOT_FOUND, StatusCode.INVALID_ARGUMENT)
     with pytest.raises(CannotLaunch, match="is not an id of a job"):
         job_folder(service.api.services.settings, f"{PARENT}/customJobs/{job_id}")
 
@@ -210,7 +210,7 @@ def test_a_spec_is_refused_with_all_that_is_wrong(service: Any) -> None:
     spec = {"worker_pool_specs": [pool("true", machine_type="cloud-tpu", accelerator_type=6, accelerator_count=3)]}
     with pytest.raises(ApiError) as refused:
         service.create(spec, name="")
-    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.code is StatusCode.INVALID_ARGUMENT
     assert refused.value.message.startswith("List of found errors:\t1.Field: ")
     assert "\t2.Field: " in refused.value.message
     assert not service.ask("ListCustomJobs", parent=PARENT).custom_jobs

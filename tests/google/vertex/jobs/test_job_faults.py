@@ -15,7 +15,7 @@ from job_service import PARENT, pool
 from t5x_harness.google.vertex.faults import VertexFault, no_room
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.settings import VertexOptions
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 # Says which time it runs, and ends by itself the second time. What tells is beside the folders that begin empty.
 AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
@@ -277,7 +277,7 @@ def test_a_job_for_a_persistent_resource_is_refused_as_there_are_none(service: A
     kind = "HyperparameterTuningJob" if tuning else "CustomJob"
     with pytest.raises(ApiError) as refused:
         service.ask(f"Create{kind}", parent=PARENT, **{"hyperparameter_tuning_job" if tuning else "custom_job": job})
-    assert refused.value.code is Code.NOT_FOUND
+    assert refused.value.code is StatusCode.NOT_FOUND
     number = service.api.services.projects.number("p")
     assert refused.value.message == (
         f"The requested resource projects/{number}/locations/us-central1/persistentResources/my-pr was not found. "

@@ -17,7 +17,7 @@ from t5x_harness.google.vertex.jobs import logs
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.logs import JobLog, Lines
 from t5x_harness.google.vertex.state.memory import MemoryStore
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PROJECT = {"resourceNames": ["projects/p"]}
 
@@ -233,4 +233,4 @@ def test_what_cannot_be_answered_is_refused(service: Any, question: dict[str, An
     assert service.ended(service.shell("true")).state == State.SUCCEEDED
     with pytest.raises(ApiError) as refused:
         service.api.administer("entries", {**PROJECT, **question})
-    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.code is StatusCode.INVALID_ARGUMENT

@@ -16,7 +16,7 @@ from google.protobuf import json_format, struct_pb2
 
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 CUSTOM_TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
@@ -89,7 +89,7 @@ def test_cancelling_it_cancels_the_job(call: Ask) -> None:
     call("PipelineService.DeleteTrainingPipeline", name=made.name)
     with pytest.raises(ApiError) as caught:
         call("PipelineService.GetTrainingPipeline", name=made.name)
-    assert caught.value.code is Code.NOT_FOUND
+    assert caught.value.code is StatusCode.NOT_FOUND
 
 
 def test_lists_are_of_now_and_can_be_filtered_by_state(call: Ask) -> None:
@@ -188,7 +188,7 @@ def test_inputs_that_are_no_job_spec(call: Ask) -> None:
     json_format.ParseDict({"workerPools": []}, inputs)
     with pytest.raises(ApiError) as caught:
         create(call, training_task_inputs=inputs)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert "Field: training_pipeline.training_task_inputs; Message: " in caught.value.message
     assert "workerPools" in caught.value.message
 
@@ -215,5 +215,5 @@ def test_a_pipeline_without_name_and_task(call: Ask) -> None:
 def test_what_is_more_than_a_job_says_so(call: Ask, fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(ApiError) as caught:
         create(call, **fields)
-    assert caught.value.code is Code.UNIMPLEMENTED
+    assert caught.value.code is StatusCode.UNIMPLEMENTED
     assert caught.value.message.startswith(f"t5x-harness does not emulate {expected}")

@@ -16,7 +16,7 @@ from job_service import PARENT, pool, processes_of, read_entries, until
 
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.tuning.trials import read_metrics, select
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 GRID = 2
@@ -146,7 +146,7 @@ def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> N
     job = service.in_state(tune(service, "sleep 100"), State.RUNNING)
     with pytest.raises(ApiError) as refused:
         service.ask("DeleteHyperparameterTuningJob", name=job.name)
-    assert refused.value.code is Code.FAILED_PRECONDITION
+    assert refused.value.code is StatusCode.FAILED_PRECONDITION
     service.ask("CancelHyperparameterTuningJob", name=job.name)
     service.ended(job)
     listed = service.ask("ListHyperparameterTuningJobs", parent=PARENT, filter='display_name="tuning"')

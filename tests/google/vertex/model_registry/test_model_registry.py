@@ -13,7 +13,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from google.cloud.aiplatform_v1.types import model_service
 
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 NUMBERED = "projects/100000000000/locations/us-central1"
@@ -51,7 +51,7 @@ def update(call: Ask, name: str, *paths: str, **fields: Any) -> Any:
     return call("ModelService.UpdateModel", model={"name": name, **fields}, update_mask={"paths": paths})
 
 
-def refused(code: Code, function: Ask, *args: Any, **fields: Any) -> str:
+def refused(code: StatusCode, function: Ask, *args: Any, **fields: Any) -> str:
     """Returns the message."""
     with pytest.raises(ApiError) as caught:
         function(*args, **fields)
@@ -79,7 +79,7 @@ def test_versions_are_counted_and_a_number_is_never_given_twice(call: Ask) -> No
     call("ModelService.DeleteModelVersion", name=f"{name}@3")
     assert upload(call, parent_model=name).model_version_id == "4"
     assert list(aliases(call, name)) == ["1", "2", "4"]
-    assert "models/t5_base@3 was not found" in refused(Code.NOT_FOUND, get, call, f"{name}@3")
+    assert "models/t5_base@3 was not found" in refused(StatusCode.NOT_FOUND, get, call, f"{name}@3")
 
 
 def test_an_alias_is_one_versions_and_moves(call: Ask) -> None:
@@ -95,12 +95,12 @@ def test_an_alias_is_one_versions_and_moves(call: Ask) -> None:
 
 def test_there_is_always_a_default_version(call: Ask) -> None:
     name = upload(call).model
-    only = refused(Code.FAILED_PRECONDITION, call, "ModelService.DeleteModelVersion", name=f"{name}@1")
+    only = refused(StatusCode.FAILED_PRECONDITION, call, "ModelService.DeleteModelVersion", name=f"{name}@1")
     assert only == f"{name}@1 is the only version of its model: delete the model instead"
     upload(call, parent_model=name)
-    default = refused(Code.FAILED_PRECONDITION, call, "ModelService.DeleteModelVersion", name=f"{name}@1")
+    default = refused(StatusCode.FAILED_PRECONDITION, call, "ModelService.DeleteModelVersion", name=f"{name}@1")
     assert default == f"{name}@1 is the default version: give another one the alias default first"
-    left = refused(Code.FAILED_PRECONDITION, merge, call, f"{name}@1", "-default")
+    left = refused(StatusCode.FAILED_PRECONDITION, merge, call, f"{name}@1", "-default")
     assert left == f"{name}@1 is the default version: give another one the alias default instead"
     merge(call, f"{name}@2", "default")
     call("ModelService.DeleteModelVersion", name=f"{name}@1")
@@ -117,17 +117,19 @@ def test_updates_are_of_the_model_or_of_a_version(call: Ask) -> None:
     assert (second.name, second.version_description, second.description) == (f"{name}@2", "better", "large")
     assert dict(second.labels) == {"team": "nlp", "owner": "me", "step": "1000"}
     assert dict(get(call, name).labels) == {"team": "nlp", "owner": "me"}
-    message = refused(Code.FAILED_PRECONDITION, update, call, name, "version_description", version_description="x")
+    message = refused(
+        StatusCode.FAILED_PRECONDITION, update, call, name, "version_description", version_description="x"
+    )
     assert message == (
         f"`version_description` is not a field of the model {name}, but of a version: name it, as in MODEL@1"
     )
-    message = refused(Code.FAILED_PRECONDITION, update, call, f"{name}@2", "display_name", display_name="x")
+    message = refused(StatusCode.FAILED_PRECONDITION, update, call, f"{name}@2", "display_name", display_name="x")
     assert message == (
         f"`display_name` is not a field of the version {name}@2, but of the model: name it without a version"
     )
-    message = refused(Code.INVALID_ARGUMENT, update, call, name, "artifact_uri", artifact_uri="gs://b/x")
+    message = refused(StatusCode.INVALID_ARGUMENT, update, call, name, "artifact_uri", artifact_uri="gs://b/x")
     assert "`artifact_uri` cannot be changed; these can: display_name, description, labels, version" in message
-    assert "update_mask; Message: it is required" in refused(Code.INVALID_ARGUMENT, update, call, name)
+    assert "update_mask; Message: it is required" in refused(StatusCode.INVALID_ARGUMENT, update, call, name)
 
 
 def test_a_stale_etag_is_refused_and_aliases_leave_it(call: Ask) -> None:
@@ -135,7 +137,7 @@ def test_a_stale_etag_is_refused_and_aliases_leave_it(call: Ask) -> None:
     etag = get(call, name).etag
     merge(call, f"{name}@1", "golden")
     update(call, name, "description", description="one", etag=etag)
-    message = refused(Code.ABORTED, update, call, name, "description", description="two", etag=etag)
+    message = refused(StatusCode.ABORTED, update, call, name, "description", description="two", etag=etag)
     assert message == f"Specified Model `etag`: `{etag}` does not match server `etag`: `{get(call, name).etag}`"
 
 
@@ -151,7 +153,7 @@ def test_lists_have_filters_and_pages(call: Ask) -> None:
     identifier = names[1].rpartition("/")[2]
     assert listed(filter=f"model={identifier}") == [1]
     assert listed(filter=f"model!={identifier}", page_size=2) == [0, 2]
-    message = refused(Code.INVALID_ARGUMENT, call, "ModelService.ListModels", parent=PARENT, filter="model:1")
+    message = refused(StatusCode.INVALID_ARGUMENT, call, "ModelService.ListModels", parent=PARENT, filter="model:1")
     assert message == "Invalid filter: model can be asked for with = and != only"
     for _ in range(11):
         upload(call, parent_model=names[0])
@@ -163,17 +165,17 @@ def test_lists_have_filters_and_pages(call: Ask) -> None:
 
 def test_a_deleted_model_is_gone_with_its_versions(call: Ask) -> None:
     name = upload(call).model
-    version = refused(Code.INVALID_ARGUMENT, call, "ModelService.DeleteModel", name=f"{name}@1")
+    version = refused(StatusCode.INVALID_ARGUMENT, call, "ModelService.DeleteModel", name=f"{name}@1")
     assert f"'{name}@1' is the name of a version: DeleteModelVersion deletes one" in version
     call("ModelService.DeleteModel", name=name)
     for method in ("GetModel", "ListModelVersions", "DeleteModel"):
-        assert f"{name} was not found" in refused(Code.NOT_FOUND, call, f"ModelService.{method}", name=name)
-    assert name in refused(Code.NOT_FOUND, upload, call, parent_model=name)
+        assert f"{name} was not found" in refused(StatusCode.NOT_FOUND, call, f"ModelService.{method}", name=name)
+    assert name in refused(StatusCode.NOT_FOUND, upload, call, parent_model=name)
 
 
 def test_what_is_wrong_with_a_model_is_listed_at_once(call: Ask) -> None:
     message = refused(
-        Code.INVALID_ARGUMENT,
+        StatusCode.INVALID_ARGUMENT,
         upload,
         call,
         "",
@@ -191,16 +193,16 @@ def test_what_is_wrong_with_a_model_is_listed_at_once(call: Ask) -> None:
     }.items():
         assert f"Field: {field}; Message: {text}" in message
     upload(call, model_id="t5")
-    taken = refused(Code.ALREADY_EXISTS, upload, call, model_id="t5")
+    taken = refused(StatusCode.ALREADY_EXISTS, upload, call, model_id="t5")
     assert taken == (
         f"Model with name {NUMBERED}/models/t5 already exists: name it as parent_model to upload a version of it"
     )
-    version = refused(Code.INVALID_ARGUMENT, merge, call, f"{NUMBERED}/models/t5", "golden")
+    version = refused(StatusCode.INVALID_ARGUMENT, merge, call, f"{NUMBERED}/models/t5", "golden")
     assert f"names no version: it has to end in one, as in {NUMBERED}/models/t5@1" in version
 
 
 def test_the_files_of_a_model_have_to_be_there(call: Ask, tmp_path: Path) -> None:
-    message = refused(Code.FAILED_PRECONDITION, upload, call, artifact_uri="gs://bucket/model")
+    message = refused(StatusCode.FAILED_PRECONDITION, upload, call, artifact_uri="gs://bucket/model")
     assert message == 'There are no files under "gs://bucket/model" to copy.'
     folder = tmp_path / "root/buckets/bucket/model"
     folder.mkdir(parents=True)
@@ -234,7 +236,7 @@ def test_prediction_is_refused_by_name(call: Ask) -> None:
         "JobService.CreateBatchPredictionJob": {"parent": PARENT},
         "ModelService.ExportModel": {"name": f"{PARENT}/models/1"},
     }.items():
-        message = refused(Code.UNIMPLEMENTED, call, method, **fields)
+        message = refused(StatusCode.UNIMPLEMENTED, call, method, **fields)
         assert message.startswith(f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob")
         assert "models as metadata (ModelService)" in message
         predicts = "predict with its own library in a program or a custom job"

@@ -9,16 +9,18 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
-from t5x_harness.google.vertex.wire.errors import ApiError, Code, Violation
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode
 from t5x_harness.google.vertex.wire.status import fit_for_trailer, to_status
 
 CLIENTS_LIMIT = 8192
 LONG = [
-    ApiError(Code.NOT_FOUND, "x" * 100_000),
-    ApiError(Code.INVALID_ARGUMENT, "☃" * 100_000),
-    ApiError.of_violations([Violation("labels", "é" * 5000)]),
-    ApiError.of_violations([Violation(f"env[{number}].name", f"the name {number} is wrong") for number in range(500)]),
-    ApiError.of_violations([Violation("f" * 9000, "🙂" * 9000)] * 50),
+    ApiError(StatusCode.NOT_FOUND, "x" * 100_000),
+    ApiError(StatusCode.INVALID_ARGUMENT, "☃" * 100_000),
+    ApiError.of_violations([FieldViolation("labels", "é" * 5000)]),
+    ApiError.of_violations(
+        [FieldViolation(f"env[{number}].name", f"the name {number} is wrong") for number in range(500)]
+    ),
+    ApiError.of_violations([FieldViolation("f" * 9000, "🙂" * 9000)] * 50),
 ]
 
 
@@ -39,5 +41,5 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 def test_an_error_that_fits_stays_as_it_is() -> None:
-    error = ApiError.of_violations([Violation("display_name", "display_name is required.")])
+    error = ApiError.of_violations([FieldViolation("display_name", "display_name is required.")])
     assert fit_for_trailer(error) is error

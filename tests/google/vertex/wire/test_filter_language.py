@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("google.protobuf", reason="needs the extra vertex")
 
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 def _r(path: str, operator: Any, value: str) -> Restriction:
@@ -92,7 +92,7 @@ def test_what_a_filter_means(text: str, expected: Expression) -> None:
 def test_what_is_no_filter(text: str, message: str) -> None:
     with pytest.raises(ApiError) as caught:
         parse_filter(text)
-    assert (caught.value.code, caught.value.message) == (Code.INVALID_ARGUMENT, message)
+    assert (caught.value.code, caught.value.message) == (StatusCode.INVALID_ARGUMENT, message)
 
 
 def test_parentheses_without_end_are_refused() -> None:

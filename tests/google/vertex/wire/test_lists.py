@@ -15,7 +15,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from t5x_harness.google.vertex.messages.filters import parse_filter
 from t5x_harness.google.vertex.messages.lists import PageToken, in_order
 from t5x_harness.google.vertex.messages.matching import Matcher
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 PARENT = "projects/t5x-harness/locations/us-central1"
@@ -135,7 +135,7 @@ def test_filters_on_metadata(api: Any, text: str, holds: bool) -> None:
 def test_filters_that_mean_nothing(api: Any, text: str, message: str) -> None:
     with pytest.raises(ApiError) as caught:
         Matcher(parse_filter(text), api.services)(_job())
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert caught.value.message.startswith(message)
 
 
@@ -257,7 +257,7 @@ def test_a_page_token_is_good_for_its_own_list(call: Ask, tensorboards: list[str
 def test_what_is_no_page_token(call: Ask, token: str) -> None:
     with pytest.raises(ApiError, match="Invalid page_token") as caught:
         _list(call, page_token=token)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
 
 
 def test_sizes_of_pages(call: Ask, tensorboards: list[str]) -> None:
@@ -293,7 +293,7 @@ def test_what_is_below_a_parent_that_is_not_there(call: Ask) -> None:
     parent = f"{PARENT}/tensorboards/1"
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.ListTensorboardExperiments", parent=parent)
-    assert caught.value.code is Code.NOT_FOUND
+    assert caught.value.code is StatusCode.NOT_FOUND
 
 
 def test_a_wildcard_is_for_every_parent(call: Ask) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from google.protobuf import empty_pb2
 
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 NUMBERED = "projects/100000000000/locations/us-central1"
@@ -51,7 +51,7 @@ def test_one_that_is_finished_later(api: Any, call: Ask) -> None:
 
 def test_one_that_fails(api: Any, call: Ask) -> None:
     started = api.services.operations.start(NUMBERED)
-    api.services.operations.finish(started.name, ApiError(Code.RESOURCE_EXHAUSTED, "none left"))
+    api.services.operations.finish(started.name, ApiError(StatusCode.RESOURCE_EXHAUSTED, "none left"))
     api.services.operations.finish(started.name, empty_pb2.Empty())  # too late
     failed = call("Operations.GetOperation", name=started.name)
     assert (failed.done, failed.error.code, failed.error.message) == (True, 8, "none left")

@@ -13,7 +13,7 @@ from google.protobuf import json_format, struct_pb2
 
 from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.state import StateError
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 PARENT = "projects/t5x-harness/locations/us-central1"
@@ -67,7 +67,7 @@ def test_a_second_one_of_the_same_name(call: Ask, experiment: Any, board: str) -
             tensorboard_experiment={},
             tensorboard_experiment_id="e-1",
         )
-    assert caught.value.code is Code.ALREADY_EXISTS
+    assert caught.value.code is StatusCode.ALREADY_EXISTS
     assert experiment.name in caught.value.message
 
 
@@ -80,7 +80,7 @@ def test_an_id_that_no_resource_can_have(call: Ask, board: str, identifier: str)
             tensorboard_experiment={},
             tensorboard_experiment_id=identifier,
         )
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert caught.value.violations[0].field == "tensorboard_experiment_id"
 
 
@@ -92,7 +92,7 @@ def test_below_a_parent_that_is_not_there(call: Ask) -> None:
             tensorboard_experiment={},
             tensorboard_experiment_id="e",
         )
-    assert caught.value.code is Code.NOT_FOUND
+    assert caught.value.code is StatusCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_below_a_parent_that_is_not_there(call: Ask) -> None:
 def test_a_name_of_another_kind(call: Ask, name: str) -> None:
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboardExperiment", name=name)
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert caught.value.violations[0].field == "name"
 
 
@@ -127,7 +127,7 @@ def test_what_only_the_service_sets_stays(call: Ask, experiment: Any) -> None:
 def test_a_mask_that_names_no_field(call: Ask, experiment: Any) -> None:
     with pytest.raises(ApiError) as caught:
         _update(call, experiment, "description", "colour", "labels.a.b", description="new")
-    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
     assert caught.value.message == (
         "List of found errors:\t1.Field: update_mask; Message: `colour` is not a field of TensorboardExperiment\t"
         "2.Field: update_mask; Message: `labels.a.b` is not a field of TensorboardExperiment\t"
@@ -140,7 +140,7 @@ def test_an_update_for_another_state_of_it_is_aborted(call: Ask, experiment: Any
     changed = _update(call, experiment, "description", description="one", etag=experiment.etag)
     with pytest.raises(ApiError) as caught:
         _update(call, experiment, "description", description="two", etag=experiment.etag)
-    assert caught.value.code is Code.ABORTED
+    assert caught.value.code is StatusCode.ABORTED
     assert caught.value.message == (
         f"Specified TensorboardExperiment `etag`: `{experiment.etag}` does not match server `etag`: `{changed.etag}`"
     )
@@ -267,7 +267,7 @@ def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pyt
     api.services.state.put(f"{NUMBERED}/tensorboards/1", b"no message\xff")
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
-    assert caught.value.code is Code.INTERNAL
+    assert caught.value.code is StatusCode.INTERNAL
     assert "t5x-harness has a fault: " in caught.value.message
     assert "Traceback" in capfd.readouterr().err
 
@@ -282,7 +282,7 @@ def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.M
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
     with pytest.raises(ApiError) as reset:
         api.administer("reset", None)
-    assert caught.value.code is reset.value.code is Code.UNAVAILABLE
+    assert caught.value.code is reset.value.code is StatusCode.UNAVAILABLE
     assert caught.value.message == reset.value.message
     assert caught.value.message == ("t5x-harness cannot answer: the state at redis://there is lost: Connection refused")
 
@@ -291,7 +291,7 @@ def test_what_is_not_emulated_names_what_is(call: Ask) -> None:
     for method in ("PipelineService.ListPipelineJobs", "JobService.CreateBatchPredictionJob"):
         with pytest.raises(ApiError) as caught:
             call(method, parent=PARENT)
-        assert caught.value.code is Code.UNIMPLEMENTED
+        assert caught.value.code is StatusCode.UNIMPLEMENTED
         assert caught.value.message.partition(". No model is served here: ")[0] == (
             f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob and HyperparameterTuningJob "
             "(JobService), TrainingPipeline for custom tasks (PipelineService), models as metadata (ModelService), "

@@ -12,7 +12,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud.aiplatform_v1 import types
 
 from t5x_harness.google.vertex.messages.times import check_times
-from t5x_harness.google.vertex.wire.errors import ApiError, Code
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 
@@ -29,7 +29,7 @@ def test_a_job_with_a_duration_that_is_none(call: Callable[..., Any], timeout: A
     job = {"display_name": "a", "job_spec": {"scheduling": {"timeout": timeout}}}
     with pytest.raises(ApiError) as refused:
         call("JobService.CreateCustomJob", parent=PARENT, custom_job=job)
-    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.code is StatusCode.INVALID_ARGUMENT
     assert refused.value.violations[0].field == "custom_job.job_spec.scheduling.timeout"
     assert message in refused.value.message
     assert not call("JobService.ListCustomJobs", parent=PARENT).custom_jobs

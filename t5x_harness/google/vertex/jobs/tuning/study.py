@@ -32,7 +32,7 @@ from t5x_harness.google.vertex.jobs.tuning.trials import (
 from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.services import Call, Services
+from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError
 
 _CANCEL, _QUIT = "", "/"
@@ -213,7 +213,7 @@ class TuningJobs:
         for study in studies:
             study.close()
 
-    def create(self, call: Call) -> Message:
+    def create(self, call: ApiCall) -> Message:
         """Creates a job and starts its first trials."""
         warnings = check_job(call.request.hyperparameter_tuning_job, call.request.parent)
         made = run_standard(call)
