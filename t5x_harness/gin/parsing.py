@@ -15,6 +15,9 @@ from t5x_harness.gin.values import Macro, Reference
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
+_F_STRING = getattr(
+    tokenize, "FSTRING_START", None
+)  # before Python 3.12 an f-string is one token, as other strings are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +144,7 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[RawStatement], Synta
             line = min(max(line, start + 1), len(lines))
             while line > start + 1 and not lines[line - 1].strip():
                 line -= 1  # what ends too early ends where its text does
-            return statements, SyntaxProblem(line, lines[line - 1], _words(error))
+            return statements, SyntaxProblem(line, lines[line - 1], _words(error, parser))
     return statements, None
 
 
@@ -168,13 +171,17 @@ def _error_line(error: BaseException, parser: config_parser.ConfigParser | None)
     return int(parser.current_token.start[0]) if parser is not None and parser.current_token is not None else 1
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException, parser: config_parser.ConfigParser | None) -> str:
+    """Says what is wrong in the same words on every Python: 3.12 has a tokenizer with words of its own."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, StopIteration):
         return "the statement ends too early"
     text = str(error.args[0]) if error.args else type(error).__name__
     first = text.splitlines()[0] if text else type(error).__name__
-    if "malformed node" in first:
+    token = parser.current_token if parser is not None else None
+    if "malformed node" in first or (token is not None and token.type == _F_STRING):
         return "not a Python literal"
-    return first.rstrip(".")
+    if first == "too many nested parentheses":
+        return "nested too deeply"
+    return first.removeprefix("unexpected ").rstrip(".")
