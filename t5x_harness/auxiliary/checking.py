@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t5x_harness.auxiliary.jobs import CHECKPOINT_MACROS, REPLACED, JobTemplate
+from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.auxiliary.train_job import TrainJob
 from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.gin.values import format_value
+from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.settings import restore_part
 from t5x_harness.lint.stage import lint
@@ -90,12 +91,12 @@ def _of_bindings(template: JobTemplate) -> Iterator[Finding]:
     request = template.request
     for binding in normalized(request.bindings):
         name = binding.partition(" = ")[0]
-        if name in REPLACED:
+        if name in REPLACED_MACROS:
             yield _error("AUX05", f"{binding}: the controller gives each job its own {name}", f"leave {name} out")
     if request.replace_gin_file:
         for binding in normalized(request.train.bindings):
             name = binding.partition(" = ")[0]
-            if name not in REPLACED and " = " in binding:
+            if name not in REPLACED_MACROS and " = " in binding:
                 yield Finding(
                     "AUX05",
                     Severity.WARNING,

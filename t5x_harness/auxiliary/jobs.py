@@ -7,19 +7,14 @@ import dataclasses
 from t5x_harness.auxiliary.request import AuxiliaryRequest, plain
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reading import program_of
+from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS
 from t5x_harness.spec import Mode, RunSpec
-from t5x_harness.vertex.output_folder import OUTPUT_MACROS, output_macro_of
+from t5x_harness.vertex.output_folder import output_macro_of
 from t5x_harness.vertex.overrides import argument_of, normalized
 from t5x_harness.vertex.run_mode import RunMode
 
 FOLDER = "auxiliary"
 """The folder in the train job's folder that belongs to auxiliary jobs."""
-
-CHECKPOINT_MACROS = ("INITIAL_CHECKPOINT_PATH", "CHECKPOINT_PATH")
-"""The macros by which T5X's configs name the checkpoint to begin with: that of training, that of the others."""
-
-REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", "TRAIN_STEPS", *CHECKPOINT_MACROS, *OUTPUT_MACROS)
-"""The macros that belong to the controller."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,11 +9,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import Look
+from t5x_harness.auxiliary.backend import JobStatus
 from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.jobs import FOLDER, REPLACED, AuxiliaryJob
+from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
+from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec
@@ -109,10 +110,10 @@ class SessionRuns:
         del name
         return None
 
-    def look(self, where: str) -> Look:
+    def look(self, where: str) -> JobStatus:
         """Says whether the run has passed; one that is looked at is the last that was started."""
         del where
-        return Look(succeeded=self.done[-1].result.passed)
+        return JobStatus(succeeded=self.done[-1].result.passed)
 
     def _sizes(self) -> list[str]:
         """Returns the sizes that the train job was given here, as far as the jobs' config has them."""
@@ -121,7 +122,7 @@ class SessionRuns:
             f"{change.binding} = {change.after}"
             for change in self._trained.changes
             if change.why is Reason.SHRINK and change.what is Changed.BINDING
-            if change.binding in known and change.binding not in REPLACED
+            if change.binding in known and change.binding not in REPLACED_MACROS
         ]
 
     def _written(self, job: AuxiliaryJob, result: RunResult, before: frozenset[str]) -> RunResult:

@@ -10,7 +10,9 @@ from train_desk import Desk
 
 from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.commands.main import main
+from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.vertex.output_folder import OUTPUT_MACROS
 
 T5X = "--auxiliary_job_build_target=//t5x:eval"
 
@@ -91,6 +93,10 @@ def test_an_evaluation_that_tensorboard_does_not_show(
 def test_a_macro_that_is_the_controllers(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(desk, capsys, *EVALUATING, "--auxiliary_job_binding=TRAIN_STEPS = 8")
     assert "error AUX05: TRAIN_STEPS = 8: the controller gives each job its own TRAIN_STEPS fix: leave" in said
+
+
+def test_each_macro_for_an_output_folder_is_the_controllers() -> None:
+    assert set(OUTPUT_MACROS) < set(REPLACED_MACROS)
 
 
 def test_a_binding_of_the_train_job_alone(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """AUX02, AUX04 and AUX05: configs for auxiliary jobs, which a controller starts for each checkpoint of a training run.
 
-The controller replaces four macros of the auxiliary config and passes no other bindings on.
+The controller replaces some macros of the auxiliary config and passes no other bindings on.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
 from t5x_harness.gin.values import format_value
+from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
 from t5x_harness.lint.rule import Context, Example, Rule
 from t5x_harness.lint.settings import restore_part
 from t5x_harness.spec import Finding, Mode, Severity
 
-_CHECKPOINT = "INITIAL_CHECKPOINT_PATH"
-_REPLACED = ("MODEL_DIR", "MIXTURE_OR_TASK_NAME", _CHECKPOINT, "TRAIN_STEPS", "EVAL_OUTPUT_DIR")
+_CHECKPOINT = CHECKPOINT_MACROS[0]
 _FROM_CONTROLLER = f"{_CHECKPOINT} = %gin.REQUIRED\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"
 _HEAD = examples.head("eval", "from t5x import utils")
 
@@ -101,7 +101,7 @@ class BindingsNotPassedOn(Rule):
     title = "binding that an auxiliary job would not get"
     why = (
         "The controller of auxiliary jobs passes on gin files only, with its own values for "
-        f"{', '.join(_REPLACED)}: `--gin.…` flags are dropped without a word."
+        f"{', '.join(REPLACED_MACROS)}: `--gin.…` flags are dropped without a word."
     )
     bad = Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE")
     good = Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n")
@@ -112,7 +112,7 @@ class BindingsNotPassedOn(Rule):
         if program.mode not in (Mode.EVAL, Mode.INFER) or _CHECKPOINT not in program.read_macros:
             return
         for statement in program.final.values():
-            if statement.location.file == BINDINGS and str(statement) not in _REPLACED:
+            if statement.location.file == BINDINGS and str(statement) not in REPLACED_MACROS:
                 yield self.finding(
                     f"{statement} comes from the command line; an auxiliary job (this config reads {_CHECKPOINT}) does "
                     "not get it",
