@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.aot.code_size import most_code_bytes
-from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.costs import Collective, Costs
+from t5x_harness.aot.costs import Collective, DeviceCosts
 from t5x_harness.aot.depth import at_full_depth
-from t5x_harness.aot.memory import Buffer, Memory, PaddedSize
+from t5x_harness.aot.memory import Buffer, DeviceMemory, PaddedSize
 from t5x_harness.aot.request import ProgramSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Account:
+class ProgramAccount:
     """What one run of a program takes of one device.
 
     Attributes:
@@ -34,8 +34,8 @@ class Account:
     program: ProgramSpec
     depths: tuple[Mapping[str, int], ...]
     why_whole: str
-    memory: Memory
-    costs: Costs
+    memory: DeviceMemory
+    costs: DeviceCosts
     code_bytes: int | None
     cpu_seconds: float
     host_bytes: int
@@ -59,11 +59,11 @@ class Account:
 
 def account_of(
     program: ProgramSpec,
-    compiled: Sequence[Compiled],
+    compiled: Sequence[CompiledProgram],
     depths: Sequence[Mapping[str, int]],
     weights: Sequence[float],
     why_whole: str = "",
-) -> Account:
+) -> ProgramAccount:
     """Returns the account of a program.
 
     Args:
@@ -75,7 +75,7 @@ def account_of(
     """
     results = [each.result for each in compiled if each.result is not None]
     code = [each.code_bytes for each in results if each.code_bytes is not None]
-    return Account(
+    return ProgramAccount(
         program,
         tuple(depths),
         why_whole,
@@ -88,11 +88,11 @@ def account_of(
     )
 
 
-def _memory(parts: Sequence[Memory], weights: Sequence[float]) -> Memory:
+def _memory(parts: Sequence[DeviceMemory], weights: Sequence[float]) -> DeviceMemory:
     first = parts[0]
     numbers: dict[str, Any] = {
         field.name: _number([getattr(part, field.name) for part in parts], weights)
-        for field in dataclasses.fields(Memory)
+        for field in dataclasses.fields(DeviceMemory)
         if field.type == "int"
     }
     # Gaps are accidents of packing, and no more with more layers.
@@ -115,7 +115,7 @@ def _memory(parts: Sequence[Memory], weights: Sequence[float]) -> Memory:
     )
 
 
-def _costs(parts: Sequence[Costs], weights: Sequence[float]) -> Costs:
+def _costs(parts: Sequence[DeviceCosts], weights: Sequence[float]) -> DeviceCosts:
     first = parts[0]
     numbers = {
         name: _number([getattr(part, name) for part in parts], weights)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from t5x_harness.aot.account import Account
+from t5x_harness.aot.account import ProgramAccount
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, Knob, ProgramSpec
 from t5x_harness.aot.variants import (
     REMAT,
-    Refused,
-    Tuned,
-    Variant,
+    RunVariant,
+    TunedRun,
+    VariantRefused,
     literal,
     own_microbatches,
     own_partitions,
@@ -65,7 +65,7 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
         except (NotCompiled, WorkerError) as error:
             tried.append(f"{tuned.changes} (not compiled: {str(error).partition(chr(10))[0]})")
             continue
-        if isinstance(account, Account):
+        if isinstance(account, ProgramAccount):
             how = "extrapolated from compiled layers" if account.is_extrapolated else "compiled"
             needed: int | None = account.needed_bytes
             if account.needed_bytes <= get_slice(tuned.spec.slice).usable_hbm_bytes:
@@ -77,14 +77,14 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
     return Advice(f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more" if tried else "")
 
 
-def _candidates(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[Tuned]:
+def _candidates(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[TunedRun]:
     """Yields what is worth compiling, of each kind of change as many as are tried."""
     for kind, variants in _changes(program, run, spec):
         left = _OF_EACH_KIND.get(kind, 1)
         for variant in variants:
             try:
                 tuned = tune(run, spec, variant, [program])
-            except Refused:
+            except VariantRefused:
                 continue
             yield tuned
             left -= 1
@@ -92,30 +92,30 @@ def _candidates(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[Tu
                 break
 
 
-def _changes(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[tuple[str, list[Variant]]]:
+def _changes(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[tuple[str, list[RunVariant]]]:
     """Yields the changes of each kind, the smallest first."""
     batch = next((shape[0] for shape in program.shapes.values()), 0)
     if program.name == TRAIN:
         parts = own_microbatches(run)
         doubled = [parts * 2**power for power in range(1, batch.bit_length())]
-        yield "num_microbatches", [Variant(num_microbatches=number) for number in doubled]
+        yield "num_microbatches", [RunVariant(num_microbatches=number) for number in doubled]
         policy = own_value(run, "remat_policy") or REMAT[0]
         stronger = REMAT[REMAT.index(policy) + 1 :] if "remat_policy" in run.knobs and policy in REMAT else ()
-        yield "remat_policy", [Variant(remat_policy=name) for name in stronger]
+        yield "remat_policy", [RunVariant(remat_policy=name) for name in stronger]
     slice_ = get_slice(spec.slice)
     partitions = own_partitions(run)
     if partitions is not None:
         more = [partitions * 2**power for power in range(1, slice_.num_devices.bit_length())]
-        yield "num_partitions", [Variant(num_partitions=number) for number in more]
+        yield "num_partitions", [RunVariant(num_partitions=number) for number in more]
     knob = run.knobs.get("batch_size")
     if knob is not None and program.batch == knob.binding and batch > 1:
-        yield "batch_size", [Variant(batch_size=batch // 2)]
+        yield "batch_size", [RunVariant(batch_size=batch // 2)]
     names = [f"{slice_.generation.name}-{size}" for size, _ in slice_.generation.sizes]
     larger = [name for name in names if get_slice(name).num_chips > slice_.num_chips]
-    yield "slice", [Variant(slice=name) for name in larger[:1]]
+    yield "slice", [RunVariant(slice=name) for name in larger[:1]]
 
 
-def _edits(tuned: Tuned, run: AotRun, spec: RunSpec) -> tuple[Edit, ...]:
+def _edits(tuned: TunedRun, run: AotRun, spec: RunSpec) -> tuple[Edit, ...]:
     """Returns the change in the user's own files; nothing where part of it stands in none of their lines."""
     if tuned.is_elsewhere:
         return ()

@@ -26,7 +26,7 @@ class MemoryTextError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedValue:
     """A value in an allocation.
 
     Attributes:
@@ -68,7 +68,7 @@ class Allocation:
     kind: str
     parameter: int | None
     is_output: bool
-    values: tuple[Placed, ...]
+    values: tuple[PlacedValue, ...]
 
     @property
     def is_temporary(self) -> bool:
@@ -76,16 +76,16 @@ class Allocation:
         return self.kind == "preallocated-temp"
 
     @property
-    def slots(self) -> Mapping[tuple[int, ...], tuple[Placed, ...]]:
+    def slots(self) -> Mapping[tuple[int, ...], tuple[PlacedValue, ...]]:
         """Its values by offset: those of one offset follow each other, or are the same array."""
-        found: dict[tuple[int, ...], list[Placed]] = {}
+        found: dict[tuple[int, ...], list[PlacedValue]] = {}
         for value in self.values:
             found.setdefault((value.offset,), []).append(value)
         return {offset: tuple(values) for offset, values in found.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class Assignment:
+class BufferAssignment:
     """All memory of a program.
 
     Attributes:
@@ -106,7 +106,7 @@ class Assignment:
         return total
 
 
-def read_assignment(assignment: Path, live_ranges: Path) -> Assignment:
+def read_assignment(assignment: Path, live_ranges: Path) -> BufferAssignment:
     """Reads both files.
 
     Raises:
@@ -116,10 +116,10 @@ def read_assignment(assignment: Path, live_ranges: Path) -> Assignment:
     allocations = tuple(_read_allocations(assignment, ranges))
     if not allocations:
         raise MemoryTextError(f"{assignment}: no allocation in it: not a whole buffer assignment of XLA")
-    return Assignment(allocations, sequence)
+    return BufferAssignment(allocations, sequence)
 
 
-def _highest(values: tuple[Placed, ...], length: int) -> np.ndarray:
+def _highest(values: tuple[PlacedValue, ...], length: int) -> np.ndarray:
     """Returns for each moment the bytes of the largest of some values at one offset."""
     used = np.zeros(length, dtype=np.int64)
     for value in values:
@@ -150,7 +150,7 @@ def _read_ranges(file: Path) -> tuple[tuple[str, ...], Mapping[tuple[str, str], 
 
 def _read_allocations(file: Path, ranges: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[Allocation]:
     head: re.Match[str] | None = None
-    values: list[Placed] = []
+    values: list[PlacedValue] = []
     with file.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if found := _ALLOCATION.match(line):
@@ -165,15 +165,15 @@ def _read_allocations(file: Path, ranges: Mapping[tuple[str, str], tuple[int, in
         yield _allocation(head, values)
 
 
-def _placed(found: re.Match[str], ranges: Mapping[tuple[str, str], tuple[int, int]]) -> Placed:
+def _placed(found: re.Match[str], ranges: Mapping[tuple[str, str], tuple[int, int]]) -> PlacedValue:
     named = _NAMED.match(found[1])
     name, index = (named[1], named[2] or "{}") if named else (found[1], "{}")
     first, last = ranges.get((name, index), (0, -1))
     numbers = tuple(int(number) for number in re.findall(r"\d+", index))
-    return Placed(name, numbers, int(found[2]), int(found[3]), found[4].strip(), first, last)
+    return PlacedValue(name, numbers, int(found[2]), int(found[3]), found[4].strip(), first, last)
 
 
-def _allocation(head: re.Match[str], values: list[Placed]) -> Allocation:
+def _allocation(head: re.Match[str], values: list[PlacedValue]) -> Allocation:
     words = head[4].rstrip(":")
     parameter = re.match(r"parameter (\d+)", words)
     kind = next((kind for kind in ("parameter", "constant", "preallocated-temp", "thread-local") if kind in words), "")

@@ -1,6 +1,6 @@
 """One program through the TPU compiler: until its memory is assigned, or to the end.
 
-The compiler writes what it knows into a folder as it goes.  Memory, collectives and arithmetic are decided long before
+The compiler writes what it knows into a folder as it goes. Memory, collectives and arithmetic are decided long before
 it generates code, which is most of its work; so a process that wants nothing else can end there.
 """
 
@@ -40,7 +40,7 @@ class Until(enum.StrEnum):
     CODE = "code"
 
 
-class Verdict(enum.StrEnum):
+class CompilerVerdict(enum.StrEnum):
     """What the compiler says: done, more memory needed than there is, or neither."""
 
     COMPILED = "compiled"
@@ -61,7 +61,7 @@ class CompilerResult(JsonValue):
       peak_bytes: the compiler's own figure for the most memory in use; None where no code was generated.
     """
 
-    verdict: Verdict
+    verdict: CompilerVerdict
     message: str = ""
     cpu_seconds: float = 0.0
     host_bytes: int = 0
@@ -120,14 +120,14 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
     taken = (time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     if (error := done.get("error")) is not None:
         print(error, file=sys.stderr)  # into the log of this process
-        verdict = Verdict.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(str(error)) else Verdict.FAILED
+        verdict = CompilerVerdict.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(str(error)) else CompilerVerdict.FAILED
         return CompilerResult(verdict, str(error), *taken)
     if (program := done.get("program")) is not None:
         stats = program.memory_analysis()
         return CompilerResult(
-            Verdict.COMPILED, "", *taken, stats.generated_code_size_in_bytes, stats.peak_memory_in_bytes
+            CompilerVerdict.COMPILED, "", *taken, stats.generated_code_size_in_bytes, stats.peak_memory_in_bytes
         )
-    return CompilerResult(Verdict.COMPILED, "", *taken)
+    return CompilerResult(CompilerVerdict.COMPILED, "", *taken)
 
 
 def _is_written(folder: Path) -> bool:

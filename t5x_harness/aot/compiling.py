@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.aot.buffers import Assignment, read_assignment
-from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
-from t5x_harness.aot.costs import Costs, costs_of
+from t5x_harness.aot.buffers import BufferAssignment, read_assignment
+from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
+from t5x_harness.aot.costs import DeviceCosts, costs_of
 from t5x_harness.aot.host_memory import available_bytes, needed_bytes
-from t5x_harness.aot.memory import Memory, memory_of
+from t5x_harness.aot.memory import DeviceMemory, memory_of
 from t5x_harness.aot.moments import moments_of
-from t5x_harness.aot.program_text import Program, read_program
+from t5x_harness.aot.program_text import HloProgram, read_program
 from t5x_harness.aot.refusals import NotCompiled, crashed, refused, too_little_memory
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec
 from t5x_harness.runtime.compile_cache import harness_cache_folder
@@ -32,7 +32,7 @@ _FORMAT = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class Compiled(JsonValue):
+class CompiledProgram(JsonValue):
     """What the compiler made of a program.
 
     Attributes:
@@ -47,10 +47,10 @@ class Compiled(JsonValue):
 
     lowered: LoweredProgram
     result: CompilerResult | None = None
-    memory: Memory | None = None
-    costs: Costs | None = None
+    memory: DeviceMemory | None = None
+    costs: DeviceCosts | None = None
     live: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    at: Mapping[str, Memory] = dataclasses.field(default_factory=dict)
+    at: Mapping[str, DeviceMemory] = dataclasses.field(default_factory=dict)
     is_kept: bool = False
 
 
@@ -72,9 +72,9 @@ class Compiler:
     timeout: float | None = None
     on_progress: OnProgress | None = None
     waits: list[float] = dataclasses.field(default_factory=list)
-    readings: dict[str, tuple[Program, Assignment]] = dataclasses.field(default_factory=dict)
+    readings: dict[str, tuple[HloProgram, BufferAssignment]] = dataclasses.field(default_factory=dict)
 
-    def memory_at(self, compiled: Compiled, until: Until, moment: str) -> Memory | None:
+    def memory_at(self, compiled: CompiledProgram, until: Until, moment: str) -> DeviceMemory | None:
         """Returns a compiled program's memory at one of its moments; None where an earlier run was not asked for it."""
         if (known := compiled.at.get(moment)) is not None:
             return known
@@ -88,7 +88,7 @@ class Compiler:
 
     def compile(
         self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "", again: bool = False
-    ) -> Compiled:
+    ) -> CompiledProgram:
         """Compiles a program, unless the same was compiled before.
 
         Args:
@@ -113,7 +113,7 @@ class Compiler:
                 raise NotCompiled(program.name, Finding.from_json(answer["finding"]))
             lowered = LoweredProgram.from_json(answer)
             if until is None:
-                return Compiled(lowered)
+                return CompiledProgram(lowered)
             kept = _kept(lowered.fingerprint, until)
             if not again and (known := _read(kept, lowered)) is not None:
                 return known
@@ -124,7 +124,7 @@ class Compiler:
             self._tell(f"compiling {about}")
             answer = run.call("compile", timeout=self.timeout, folder=str(folder / "compiler"), until=until.value)
             result = CompilerResult.from_json(answer)
-            if result.verdict is Verdict.FAILED:
+            if result.verdict is CompilerVerdict.FAILED:
                 raise refused(program.name, result.message, run.log)
             compiled = self._account(program, lowered, result, folder / "compiler", is_whole=not depth)
             if kept is not None:
@@ -138,13 +138,13 @@ class Compiler:
 
     def _account(
         self, program: ProgramSpec, lowered: LoweredProgram, result: CompilerResult, folder: Path, is_whole: bool
-    ) -> Compiled:
-        if result.verdict is not Verdict.COMPILED:
-            return Compiled(lowered, result)
+    ) -> CompiledProgram:
+        if result.verdict is not CompilerVerdict.COMPILED:
+            return CompiledProgram(lowered, result)
         text = read_program(_one(folder, "after_optimizations.txt"))
         files = (_one(folder, f"after_optimizations-{name}.txt") for name in ("buffer-assignment", "live-range"))
         assignment = read_assignment(*files)
-        compiled = Compiled(
+        compiled = CompiledProgram(
             lowered, result, memory_of(text, assignment), costs_of(text, lowered.mesh, program.longest_loop)
         )
         if is_whole:
@@ -195,7 +195,7 @@ def _lock() -> Path:
     return Path(tempfile.gettempdir(), f"t5x-harness-{os.getuid()}-aot.lock") if root is None else root / "aot.lock"
 
 
-def _read(kept: Path | None, lowered: LoweredProgram) -> Compiled | None:
+def _read(kept: Path | None, lowered: LoweredProgram) -> CompiledProgram | None:
     if kept is None:
         return None
     try:
@@ -204,10 +204,10 @@ def _read(kept: Path | None, lowered: LoweredProgram) -> Compiled | None:
         return None
     if stored.pop("format", None) != _FORMAT:
         return None
-    return dataclasses.replace(Compiled.from_json(stored), lowered=lowered, is_kept=True)
+    return dataclasses.replace(CompiledProgram.from_json(stored), lowered=lowered, is_kept=True)
 
 
-def _write(kept: Path, compiled: Compiled) -> None:
+def _write(kept: Path, compiled: CompiledProgram) -> None:
     """Puts it there whole or not at all: two processes may compile the same."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_name(f"{kept.name}.{os.getpid()}")

@@ -20,7 +20,7 @@ from t5x_harness.aot.shapes import HBM, Shape, arrays_of
 if TYPE_CHECKING:
     from t5x_harness.aot.groups import Groups
     from t5x_harness.aot.instructions import Computation, Instruction
-    from t5x_harness.aot.program_text import Program
+    from t5x_harness.aot.program_text import HloProgram
 
 _PRODUCTS = frozenset(("dot", "convolution"))
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
@@ -61,7 +61,7 @@ class Collective:
 
 
 @dataclasses.dataclass(frozen=True)
-class Costs:
+class DeviceCosts:
     """What one device does in one run of the program.
 
     Attributes:
@@ -85,7 +85,7 @@ class Costs:
     product_sizes: tuple[ProductSize, ...] = ()
 
 
-def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -> Costs:
+def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1) -> DeviceCosts:
     """Adds up what one device does in one run of a program.
 
     Args:
@@ -95,9 +95,9 @@ def costs_of(program: Program, mesh: Mapping[str, int], longest_loop: int = 1) -
       longest_loop: how often a loop runs whose text does not show it, such as one that decodes until every example
         has ended.
     """
-    counter = _Counter(program, longest_loop)
+    counter = _CostCounter(program, longest_loop)
     runs = list(counter.runs(program.main, 1))
-    return Costs(
+    return DeviceCosts(
         flops=sum(times * counter.flops(computation)[0] for computation, times in runs),
         product_flops=sum(times * counter.flops(computation)[1] for computation, times in runs),
         hbm_bytes=sum(times * counter.traffic(computation) for computation, times in runs),
@@ -130,10 +130,10 @@ def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
     return "+".join(names) if names and whole else _OTHER
 
 
-class _Counter:
+class _CostCounter:
     """Counts a program; each computation once."""
 
-    def __init__(self, program: Program, longest_loop: int) -> None:
+    def __init__(self, program: HloProgram, longest_loop: int) -> None:
         self._program = program
         self._longest_loop = longest_loop
         self.most: dict[str, None] = {}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from t5x_harness.aot.request import Stack
+from t5x_harness.aot.request import LayerStack
 
 LOW, HIGH = 2, 6
 """Layers of each stack: even, as models may alternate between two kinds. Further apart is slower and more exact."""
 
 
-def depths_of(stacks: Sequence[Stack]) -> list[dict[str, int]]:
+def depths_of(stacks: Sequence[LayerStack]) -> list[dict[str, int]]:
     """Returns the layers of each stack, by binding, for each compilation; empty where all layers are compiled at once.
 
     Stacks of few layers keep them.
@@ -31,7 +31,7 @@ def depths_of(stacks: Sequence[Stack]) -> list[dict[str, int]]:
     return [low, *(low | {stack.binding: HIGH} for stack in deep)]
 
 
-def weights_of(stacks: Sequence[Stack], depths: Sequence[Mapping[str, int]]) -> list[float]:
+def weights_of(stacks: Sequence[LayerStack], depths: Sequence[Mapping[str, int]]) -> list[float]:
     """Returns what each depth counts for at the full one; they add up to 1.
 
     Args:
@@ -43,7 +43,7 @@ def weights_of(stacks: Sequence[Stack], depths: Sequence[Mapping[str, int]]) -> 
     return [1 - sum(further), *further]
 
 
-def _deep(stacks: Sequence[Stack]) -> list[Stack]:
+def _deep(stacks: Sequence[LayerStack]) -> list[LayerStack]:
     return [stack for stack in stacks if stack.layers > HIGH]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from t5x_harness.aot.account import Account
+from t5x_harness.aot.account import ProgramAccount
 from t5x_harness.aot.axes import names_by_size
 from t5x_harness.aot.depth import HIGH, LOW
 from t5x_harness.aot.memory import Buffer
@@ -25,7 +25,9 @@ _PADDING = 0.005
 """The least part of the peak that a padded size is shown with."""
 
 
-def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport) -> None:
+def describe(
+    account: ProgramAccount, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport
+) -> None:
     """Adds the facts and measures of a program.
 
     Args:
@@ -50,7 +52,7 @@ def describe(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, 
         report.fact(f"{name}: decoding", "counted as often as its loop can run; it ends when all examples have")
 
 
-def depth_in_words(account: Account, run: AotRun) -> str:
+def depth_in_words(account: ProgramAccount, run: AotRun) -> str:
     """Returns what was compiled: ``all layers``, or the depths that its numbers are extrapolated from."""
     if not account.is_extrapolated:
         return f"all layers, {account.why_whole}" if account.why_whole else "all layers"
@@ -58,7 +60,7 @@ def depth_in_words(account: Account, run: AotRun) -> str:
     return f"extrapolated from {LOW} and {HIGH} layers to {whole}"
 
 
-def _compiled(account: Account, run: AotRun, report: StageReport) -> None:
+def _compiled(account: ProgramAccount, run: AotRun, report: StageReport) -> None:
     name = account.program.name
     taken = f"{account.cpu_seconds:.0f} CPU-seconds" if account.cpu_seconds else "kept from an earlier run"
     report.fact(f"{name}: compiled", f"{depth_in_words(account, run)}, {taken}")
@@ -67,7 +69,7 @@ def _compiled(account: Account, run: AotRun, report: StageReport) -> None:
     report.measure("compile_host_memory", account.host_bytes, "bytes", of=name)
 
 
-def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
+def _memory(account: ProgramAccount, slice_: Slice, report: StageReport) -> None:
     name, memory, usable = account.program.name, account.memory, slice_.usable_hbm_bytes
     rows: list[tuple[object, ...]] = [(kind.value, Bytes(size), "") for kind, size in memory.kinds.items() if size]
     rows.append(("peak", Bytes(memory.peak_bytes), ""))
@@ -98,7 +100,7 @@ def _memory(account: Account, slice_: Slice, report: StageReport) -> None:
         report.measure("code", account.code_bytes, "bytes", of=name)
 
 
-def _buffers(account: Account) -> str:
+def _buffers(account: ProgramAccount) -> str:
     rows = [
         (
             buffer.module or "-",
@@ -113,7 +115,7 @@ def _buffers(account: Account) -> str:
     return columns(rows, ("module", "made by", "array", "times", "bytes", "padding"))
 
 
-def _padded(account: Account, run: AotRun, report: StageReport) -> None:
+def _padded(account: ProgramAccount, run: AotRun, report: StageReport) -> None:
     """Adds what tiles take that hold nothing, by the size that they fill up."""
     name, memory = account.program.name, account.memory
     least = _PADDING * memory.peak_bytes
@@ -129,7 +131,7 @@ def _padded(account: Account, run: AotRun, report: StageReport) -> None:
         report.fact(f"{name}: padding", columns(rows, ("axis", "size", "in tiles", size, "of the peak")))
 
 
-def _matrix_units(account: Account, run: AotRun, slice_: Slice, report: StageReport) -> None:
+def _matrix_units(account: ProgramAccount, run: AotRun, slice_: Slice, report: StageReport) -> None:
     """Adds what the matrix units compute on zeros, by the sizes that do not fill them."""
     name, unit = account.program.name, slice_.generation.matrix_unit
     sizes = [each for each in account.costs.product_sizes if each.flops]
@@ -155,7 +157,7 @@ def _padding(buffer: Buffer) -> str:
     return f"{buffer.padding_bytes / buffer.bytes:.0%}" if buffer.padding_bytes else "-"
 
 
-def _costs(account: Account, report: StageReport) -> None:
+def _costs(account: ProgramAccount, report: StageReport) -> None:
     name, costs = account.program.name, account.costs
     report.measure("flops_of_a_device", costs.flops, "flop", of=name)
     report.measure("hbm_traffic_of_a_device", costs.hbm_bytes, "bytes", of=name)
@@ -169,7 +171,9 @@ def _costs(account: Account, report: StageReport) -> None:
         report.measure("collectives", each.count, of=f"{name}/{each.kind}/{each.axis}")
 
 
-def _speed(account: Account, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport) -> None:
+def _speed(
+    account: ProgramAccount, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport
+) -> None:
     """Adds the least that a step takes, the band of real runs, and what the planned steps cost by the list."""
     name, tokens = account.program.name, account.program.tokens
     time = step_time(account.costs, slice_.generation)

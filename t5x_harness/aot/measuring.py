@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from t5x_harness.aot.account import Account, account_of
-from t5x_harness.aot.compiler import Until, Verdict
-from t5x_harness.aot.compiling import Compiled, Compiler
+from t5x_harness.aot.account import ProgramAccount, account_of
+from t5x_harness.aot.compiler import CompilerVerdict, Until
+from t5x_harness.aot.compiling import CompiledProgram, Compiler
 from t5x_harness.aot.depth import HIGH, LOW, depths_of, weights_of
 from t5x_harness.aot.moments import highest
 from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.spec import AotMode, RunSpec
 
 
-def account_program(run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: Compiler) -> Account | Compiled | None:
+def account_program(
+    run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: Compiler
+) -> ProgramAccount | CompiledProgram | None:
     """Compiles one program as ``spec.aot`` says.
 
     Returns:
@@ -45,10 +47,10 @@ def _drawn_out(
     compiler: Compiler,
     until: Until,
     depths: Sequence[Mapping[str, int]],
-) -> Account | Compiled | None:
+) -> ProgramAccount | CompiledProgram | None:
     """Returns what a few layers say of all of them; None where they do not tell, as they are not equal."""
 
-    def compiled_at(depth: int, again: bool = False) -> Compiled:
+    def compiled_at(depth: int, again: bool = False) -> CompiledProgram:
         few = _with_layers(spec, depths[depth])
         return compiler.compile(program, few, until, f", {HIGH if depth else LOW} layers", again)
 
@@ -84,11 +86,11 @@ def _with_layers(spec: RunSpec, layers: Mapping[str, int]) -> RunSpec:
     )
 
 
-def _is_too_large(compiled: Compiled) -> bool:
-    return compiled.result is not None and compiled.result.verdict is Verdict.OUT_OF_MEMORY
+def _is_too_large(compiled: CompiledProgram) -> bool:
+    return compiled.result is not None and compiled.result.verdict is CompilerVerdict.OUT_OF_MEMORY
 
 
-def _is_straight(compiled: Sequence[Compiled], weights: Sequence[float], state_bytes: int) -> bool:
+def _is_straight(compiled: Sequence[CompiledProgram], weights: Sequence[float], state_bytes: int) -> bool:
     """Returns whether the state at the full depth is what the depths say: the layers of each stack are equal."""
     drawn = sum(each.lowered.state_bytes * weight for each, weight in zip(compiled, weights, strict=True))
     return round(drawn) == state_bytes

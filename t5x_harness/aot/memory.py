@@ -18,19 +18,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.aot.buffers import Allocation, Assignment, Placed, read_assignment
+from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue, read_assignment
 from t5x_harness.aot.module_names import argument, is_backward, module_of, primitive_of
 from t5x_harness.aot.shapes import HBM, Shape, arrays_of, parse_value
 from t5x_harness.plan.arrays import folded_path
 
 if TYPE_CHECKING:
     from t5x_harness.aot.instructions import Instruction
-    from t5x_harness.aot.program_text import Program
+    from t5x_harness.aot.program_text import HloProgram
 
 _UNNAMED = ("copy", "bitcast", "get-tuple-element", "tuple", "opt-barrier", "convert")
 
 
-class Kind(enum.StrEnum):
+class MemoryKind(enum.StrEnum):
     """What memory is used for."""
 
     PARAMETERS = "parameters"
@@ -58,7 +58,7 @@ class Buffer:
       padding_bytes: of all of them: what tiles take that hold nothing.
     """
 
-    kind: Kind
+    kind: MemoryKind
     module: str
     primitive: str
     shape: tuple[int, ...]
@@ -86,7 +86,7 @@ class PaddedSize:
 
 
 @dataclasses.dataclass(frozen=True)
-class Memory:
+class DeviceMemory:
     """The large memory of one device, in bytes.
 
     Attributes:
@@ -99,7 +99,7 @@ class Memory:
       temporary_bytes: temporary values at the peak.
       kinds: bytes at the peak by kind; they add up to ``peak_bytes``, padding apart.
       buffers: what is in memory at the peak, equal layers as one, the largest first.
-      padding: by size, the most bytes first; the rest of ``Kind.PADDING`` are single elements in whole tiles, and
+      padding: by size, the most bytes first; the rest of ``MemoryKind.PADDING`` are single elements in whole tiles, and
         allocations rounded up.
       peak_at: the instruction at which it is reached, by JAX's name or its own.
       spaces: the most that temporary values take in each other memory of the chip, by its number.
@@ -111,7 +111,7 @@ class Memory:
     constant_bytes: int
     output_bytes: int
     temporary_bytes: int
-    kinds: Mapping[Kind, int]
+    kinds: Mapping[MemoryKind, int]
     buffers: tuple[Buffer, ...]
     peak_at: str
     spaces: Mapping[int, int]
@@ -123,7 +123,7 @@ class Memory:
         return self.reserved_bytes - self.peak_bytes
 
 
-def read_memory(program: Program, assignment: Path, live_ranges: Path) -> Memory:
+def read_memory(program: HloProgram, assignment: Path, live_ranges: Path) -> DeviceMemory:
     """Reads what the compiler wrote about a program's memory.
 
     Args:
@@ -137,7 +137,7 @@ def read_memory(program: Program, assignment: Path, live_ranges: Path) -> Memory
     return memory_of(program, read_assignment(assignment, live_ranges))
 
 
-def memory_of(program: Program, assignment: Assignment, at: int | None = None) -> Memory:
+def memory_of(program: HloProgram, assignment: BufferAssignment, at: int | None = None) -> DeviceMemory:
     """Adds up a program's memory.
 
     Args:
@@ -160,12 +160,12 @@ def memory_of(program: Program, assignment: Assignment, at: int | None = None) -
     namer = _Namer(program)
     found = [namer.buffer(allocation, value) for allocation, value in present]
     named = sum(buffer.bytes for buffer in found)
-    kinds = dict.fromkeys(Kind, 0)
+    kinds = dict.fromkeys(MemoryKind, 0)
     for buffer in found:
         kinds[buffer.kind] += buffer.bytes - buffer.padding_bytes
-        kinds[Kind.PADDING] += buffer.padding_bytes
-    kinds[Kind.PADDING] += peak - named  # allocations are rounded up
-    return Memory(
+        kinds[MemoryKind.PADDING] += buffer.padding_bytes
+    kinds[MemoryKind.PADDING] += peak - named  # allocations are rounded up
+    return DeviceMemory(
         peak_bytes=peak,
         reserved_bytes=peak + gaps,
         argument_bytes=arguments,
@@ -183,7 +183,7 @@ def memory_of(program: Program, assignment: Assignment, at: int | None = None) -
     )
 
 
-def _present(allocations: Iterable[Allocation], moment: int) -> Iterator[tuple[Allocation, Placed]]:
+def _present(allocations: Iterable[Allocation], moment: int) -> Iterator[tuple[Allocation, PlacedValue]]:
     """Yields each array that is in memory at a moment."""
     for allocation in allocations:
         if allocation.is_temporary:
@@ -198,30 +198,30 @@ def _present(allocations: Iterable[Allocation], moment: int) -> Iterator[tuple[A
 class _Namer:
     """Finds what the values in a program's memory are."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: HloProgram) -> None:
         self._program = program
 
-    def buffer(self, allocation: Allocation, value: Placed) -> Buffer:
+    def buffer(self, allocation: Allocation, value: PlacedValue) -> Buffer:
         """Returns what a value in an allocation is."""
         return self._temporary(value) if allocation.is_temporary else self._lasting(allocation, value)
 
-    def _lasting(self, allocation: Allocation, value: Placed) -> Buffer:
+    def _lasting(self, allocation: Allocation, value: PlacedValue) -> Buffer:
         shape = _shape(value)
         if allocation.parameter is not None:
             known = argument(self._arguments.get(allocation.parameter, ""))
-            return _buffer(Kind(known.kind.value), known.path, "", shape, value.bytes)
-        kind = Kind.CONSTANTS if allocation.kind == "constant" else Kind.OUTPUTS
+            return _buffer(MemoryKind(known.kind.value), known.path, "", shape, value.bytes)
+        kind = MemoryKind.CONSTANTS if allocation.kind == "constant" else MemoryKind.OUTPUTS
         name = self._op_name(value)
         return _buffer(kind, module_of(name), primitive_of(name), shape, value.bytes)
 
-    def _temporary(self, value: Placed) -> Buffer:
+    def _temporary(self, value: PlacedValue) -> Buffer:
         instruction, index = self._maker(value)
         name, shape = self._name(instruction, index), _shape(value)
         if shape and instruction is not None and self._is_accumulated(instruction, name, shape):
             added = next(filter(module_of, map(self._operands_name, instruction.operands)), "")
-            return _buffer(Kind.GRADIENTS, module_of(added), primitive_of(name), shape, value.bytes)
+            return _buffer(MemoryKind.GRADIENTS, module_of(added), primitive_of(name), shape, value.bytes)
         module = module_of(name)
-        kind = Kind.GRADIENTS if shape and self._is_gradient(name, module, shape) else Kind.TEMPORARIES
+        kind = MemoryKind.GRADIENTS if shape and self._is_gradient(name, module, shape) else MemoryKind.TEMPORARIES
         return _buffer(kind, module, primitive_of(name), shape, value.bytes)
 
     def _is_gradient(self, name: str, module: str, shape: Shape) -> bool:
@@ -247,11 +247,11 @@ class _Namer:
             and any(_sizes(own) == _sizes(shape) for own in self._parameters.values())
         )
 
-    def _op_name(self, value: Placed) -> str:
+    def _op_name(self, value: PlacedValue) -> str:
         """Returns JAX's name of what makes a value."""
         return self._name(*self._maker(value))
 
-    def _maker(self, value: Placed) -> tuple[Instruction | None, tuple[int, ...]]:
+    def _maker(self, value: PlacedValue) -> tuple[Instruction | None, tuple[int, ...]]:
         """Returns what makes a value, and its place in what that yields: of a loop's element, what the body makes."""
         instruction = self._instructions.get(value.name)
         seen = 0
@@ -346,7 +346,7 @@ class _Namer:
         found = {}
         for number, name in self._arguments.items():
             known = argument(name)
-            if known.kind == Kind.PARAMETERS.value:
+            if known.kind == MemoryKind.PARAMETERS.value:
                 found[known.path] = self._program.main.parameters[number].arrays[0]
         return found
 
@@ -355,13 +355,13 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
     return tuple(sorted(size for size in shape.dims if size > 1))
 
 
-def _shape(value: Placed) -> Shape | None:
+def _shape(value: PlacedValue) -> Shape | None:
     """Returns the array of a value; None for a tuple, which is a list of addresses."""
     parsed = parse_value(value.type) if not value.type.startswith("(") else ()
     return next(arrays_of(parsed), None)
 
 
-def _buffer(kind: Kind, module: str, primitive: str, shape: Shape | None, size: int) -> Buffer:
+def _buffer(kind: MemoryKind, module: str, primitive: str, shape: Shape | None, size: int) -> Buffer:
     filled = min(shape.bytes, size) if shape else 0
     dims, dtype = (shape.dims, shape.dtype) if shape else ((), "tuple")
     return Buffer(kind, folded_path(module), primitive, dims, dtype, 1, size, size - filled)
@@ -399,7 +399,7 @@ def _folded(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
     return tuple(sorted(folded, key=lambda buffer: -buffer.bytes))
 
 
-def _called_at(program: Program, assignment: Assignment, moment: int) -> str:
+def _called_at(program: HloProgram, assignment: BufferAssignment, moment: int) -> str:
     if moment >= len(assignment.sequence):
         return ""
     name = assignment.sequence[moment]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from t5x_harness.aot.buffers import Assignment
+from t5x_harness.aot.buffers import BufferAssignment
 from t5x_harness.aot.depth import LOW, at_full_depth
-from t5x_harness.aot.program_text import Program
+from t5x_harness.aot.program_text import HloProgram
 
 _NUMBERED = re.compile(r"(.*?/\w+_)(\d+)(/.*)")
 _EDGE = LOW // 2
@@ -24,7 +24,7 @@ _HALF = 0.5
 """Of the most that is live at a depth: where less is, the compiler may order things differently at the next depth."""
 
 
-def moments_of(program: Program, assignment: Assignment) -> dict[str, int]:
+def moments_of(program: HloProgram, assignment: BufferAssignment) -> dict[str, int]:
     """Returns the numbers of a program's moments in its sequence, by name; of equal names that where most is live."""
     names = {each.name: each.op_name for c in program.computations.values() for each in c.instructions}
     named = [(name, _NUMBERED.fullmatch(name)) for name in (names.get(each, "") for each in assignment.sequence)]

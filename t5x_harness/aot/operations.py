@@ -14,7 +14,7 @@ from t5x_harness.spec import Finding, Location, Severity, Stage
 _PRIMITIVE = re.compile(r"primitive '([^']+)' not found for platform")
 
 
-class NotForTpu(Exception):
+class OperationNotForTpu(Exception):
     """A program has an operation that JAX does not have for TPUs; the finding says which, and where."""
 
     def __init__(self, finding: Finding) -> None:
@@ -22,7 +22,9 @@ class NotForTpu(Exception):
         self.finding = finding
 
 
-def not_for_tpu(error: NotImplementedError, function: Callable[..., Any], arguments: Sequence[Any]) -> NotForTpu:
+def not_for_tpu(
+    error: NotImplementedError, function: Callable[..., Any], arguments: Sequence[Any]
+) -> OperationNotForTpu:
     """Returns what to raise where JAX cannot lower a function.
 
     Args:
@@ -34,7 +36,7 @@ def not_for_tpu(error: NotImplementedError, function: Callable[..., Any], argume
     said = f"JAX has no {known[1]} for TPUs" if known else str(error).partition("\n")[0]
     # JAX's own traceback of a function that was traced before ends within JAX.
     uses = _uses(jax.make_jaxpr(function)(*arguments), known[1]) if known else []
-    return NotForTpu(
+    return OperationNotForTpu(
         Finding(
             "AOT02",
             Severity.ERROR,

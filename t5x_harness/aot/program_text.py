@@ -29,7 +29,7 @@ class ProgramTextError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
+class HloProgram:
     """A compiled program, as one device runs it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Program:
         }
 
 
-def read_program(file: Path) -> Program:
+def read_program(file: Path) -> HloProgram:
     """Reads a file with the text of a compiled program.
 
     Raises:
@@ -72,7 +72,7 @@ def read_program(file: Path) -> Program:
         return parse_program(lines, str(file))
 
 
-def parse_program(lines: Iterable[str], where: str = "<text>") -> Program:
+def parse_program(lines: Iterable[str], where: str = "<text>") -> HloProgram:
     """Parses the lines of a compiled program's text.
 
     Args:
@@ -101,7 +101,7 @@ def parse_program(lines: Iterable[str], where: str = "<text>") -> Program:
         raise ProgramTextError(
             f"{where}: not the text of a whole compiled program: " + ("it ends early" if current else "no ENTRY")
         )
-    return Program(name, entry, computations)
+    return HloProgram(name, entry, computations)
 
 
 def _instruction(line: str, where: str) -> Instruction:

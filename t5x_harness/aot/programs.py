@@ -41,7 +41,7 @@ def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[St
       The state that it is given, and JAX's ``Lowered``.
 
     Raises:
-      NotForTpu: it has an operation that JAX does not have for TPUs.
+      OperationNotForTpu: it has an operation that JAX does not have for TPUs.
       Exception: what T5X, the model or JAX raises.
     """
     state, captured = capture(program, config, partitioner)

@@ -48,7 +48,7 @@ class ProgramSpec(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stack:
+class LayerStack:
     """A stack of layers: the binding that says how many, and how many that is."""
 
     binding: str
@@ -91,7 +91,7 @@ class AotRun(JsonValue):
     """
 
     programs: tuple[ProgramSpec, ...]
-    stacks: tuple[Stack, ...]
+    stacks: tuple[LayerStack, ...]
     scanned: bool
     state_bytes: Mapping[str, int]
     steps: int | None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from t5x_harness.aot.axes import axis_sizes
-from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, ProgramSpec, Stack
+from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, LayerStack, ProgramSpec
 from t5x_harness.gin.config import BindingKey
 from t5x_harness.plan.batches import microbatches_key
 from t5x_harness.plan.leaf import Leaf
@@ -33,7 +33,7 @@ def aot_run(plan: Planned) -> AotRun:
     state = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
     return AotRun(
         programs,
-        tuple(Stack(key.short, layers) for key, layers in bound_integers(plan.config, LAYERS)),
+        tuple(LayerStack(key.short, layers) for key, layers in bound_integers(plan.config, LAYERS)),
         any(_SCANNED in leaf.names for leaf in leaves),
         {TRAIN: state, EVAL: state, PREDICT: parameters, SCORE: parameters},
         plan.steps.to_train if plan.steps is not None else None,

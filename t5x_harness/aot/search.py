@@ -10,14 +10,14 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from t5x_harness.aot.account import Account
+from t5x_harness.aot.account import ProgramAccount
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
 from t5x_harness.aot.speed import RunEstimate, Span, estimate, step_time
-from t5x_harness.aot.variants import REMAT, Refused, Tuned, Variant, tune
+from t5x_harness.aot.variants import REMAT, RunVariant, TunedRun, VariantRefused, tune
 from t5x_harness.aot.verdicts import required_bytes
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import RunSpec
@@ -36,7 +36,7 @@ class Fits(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid:
+class FitGrid:
     """What to combine; None stands for what the config has.
 
     Attributes:
@@ -60,10 +60,10 @@ class Grid:
     stop: bool = False
 
     @property
-    def combinations(self) -> list[Variant]:
+    def combinations(self) -> list[RunVariant]:
         """All of them, in the order in which they are tried: with the smallest need first of what can refuse others."""
         return [
-            Variant(slice_, partitions, batch, parts, remat)
+            RunVariant(slice_, partitions, batch, parts, remat)
             for slice_ in self.slices
             for partitions in self.partitions
             for batch in sorted(self.batches, key=lambda size: size or 0)
@@ -73,7 +73,7 @@ class Grid:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(JsonValue):
+class FitRow(JsonValue):
     """A combination, and what is known of it.
 
     Attributes:
@@ -89,7 +89,7 @@ class Row(JsonValue):
       estimate: of all planned steps; None where they are not known.
     """
 
-    variant: Variant
+    variant: RunVariant
     changes: str
     fits: Fits
     why: str = ""
@@ -111,7 +111,7 @@ class Row(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class FitSearch:
     """Looks for what fits.
 
     Attributes:
@@ -128,12 +128,12 @@ class Search:
     compiler: Compiler
     hours: float
     prices: Mapping[str, float]
-    on_row: Callable[[int, int, Variant], None]
+    on_row: Callable[[int, int, RunVariant], None]
 
-    def rows(self, grid: Grid) -> Iterator[Row]:
+    def rows(self, grid: FitGrid) -> Iterator[FitRow]:
         """Yields a row for each combination as soon as it is known."""
         programs = [p for p in self.run.programs if not grid.programs or p.name in grid.programs]
-        done: list[Row] = []
+        done: list[FitRow] = []
         combinations = grid.combinations
         for number, variant in enumerate(combinations, start=1):
             if grid.stop and self._is_enough(done, variant):
@@ -143,17 +143,17 @@ class Search:
             done.append(row)
             yield row
 
-    def _is_enough(self, done: Sequence[Row], variant: Variant) -> bool:
+    def _is_enough(self, done: Sequence[FitRow], variant: RunVariant) -> bool:
         found = [row for row in done if row.fits is Fits.YES and row.variant.slice != variant.slice]
         return any(row.estimate is None or row.ends_within(self.hours) for row in found)
 
-    def _row(self, variant: Variant, programs: Sequence[ProgramSpec], done: Sequence[Row]) -> Row:
+    def _row(self, variant: RunVariant, programs: Sequence[ProgramSpec], done: Sequence[FitRow]) -> FitRow:
         try:
             tuned = tune(self.run, self.spec, variant, programs)
-        except Refused as refused:
-            return Row(variant, "", Fits.REFUSED, str(refused))
+        except VariantRefused as refused:
+            return FitRow(variant, "", Fits.REFUSED, str(refused))
         usable = get_slice(tuned.spec.slice).usable_hbm_bytes
-        row = Row(tuned.variant, tuned.changes, Fits.UNKNOWN, usable_bytes=usable)
+        row = FitRow(tuned.variant, tuned.changes, Fits.UNKNOWN, usable_bytes=usable)
         if any(_same(each.variant, tuned.variant, but=()) for each in done):
             return dataclasses.replace(row, fits=Fits.LEFT_OUT, why="the same as a combination above")
         for each in done:
@@ -165,7 +165,7 @@ class Search:
                 return dataclasses.replace(row, fits=Fits.LEFT_OUT, why=why)
         return self._compiled(row, tuned)
 
-    def _compiled(self, row: Row, tuned: Tuned) -> Row:
+    def _compiled(self, row: FitRow, tuned: TunedRun) -> FitRow:
         row = dataclasses.replace(row, fits=Fits.YES)
         for program in tuned.run.programs:
             try:
@@ -173,7 +173,7 @@ class Search:
             except (NotCompiled, WorkerError) as error:
                 first = str(error).partition("\n")[0]
                 return dataclasses.replace(row, fits=Fits.UNKNOWN, why=f"{program.name} is not compiled: {first}")
-            if not isinstance(account, Account):
+            if not isinstance(account, ProgramAccount):
                 needed = required_bytes(account) if account is not None else None
                 return dataclasses.replace(row, fits=Fits.NO, program=program.name, needed_bytes=needed)
             if account.needed_bytes > (row.needed_bytes or 0):
@@ -189,7 +189,7 @@ class Search:
                 row = self._timed(row, account)
         return row
 
-    def _timed(self, row: Row, account: Account) -> Row:
+    def _timed(self, row: FitRow, account: ProgramAccount) -> FitRow:
         slice_ = get_slice(row.variant.slice or self.spec.slice)
         time = step_time(account.costs, slice_.generation)
         row = dataclasses.replace(row, step_seconds=time.seconds)
@@ -199,34 +199,34 @@ class Search:
         return dataclasses.replace(row, estimate=estimate(time, slice_, self.run.steps, account.program.tokens, price))
 
 
-def smallest(rows: Sequence[Row]) -> Row | None:
+def smallest(rows: Sequence[FitRow]) -> FitRow | None:
     """Returns the row of the smallest slice that holds the run, the first of those; None where none does."""
     fitting = [row for row in rows if row.fits is Fits.YES]
     return min(fitting, key=lambda row: get_slice(row.variant.slice or "").num_chips, default=None)
 
 
-def cheapest(rows: Sequence[Row], hours: float) -> Row | None:
+def cheapest(rows: Sequence[FitRow], hours: float) -> FitRow | None:
     """Returns the row that ends in time for the least money, or chip-hours where no price is known; None if none is."""
     ending = [row for row in rows if row.fits is Fits.YES and row.ends_within(hours)]
     priced = [row for row in ending if row.estimate is not None and row.estimate.usd is not None]
     return min(priced or ending, key=_cost, default=None)
 
 
-def _cost(row: Row) -> float:
+def _cost(row: FitRow) -> float:
     assert row.estimate is not None
     return (row.estimate.usd or row.estimate.chip_hours).worst
 
 
-def _same(one: Variant, other: Variant, but: Sequence[str]) -> bool:
-    fields = (field.name for field in dataclasses.fields(Variant) if field.name not in but)
+def _same(one: RunVariant, other: RunVariant, but: Sequence[str]) -> bool:
+    fields = (field.name for field in dataclasses.fields(RunVariant) if field.name not in but)
     return all(getattr(one, name) == getattr(other, name) for name in fields)
 
 
-def _is_smaller_batch(one: Variant, other: Variant) -> bool:
+def _is_smaller_batch(one: RunVariant, other: RunVariant) -> bool:
     return _same(one, other, but=("batch_size",)) and (one.batch_size or 0) < (other.batch_size or 0)
 
 
-def _saves_less(one: Variant, other: Variant) -> bool:
+def _saves_less(one: RunVariant, other: RunVariant) -> bool:
     """Returns whether one is the other with fewer microbatches, or with less computed again, or both."""
     policies = [v.remat_policy if v.remat_policy in REMAT else REMAT[0] for v in (one, other)]
     weaker = REMAT.index(policies[0]) <= REMAT.index(policies[1])
@@ -234,7 +234,7 @@ def _saves_less(one: Variant, other: Variant) -> bool:
     return _same(one, other, but=("num_microbatches", "remat_policy")) and weaker and fewer
 
 
-def _saving(variant: Variant) -> str:
+def _saving(variant: RunVariant) -> str:
     parts = variant.num_microbatches or 1
     shown = f"{parts} microbatch{'es' * (parts > 1)}"
     return f"{shown} and remat {variant.remat_policy}" if variant.remat_policy else shown

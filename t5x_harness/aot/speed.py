@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.aot.prices import Price
 
 if TYPE_CHECKING:
-    from t5x_harness.aot.costs import Costs
+    from t5x_harness.aot.costs import DeviceCosts
     from t5x_harness.slices.generations import Generation
     from t5x_harness.slices.slice import Slice
 
@@ -109,7 +109,7 @@ class RunEstimate:
     price: Price | None
 
 
-def step_time(costs: Costs, generation: Generation) -> StepTime:
+def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
     """Returns the least that parts of a step take.
 
     Args:

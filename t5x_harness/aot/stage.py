@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from t5x_harness.aot import libtpu
-from t5x_harness.aot.account import Account
+from t5x_harness.aot.account import ProgramAccount
 from t5x_harness.aot.advice import advise
-from t5x_harness.aot.compiling import Compiled, Compiler
+from t5x_harness.aot.compiling import CompiledProgram, Compiler
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.measuring import account_program
 from t5x_harness.aot.refusals import NotCompiled, findings_of
@@ -43,7 +43,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             not_compiled.append(refused)
             continue
         report.exercised += 1
-        if isinstance(account, Account):
+        if isinstance(account, ProgramAccount):
             describe(account, run, slice_, dict(spec.prices), report)
             found = list(judge(account, run, slice_))
         elif account is not None:
@@ -63,7 +63,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
     return report.result()
 
 
-def _describe_refusal(refused: Compiled, program: ProgramSpec, slice_: Slice, report: StageReport) -> None:
+def _describe_refusal(refused: CompiledProgram, program: ProgramSpec, slice_: Slice, report: StageReport) -> None:
     """Adds what the compiler says of a program that needs more memory than there is."""
     assert refused.result is not None
     usable, needed = slice_.usable_hbm_bytes, required_bytes(refused)

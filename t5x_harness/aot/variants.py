@@ -21,12 +21,12 @@ REMAT = ("none", "minimal", "full")
 _MESH = {"data", "model"}
 
 
-class Refused(ValueError):
+class VariantRefused(ValueError):
     """A variant that cannot run or cannot fit, as arithmetic says; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant(JsonValue):
+class RunVariant(JsonValue):
     """What differs from a run as its config has it; None for what does not.
 
     Attributes:
@@ -45,7 +45,7 @@ class Variant(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuned:
+class TunedRun:
     """A run that a variant makes of another.
 
     Attributes:
@@ -59,7 +59,7 @@ class Tuned:
     run: AotRun
     spec: RunSpec
     bindings: Mapping[str, str]
-    variant: Variant
+    variant: RunVariant
     is_elsewhere: bool
 
     @property
@@ -68,7 +68,7 @@ class Tuned:
         return " and ".join([*[f"--slice={self.variant.slice}"][: self.is_elsewhere], *self.bindings.values()])
 
 
-def tune(run: AotRun, spec: RunSpec, variant: Variant, programs: Sequence[ProgramSpec] | None = None) -> Tuned:
+def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[ProgramSpec] | None = None) -> TunedRun:
     """Returns a run with other settings.
 
     Args:
@@ -78,8 +78,8 @@ def tune(run: AotRun, spec: RunSpec, variant: Variant, programs: Sequence[Progra
       programs: those that are to fit; None for all.
 
     Raises:
-      Refused: T5X has no mesh for it, its batch cannot be shared, its train state alone does not fit, or the config
-        has nothing to set.
+      VariantRefused: T5X has no mesh for it, its batch cannot be shared, its train state alone does not fit, or the
+        config has nothing to set.
     """
     slice_ = get_slice(variant.slice or spec.slice)
     chosen = run.programs if programs is None else tuple(programs)
@@ -89,7 +89,7 @@ def tune(run: AotRun, spec: RunSpec, variant: Variant, programs: Sequence[Progra
         if wanted is None or wanted == (own if name != "num_microbatches" else own_microbatches(run)):
             continue
         if name not in run.knobs:
-            raise Refused(f"the config has no {name} to set")
+            raise VariantRefused(f"the config has no {name} to set")
         bound[name] = wanted
     batch = bound.get("batch_size")
     knob = run.knobs.get("batch_size")
@@ -102,14 +102,14 @@ def tune(run: AotRun, spec: RunSpec, variant: Variant, programs: Sequence[Progra
             _require_shares(program, parts if program.name == TRAIN else 1, mesh)
         _require_room(program, state.get(program.name, 0), slice_)
     bindings = {name: f"{run.knobs[name].binding} = {value!r}" for name, value in bound.items()}
-    full = Variant(
+    full = RunVariant(
         slice_.name,
         shape.get("model"),
         batch if batch is not None else own_value(run, "batch_size"),
         parts,
         bound.get("remat_policy", own_value(run, "remat_policy")),
     )
-    return Tuned(
+    return TunedRun(
         dataclasses.replace(run, programs=sized, state_bytes=state or run.state_bytes, mesh=shape),
         dataclasses.replace(spec, slice=slice_.name, bindings=(*spec.bindings, *bindings.values())),
         bindings,
@@ -154,7 +154,7 @@ def _mesh(run: AotRun, slice_: Slice, partitions: int | None) -> tuple[MeshPlan 
     if set(run.mesh) != _MESH or wanted is None:
         if partitions is None:
             return None, {}
-        raise Refused("the config's partitioner has no num_partitions to set")
+        raise VariantRefused("the config's partitioner has no num_partitions to set")
     if wanted == own:
         try:
             return plan_mesh(slice_, own, submesh), {}
@@ -169,11 +169,11 @@ def _mesh(run: AotRun, slice_: Slice, partitions: int | None) -> tuple[MeshPlan 
         # T5X has defaults for some numbers on v2 to v4 only.
         fitting = next(iter(fitting_submeshes(slice_, wanted)), None)
         if fitting is None:
-            raise Refused(str(refused)) from None
+            raise VariantRefused(str(refused)) from None
         mesh = plan_mesh(slice_, wanted, fitting)
         bound["model_parallel_submesh"] = fitting
     if missing := bound.keys() - run.knobs.keys():
-        raise Refused(f"the config's partitioner has no {' and no '.join(sorted(missing))} to set")
+        raise VariantRefused(f"the config's partitioner has no {' and no '.join(sorted(missing))} to set")
     return mesh, bound
 
 
@@ -188,17 +188,17 @@ def _require_shares(program: ProgramSpec, parts: int, mesh: MeshPlan) -> None:
     batch = next((shape[0] for shape in program.shapes.values()), 0)
     positions = mesh.shape["data"]
     if batch % parts:
-        raise Refused(f"the batch of {batch} does not divide into {parts} microbatches")
+        raise VariantRefused(f"the batch of {batch} does not divide into {parts} microbatches")
     if batch // parts % positions:
         each = f"the {batch // parts} examples of a microbatch do" if parts > 1 else f"the batch of {batch} does"
-        raise Refused(f"{each} not divide over the {positions} positions of the data axis")
+        raise VariantRefused(f"{each} not divide over the {positions} positions of the data axis")
 
 
 def _require_room(program: ProgramSpec, state: int, slice_: Slice) -> None:
     if state > slice_.usable_hbm_bytes:
         what = "train state" if program.name.startswith(TRAIN) else "parameters"
         limit = f"of the {Bytes(slice_.usable_hbm_bytes)} that a program may use"
-        raise Refused(f"the {what} of {program.name} alone: {Bytes(state)} on each device, {limit}")
+        raise VariantRefused(f"the {what} of {program.name} alone: {Bytes(state)} on each device, {limit}")
 
 
 def _cut(sizes: Mapping[str, int], mesh: Mapping[str, int]) -> int:

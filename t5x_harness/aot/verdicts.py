@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from t5x_harness.aot.account import Account
-from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.account import ProgramAccount
+from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Severity, Stage
@@ -22,7 +22,7 @@ _USED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def judge(account: Account, run: AotRun, slice_: Slice) -> Iterator[Finding]:
+def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Finding]:
     """Yields what is wrong with a program that compiles, or is extrapolated from layers that do."""
     name, usable, needed = account.program.name, slice_.usable_hbm_bytes, account.needed_bytes
     about = "about " if account.is_extrapolated else ""
@@ -51,7 +51,7 @@ def judge(account: Account, run: AotRun, slice_: Slice) -> Iterator[Finding]:
         )
 
 
-def out_of_memory(program: ProgramSpec, compiled: Compiled, run: AotRun, slice_: Slice) -> Finding:
+def out_of_memory(program: ProgramSpec, compiled: CompiledProgram, run: AotRun, slice_: Slice) -> Finding:
     """Returns the finding for a program that the compiler has no memory for.
 
     With fewer layers than the config has it did not fit either.
@@ -62,7 +62,7 @@ def out_of_memory(program: ProgramSpec, compiled: Compiled, run: AotRun, slice_:
     return _too_large(program.name, f"at least {_gib(needed)}", needed - slice_.usable_hbm_bytes, run, slice_)
 
 
-def required_bytes(compiled: Compiled) -> int | None:
+def required_bytes(compiled: CompiledProgram) -> int | None:
     """Returns how much memory the compiler says a program needs that does not fit; None where it does not say."""
     assert compiled.result is not None
     found = _REQUIRED.search(compiled.result.message) or _USED.search(compiled.result.message)

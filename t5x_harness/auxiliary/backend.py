@@ -9,7 +9,7 @@ from t5x_harness.auxiliary.jobs import AuxiliaryJob
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class JobStatus:
     """What has become of a job.
 
     Attributes:
@@ -29,7 +29,7 @@ class PassingError(Exception):
     """A backend is disturbed, and may well do the same in a while."""
 
 
-class Backend(Protocol):
+class JobBackend(Protocol):
     """Starts jobs, which go on without their controller, and finds them again."""
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
@@ -47,7 +47,7 @@ class Backend(Protocol):
           PassingError: that cannot be known now.
         """
 
-    def look(self, where: str) -> Look:
+    def look(self, where: str) -> JobStatus:
         """Returns what has become of a job.
 
         Raises:

@@ -16,7 +16,7 @@ _METADATA = "_CHECKPOINT_METADATA"
 
 
 @dataclasses.dataclass(frozen=True)
-class Checkpoint:
+class FinishedCheckpoint:
     """A finished checkpoint.
 
     Attributes:
@@ -33,7 +33,7 @@ class Checkpoint:
         return f"checkpoint_{self.step}"
 
 
-def finished_checkpoints(place: Place, given: str) -> list[Checkpoint]:
+def finished_checkpoints(place: Place, given: str) -> list[FinishedCheckpoint]:
     """Returns the finished checkpoints of a train job, by step.
 
     On a file system a checkpoint has its name when it is finished: it is renamed then. In a bucket nothing can be
@@ -49,7 +49,7 @@ def finished_checkpoints(place: Place, given: str) -> list[Checkpoint]:
     return sorted(_finished(place, given), key=lambda checkpoint: checkpoint.step)
 
 
-def _finished(place: Place, given: str) -> Iterator[Checkpoint]:
+def _finished(place: Place, given: str) -> Iterator[FinishedCheckpoint]:
     names = place.children()
     for name in names:
         found = _FINISHED.fullmatch(name)
@@ -64,7 +64,7 @@ def _finished(place: Place, given: str) -> Iterator[Checkpoint]:
         elif given.startswith(GCS) and not by_orbax and "state" in held and not being_renamed:
             by_orbax = _is_committed(place, name)
         if by_t5x or by_orbax:
-            yield Checkpoint(int(found[1]), by_orbax=not by_t5x)
+            yield FinishedCheckpoint(int(found[1]), by_orbax=not by_t5x)
 
 
 def _is_committed(place: Place, name: str) -> bool:

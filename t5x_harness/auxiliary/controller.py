@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 
-from t5x_harness.auxiliary.backend import Backend, PassingError
-from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
+from t5x_harness.auxiliary.backend import JobBackend, PassingError
+from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, finished_checkpoints
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.hold import Holds
 from t5x_harness.auxiliary.jobs import JobTemplate
@@ -40,7 +40,7 @@ class Controller:
         train: TrainJob,
         place: Place,
         journal: Journal,
-        backend: Backend,
+        backend: JobBackend,
         say: Callable[[str], None],
         *,
         retry_failed: bool = False,
@@ -102,7 +102,7 @@ class Controller:
         no_more = train_has_ended or (last is not None and (self.last_seen or 0) >= last)
         return no_more and not self.running and not self._waiting()
 
-    def _notice(self, found: list[Checkpoint]) -> None:
+    def _notice(self, found: list[FinishedCheckpoint]) -> None:
         """Takes up new checkpoints, and holds those that a job is for and that might be removed."""
         steps = {checkpoint.step for checkpoint in found}
         for step in sorted(steps - self._seen):

@@ -9,7 +9,7 @@ lack the object by which it commits checkpoints: results, and a checkpoint that 
 
 from __future__ import annotations
 
-from t5x_harness.auxiliary.checkpoints import Checkpoint
+from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint
 from t5x_harness.auxiliary.jobs import FOLDER
 from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.places import Place
@@ -44,7 +44,7 @@ class Holds:
         steps = [name for name in names if self._holder in self._place.children(f"{_HOLDERS}/{name}")]
         return sorted(int(name.removeprefix("checkpoint_")) for name in steps)
 
-    def take(self, checkpoint: Checkpoint) -> bool:
+    def take(self, checkpoint: FinishedCheckpoint) -> bool:
         """Holds a checkpoint, which may be held already; returns whether it was still there."""
         name = checkpoint.name
         self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")

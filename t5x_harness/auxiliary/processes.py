@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import Look
+from t5x_harness.auxiliary.backend import JobStatus
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
@@ -73,7 +73,7 @@ class Processes:
         folder = self._folder / name
         return f"{socket.gethostname()}:{folder}" if (folder / "lock").exists() else None
 
-    def look(self, where: str) -> Look:
+    def look(self, where: str) -> JobStatus:
         """Returns what has become of a command.
 
         Raises:
@@ -84,17 +84,17 @@ class Processes:
             raise AuxiliaryError(f"a job runs on {host}, and cannot be seen from here: start the controller there")
         folder = Path(path)
         if _is_running(folder) and not (folder / "status").exists():
-            return Look(running=True)
+            return JobStatus(running=True)
         self._started = [process for process in self._started if process.poll() is None]
         try:
             status = int((folder / "status").read_text())
         except (FileNotFoundError, ValueError):
-            return Look(killed=True, message=f"it was killed; its log is {folder}/log")
+            return JobStatus(killed=True, message=f"it was killed; its log is {folder}/log")
         if status == 0:
-            return Look(succeeded=True)
+            return JobStatus(succeeded=True)
         if status in _KILLED:
-            return Look(killed=True, message=f"it was killed ({_KILLED[status]}); its log is {folder}/log")
-        return Look(message=f"exit status {status}; the end of {folder}/log:\n{_end_of(folder / 'log')}")
+            return JobStatus(killed=True, message=f"it was killed ({_KILLED[status]}); its log is {folder}/log")
+        return JobStatus(message=f"exit status {status}; the end of {folder}/log:\n{_end_of(folder / 'log')}")
 
 
 class LocalJobs:
@@ -127,7 +127,7 @@ class LocalJobs:
         """Finds its folder."""
         return self._processes.find(name)
 
-    def look(self, where: str) -> Look:
+    def look(self, where: str) -> JobStatus:
         """Looks at its lock and its exit status."""
         return self._processes.look(where)
 

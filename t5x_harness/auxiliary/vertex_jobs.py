@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from t5x_harness.auxiliary.backend import Look, PassingError
+from t5x_harness.auxiliary.backend import JobStatus, PassingError
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
@@ -79,14 +79,16 @@ class VertexJobs:
             found = with_label(_LABEL, _hash(name), self.target)
             return found[0].name if found else None
 
-    def look(self, where: str) -> Look:
+    def look(self, where: str) -> JobStatus:
         """Asks for its state."""
         with _as_auxiliary_errors():
             outcome = SubmittedJob.attach(where, self.target).look()
         if outcome.state not in ENDED:
-            return Look(running=True)
+            return JobStatus(running=True)
         taken_away = not outcome.succeeded and any(text in outcome.error.lower() for text in _TAKEN_AWAY)
-        return Look(succeeded=outcome.succeeded, killed=taken_away, message="" if outcome.succeeded else str(outcome))
+        return JobStatus(
+            succeeded=outcome.succeeded, killed=taken_away, message="" if outcome.succeeded else str(outcome)
+        )
 
     def _job(self, name: str, job: AuxiliaryJob) -> T5XJob:
         options = self.options

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import Backend, Look
+from t5x_harness.auxiliary.backend import JobBackend, JobStatus
 from t5x_harness.auxiliary.checking import findings_of
 from t5x_harness.auxiliary.checkpoints import finished_checkpoints
 from t5x_harness.auxiliary.controller import Controller
@@ -89,7 +89,7 @@ class TrainCommand:
     def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
         """Starts it unless it runs, or has succeeded; T5X goes on from its last checkpoint. Returns where."""
         where = self.processes.find(self.name)
-        look = self.processes.look(where) if where is not None else Look()
+        look = self.processes.look(where) if where is not None else JobStatus()
         if where is None or not (look.running or look.succeeded):
             where = self.processes.start(self.name, self.words, os.environ, cwd)
             say(f"the train job started: {where}")
@@ -112,7 +112,7 @@ def patience_for(prepared: Prepared, check: Callable[[], None] | None = None) ->
 
 def watch(
     prepared: Prepared,
-    backend: Backend,
+    backend: JobBackend,
     *,
     say: Callable[[str], None] = lambda _: None,
     train_command: TrainCommand | None = None,
@@ -150,7 +150,7 @@ def watch(
         where = train_command.ensure(request.train.cwd, note) if train_command is not None else ""
         while True:
             lock.renew()
-            look = train_command.processes.look(where) if train_command is not None else Look(running=True)
+            look = train_command.processes.look(where) if train_command is not None else JobStatus(running=True)
             if controller.advance(train_has_ended=not look.running or train_has_ended()):
                 break
             if happened:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import Backend
+from t5x_harness.auxiliary.backend import JobBackend
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.planning import plan_jobs
 from t5x_harness.auxiliary.processes import LocalJobs, Processes
@@ -275,7 +275,7 @@ def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
     yield "the same command again goes on from here"
 
 
-def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[Backend, Callable[[], bool]]:
+def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, Callable[[], bool]]:
     """Returns where jobs run, and what tells that there will be no further checkpoint."""
     if args.on == "here":
         _require_no_options_of_jobs(args)

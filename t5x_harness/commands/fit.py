@@ -16,8 +16,8 @@ from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
-    from t5x_harness.aot.search import Grid, Row, Search
-    from t5x_harness.aot.variants import Variant
+    from t5x_harness.aot.search import FitGrid, FitRow, FitSearch
+    from t5x_harness.aot.variants import RunVariant
     from t5x_harness.commands.fit_output import Found
     from t5x_harness.runs.pipeline import Pipeline
     from t5x_harness.workers import ProgressPrinter
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _found(arguments, spec, slices, folder.path)
 
 
-def search_rows(search: Search, grid: Grid, rows: list[Row]) -> bool:
+def search_rows(search: FitSearch, grid: FitGrid, rows: list[FitRow]) -> bool:
     """Adds to rows what is known of each combination.
 
     Returns:
@@ -230,7 +230,7 @@ def _search(
     progress: _Progress,
     found: Found,
 ) -> None:
-    from t5x_harness.aot.search import Grid, Search
+    from t5x_harness.aot.search import FitGrid, FitSearch
 
     described, compiler = pipeline.aot()
     found.run = described
@@ -239,7 +239,7 @@ def _search(
     if missing := [name for name in wanted if name not in there] or (not there and ["any program"]):
         has = f"it has {', '.join(there)}" if there else "; ".join(described.not_checked)
         raise UsageError(f"the config's job does not compile {' and '.join(missing)}: {has}")
-    grid = Grid(
+    grid = FitGrid(
         slices,
         arguments.partitions or (None,),
         arguments.batch or (None,),
@@ -250,7 +250,7 @@ def _search(
         stop=not arguments.slices,
     )
     found.programs = wanted
-    search = Search(described, spec, compiler, arguments.hours, found.prices, progress.begin)
+    search = FitSearch(described, spec, compiler, arguments.hours, found.prices, progress.begin)
     found.is_complete = search_rows(search, grid, found.rows)
 
 
@@ -278,13 +278,13 @@ class _Progress:
         if self._printer is not None:
             self._printer({**event, **self._shown})
 
-    def begin(self, number: int, of: int, variant: Variant) -> None:
+    def begin(self, number: int, of: int, variant: RunVariant) -> None:
         """Takes the combination that comes next."""
         self._shown = {"stage": " ".join(_words(variant)), "step": number, "of": of}
         self({})
 
 
-def _words(variant: Variant) -> Iterator[str]:
+def _words(variant: RunVariant) -> Iterator[str]:
     yield variant.slice or ""
     for value, one, more in (
         (variant.num_partitions, "partition", "partitions"),

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.request import TRAIN, AotRun
-from t5x_harness.aot.search import Row, cheapest, smallest
+from t5x_harness.aot.search import FitRow, cheapest, smallest
 from t5x_harness.aot.speed import BAND_NAME, Span
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.report_output import PLAIN_WIDTH
@@ -48,7 +48,7 @@ class Found:
     spec: RunSpec
     hours: float
     prices: Mapping[str, float]
-    rows: list[Row] = dataclasses.field(default_factory=list)
+    rows: list[FitRow] = dataclasses.field(default_factory=list)
     programs: tuple[str, ...] = ()
     run: AotRun | None = None
     refused: RunResult | None = None
@@ -122,7 +122,7 @@ def _width(stream: TextIO) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
 
 
-def _table(rows: list[Row], width: int) -> Iterator[str]:
+def _table(rows: list[FitRow], width: int) -> Iterator[str]:
     cells = [_cells(row) for row in rows]
     used = [index for index in range(len(_COLUMNS)) if any(row[index] not in ("", "-") for row in cells)]
     whole = columns([[row[i] for i in used] for row in cells], [_COLUMNS[i] for i in used]).splitlines()
@@ -137,7 +137,7 @@ def _table(rows: list[Row], width: int) -> Iterator[str]:
         yield from wrap(row.why, width, "    ", "    ") if row.why else ()
 
 
-def _cells(row: Row) -> list[object]:
+def _cells(row: FitRow) -> list[object]:
     variant, run = row.variant, row.estimate
     about = "~" if row.is_extrapolated else ""
     over = "-" if (row.headroom_bytes or 0) < 0 else ""
@@ -201,7 +201,7 @@ def _in_time(found: Found) -> Iterator[str]:
         yield f"price of {name}: {price}"
 
 
-def _name(row: Row) -> str:
+def _name(row: FitRow) -> str:
     changes = [text for text in row.changes.split(" and ") if text and not text.startswith("--slice")]
     return f"{row.variant.slice}{' with ' if changes else ''}{' and '.join(changes)}"
 
@@ -221,7 +221,7 @@ def _not_checked(found: Found) -> list[str]:
     return texts
 
 
-def _row_as_json(row: Row) -> dict[str, Any]:
+def _row_as_json(row: FitRow) -> dict[str, Any]:
     run = row.estimate
     return {
         **row.variant.to_json(),

@@ -315,7 +315,7 @@ class Session:
           A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: what is wrong, as JSON.
         """
         from t5x_harness.aot.lowering import Lowering
-        from t5x_harness.aot.operations import NotForTpu
+        from t5x_harness.aot.operations import OperationNotForTpu
         from t5x_harness.aot.request import ProgramSpec
         from t5x_harness.resolve.explanation import explain, log_traceback
 
@@ -325,7 +325,7 @@ class Session:
             self._lowering = Lowering(ProgramSpec.from_json(program), self._config, self._slice)
         except Exception as error:  # whatever the user's model, T5X or JAX raises
             log_traceback(error)
-            if isinstance(error, NotForTpu):
+            if isinstance(error, OperationNotForTpu):
                 return {"finding": error.finding.to_json()}
             return {"finding": explain(error, Stage.AOT, self._config, None).to_json()}
         return self._lowering.described.to_json()

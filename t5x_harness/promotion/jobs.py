@@ -44,7 +44,7 @@ REFUSALS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """A job that was followed to its end.
 
     Attributes:
@@ -165,7 +165,7 @@ class PromotedJobs:
         on_progress: Callable[[Mapping[str, Any]], None] | None,
         *,
         stage: str = "",
-    ) -> Ended:
+    ) -> EndedJob:
         """Waits until a job has ended; its log is written to a file as it grows.
 
         Args:
@@ -179,8 +179,8 @@ class PromotedJobs:
             # Results are read from all that the job wrote; metrics alone are for its record.
             end = self._batch.follow(job, on_state=watch.on_state, on_log=watch.on_log, metrics=job.tracked is not None)
         except (VertexError, WaitError) as error:
-            return Ended(None, str(error))
-        return Ended(end.outcome, "", end.notes, end.ran_on)
+            return EndedJob(None, str(error))
+        return EndedJob(end.outcome, "", end.notes, end.ran_on)
 
     def raise_pending_interrupt(self, raised: BaseException | None) -> None:
         """Raises a Ctrl-C that came to nothing; is to be called now and then.

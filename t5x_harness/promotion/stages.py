@@ -14,7 +14,7 @@ from t5x_harness.findings.losses import (
     why_no_number,
 )
 from t5x_harness.findings.work import judged
-from t5x_harness.promotion.jobs import Ended
+from t5x_harness.promotion.jobs import EndedJob
 from t5x_harness.promotion.results import Earlier, JobResults
 from t5x_harness.spec import Finding, Measure, Outcome, Severity, Stage, StageResult
 from t5x_harness.system.diagnosis import read_tail
@@ -32,7 +32,7 @@ _TPU_NOT_CHECKED = "whether the job ran on its TPU: its log names no devices"
 
 def stages_of_job(
     executing: Sequence[Stage],
-    ended: Ended,
+    ended: EndedJob,
     job: SubmittedJob,
     found: JobResults,
     *,
@@ -63,7 +63,7 @@ def stages_of_job(
     return {first: done, **{stage: others[stage](found) for stage in later}}
 
 
-def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
+def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
     """Returns code, message and fix for a job that did not succeed.
 
     Args:
@@ -96,7 +96,7 @@ def ending(ended: Ended, job: SubmittedJob, *, shipped: bool = False) -> tuple[s
 
 def _first(
     stage: Stage,
-    ended: Ended,
+    ended: EndedJob,
     job: SubmittedJob,
     found: JobResults,
     first_step: int,

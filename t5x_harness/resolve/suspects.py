@@ -20,7 +20,7 @@ from t5x_harness.resolve.error_texts import full_text, one_line
 from t5x_harness.resolve.frames import causes, root_cause
 from t5x_harness.resolve.parties import FRONT, PYTHON, USER, is_users, party_of
 from t5x_harness.spec import Location
-from t5x_harness.upstream.gin import Call, calls_in
+from t5x_harness.upstream.gin import ConfigurableCall, calls_in
 
 MOST = 3
 """Bindings that a message names."""
@@ -74,7 +74,7 @@ class Suspect:
         return self.weight >= _CONVINCING
 
 
-def calls(error: BaseException) -> list[Call]:
+def calls(error: BaseException) -> list[ConfigurableCall]:
     """Returns the configurables that Gin was calling, innermost first."""
     found = [call for link in causes(error) for call in calls_in(full_text(link))]
     return list(dict.fromkeys(found))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.work import BEFORE_EXECUTION
-from t5x_harness.promotion.jobs import REFUSALS, Ended, JobNotSent, PromotedJobs
+from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
@@ -185,7 +185,7 @@ class VertexBackend:
         )
         return {**results, first: done}
 
-    def _facts(self, job: SubmittedJob, ended: Ended) -> Iterator[tuple[str, str]]:
+    def _facts(self, job: SubmittedJob, ended: EndedJob) -> Iterator[tuple[str, str]]:
         yield "job", job.name
         if job.url:
             yield "job_url", job.url

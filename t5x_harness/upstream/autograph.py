@@ -120,13 +120,13 @@ class AutoGraph:
             self._loader.load_source = before
         return True
 
-    def conversion(self, function: types.FunctionType) -> Conversion:
+    def conversion(self, function: types.FunctionType) -> ConvertedFunction:
         """Returns what this one made of a function."""
         factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
         code = marshal.dumps(self._code[factory.module.__name__])
-        return Conversion(factory._name, code, factory.source_map)
+        return ConvertedFunction(factory._name, code, factory.source_map)
 
-    def keep(self, function: types.FunctionType, conversion: Conversion) -> None:
+    def keep(self, function: types.FunctionType, conversion: ConvertedFunction) -> None:
         """Keeps what was made of a function elsewhere."""
         factory = self._factory_class(
             conversion.name, function.__code__.co_freevars, self._transpiler.get_extra_locals()
@@ -137,7 +137,7 @@ class AutoGraph:
         factory._unbound_factory = outer()
         self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
 
-    def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[Conversion | None]) -> int:
+    def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> int:
         """Keeps what was made of functions elsewhere, and says of how many something was."""
         made = 0
         for function, conversion in zip(functions, conversions, strict=True):
@@ -164,7 +164,7 @@ class AutoGraph:
 
 
 @dataclasses.dataclass(frozen=True)
-class Conversion:
+class ConvertedFunction:
     """What AutoGraph made of a function, for any process that has the same function; pickle takes it.
 
     Attributes:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from t5x_harness.runtime.compile_cache import FOLDER
 from t5x_harness.system.ownership import foreign_file, foreign_folder
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, Conversion, functions_of
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, ConvertedFunction, functions_of
 
 _FORMAT = 1
 
@@ -34,7 +34,7 @@ def adopt(seqio: types.ModuleType) -> None:
         autograph.keep_all(functions, conversions)
 
 
-def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | None:
+def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | None] | None:
     """Returns the conversions of functions, None for one that cannot be converted; None if they are not kept.
 
     Args:
@@ -54,7 +54,7 @@ def load(functions: Sequence[types.FunctionType]) -> list[Conversion | None] | N
     return found if isinstance(found, list) and len(found) == len(functions) else None
 
 
-def store(functions: Sequence[types.FunctionType], conversions: Sequence[Conversion | None]) -> None:
+def store(functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> None:
     """Keeps the conversions of functions, if there is a place for them."""
     place = _place(functions)
     if place is None:

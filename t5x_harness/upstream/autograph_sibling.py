@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 from t5x_harness.system.processes import die_with_parent, kill_quietly
 from t5x_harness.upstream import autograph_cache
-from t5x_harness.upstream.autograph import AutoGraph, Conversion, functions_of
+from t5x_harness.upstream.autograph import AutoGraph, ConvertedFunction, functions_of
 
 _BYTES = 1 << 20
 """What all conversions of SeqIO's functions have room in; it is what Linux lets a user have."""
@@ -72,10 +72,10 @@ class SiblingConversions:
             _convert_and_send(self._functions, sink, parent)
         sink.close()
 
-    def _convert_the_rest(self, autograph: AutoGraph) -> dict[int, Conversion | None]:
+    def _convert_the_rest(self, autograph: AutoGraph) -> dict[int, ConvertedFunction | None]:
         """Returns the conversions of all functions, by number: they are kept by AutoGraph now."""
         left = dict(enumerate(self._functions))
-        converted: dict[int, Conversion | None] = {}
+        converted: dict[int, ConvertedFunction | None] = {}
         while left:
             if len(left) > 1 and not self._source.poll():
                 number, function = left.popitem()
@@ -89,7 +89,7 @@ class SiblingConversions:
         return converted
 
 
-def _conversion(autograph: AutoGraph, function: types.FunctionType) -> Conversion | None:
+def _conversion(autograph: AutoGraph, function: types.FunctionType) -> ConvertedFunction | None:
     """Converts a function, if it can be."""
     return autograph.conversion(function) if autograph.converts(function) else None
 

@@ -24,7 +24,7 @@ def file_readers() -> MutableSequence[tuple[Callable[[str], Any], Callable[[str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class ConfigurableCall:
     """A configurable that Gin was calling when an exception was raised.
 
     Attributes:
@@ -39,9 +39,9 @@ class Call:
 _CALL = re.compile(r"^  In call to configurable '([^']+)' \(.*\)(?: in scope '([^']+)')?$", re.MULTILINE)
 
 
-def calls_in(text: str) -> list[Call]:
+def calls_in(text: str) -> list[ConfigurableCall]:
     """Returns the configurables that an exception's text names as being called, innermost first."""
-    return [Call(name, scope) for name, scope in _CALL.findall(text)]
+    return [ConfigurableCall(name, scope) for name, scope in _CALL.findall(text)]
 
 
 def hidden_exception(error: BaseException) -> BaseException | None:

@@ -13,8 +13,8 @@ def scheduling_by(group_of: Callable[[str], str | None]) -> type:
     """
     from xdist.scheduler import LoadGroupScheduling
 
-    class Scheduling(LoadGroupScheduling):  # type: ignore[misc]
+    class GroupScheduling(LoadGroupScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid) or str(super()._split_scope(nodeid))
 
-    return Scheduling
+    return GroupScheduling

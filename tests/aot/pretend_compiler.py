@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
-from t5x_harness.aot.compiling import Compiled
-from t5x_harness.aot.costs import Costs
-from t5x_harness.aot.memory import Memory
+from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
+from t5x_harness.aot.compiling import CompiledProgram
+from t5x_harness.aot.costs import DeviceCosts
+from t5x_harness.aot.memory import DeviceMemory
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
 from t5x_harness.spec import AotMode, Location, RunSpec
 
@@ -58,17 +58,17 @@ class PretendCompiler:
     on_progress: Callable[[Any], None] | None = None
     waits: tuple[float, ...] = ()
 
-    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> Compiled:
+    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> CompiledProgram:
         self.calls.append((program.name, spec.slice, spec.bindings))
         needed = self.needs(program, dict(binding.split(" = ") for binding in spec.bindings))
         lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, (), 0)
         if needed > self.limit:
             said = f"total memory required ({needed / GIB:.2f}G) exceeds available HBM (15.48G)"
-            return Compiled(lowered, CompilerResult(Verdict.OUT_OF_MEMORY, said))
-        memory = Memory(needed, needed, 0, 0, 0, 0, {}, (), "", {})
+            return CompiledProgram(lowered, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, said))
+        memory = DeviceMemory(needed, needed, 0, 0, 0, 0, {}, (), "", {})
         flops = int(123e12 / 2 * 0.36)  # 0.36 s on a device of v3: 0.1 h for 1,000 steps
-        costs = Costs(flops, flops, 0, (), (), ())
-        return Compiled(lowered, CompilerResult(Verdict.COMPILED), memory, costs)
+        costs = DeviceCosts(flops, flops, 0, (), (), ())
+        return CompiledProgram(lowered, CompilerResult(CompilerVerdict.COMPILED), memory, costs)
 
 
 def by_examples(each: int) -> Callable[[ProgramSpec, dict[str, str]], int]:

@@ -17,7 +17,7 @@ from t5x_harness.workers import Zygote
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 
-Compiled = Callable[..., StageResult]
+CompiledProgram = Callable[..., StageResult]
 
 T5_SMALL = """\
 from __gin__ import dynamic_registration
@@ -48,7 +48,7 @@ EVALUATED = (
 
 
 @pytest.fixture
-def compiled(zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiled:
+def compiled(zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledProgram:
     """Compiles a config; what is compiled is kept for this test."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "kept"))
     (tmp_path / "counting.py").write_text(FILES["counting.py"], encoding="utf-8")
@@ -75,7 +75,7 @@ def measure(result: StageResult, name: str, of: str) -> float:
     return value
 
 
-def test_a_run_is_compiled_once_and_kept(compiled: Compiled) -> None:
+def test_a_run_is_compiled_once_and_kept(compiled: CompiledProgram) -> None:
     first = compiled(training("TRAIN_STEPS = 1000").gin)
     assert first.outcome is Outcome.PASSED, first.findings
     assert first.exercised == 2
@@ -93,7 +93,7 @@ def test_a_run_is_compiled_once_and_kept(compiled: Compiled) -> None:
     assert measure(again, "hbm_peak", "train") == measure(first, "hbm_peak", "train")
 
 
-def test_gradients_are_kept_over_microbatches(compiled: Compiled) -> None:
+def test_gradients_are_kept_over_microbatches(compiled: CompiledProgram) -> None:
     gin = training("trainer.Trainer.num_microbatches = 2").gin
     result = compiled(gin.replace("import seqio\n", "import seqio\nfrom t5x import trainer\n"))
     assert result.outcome is Outcome.PASSED, result.findings
@@ -103,7 +103,7 @@ def test_gradients_are_kept_over_microbatches(compiled: Compiled) -> None:
     assert sum(kinds.values()) == measure(result, "hbm_peak", "train")
 
 
-def test_few_layers_tell_of_many(compiled: Compiled) -> None:
+def test_few_layers_tell_of_many(compiled: CompiledProgram) -> None:
     layers = [f"network.T5Config.num_{stack}_layers = 8" for stack in ("encoder", "decoder")]
     drawn = compiled(training().gin, *layers, aot=AotMode.DEPTHS)
     whole = compiled(training().gin, *layers, aot=AotMode.MEMORY)
@@ -114,7 +114,7 @@ def test_few_layers_tell_of_many(compiled: Compiled) -> None:
     assert measure(drawn, "hbm_peak", "train") == pytest.approx(measure(whole, "hbm_peak", "train"), rel=0.03)
 
 
-def test_lowering_alone_says_that_nothing_was_compiled(compiled: Compiled) -> None:
+def test_lowering_alone_says_that_nothing_was_compiled(compiled: CompiledProgram) -> None:
     result = compiled(training().gin, aot=AotMode.LOWER)
     assert dict(result.facts)["train"] == "can be lowered for v3-8"
     assert "whether train fits v3-8: it was lowered, and not compiled" in result.not_checked
@@ -125,7 +125,7 @@ def test_lowering_alone_says_that_nothing_was_compiled(compiled: Compiled) -> No
     [("train_eval", "train", "pretrain", 128, 0.396), ("predict", "eval", "eval", 32, 0.244)],
 )
 def test_peaks_are_those_that_were_measured(
-    compiled: Compiled, program: str, mode: str, run: str, batch: int, peak: float
+    compiled: CompiledProgram, program: str, mode: str, run: str, batch: int, peak: float
 ) -> None:
     # Of T5 1.1 small with 2 layers, on v3-8: what libtpu 0.0.51 said of T5X's own steps.
     gin = T5_SMALL.format(mode=mode, run=run, batch=batch, dropout=0.1 if mode == "train" else 0.0)

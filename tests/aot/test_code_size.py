@@ -6,7 +6,7 @@ import dataclasses
 
 from pretend_compiler import GIB, SPEC, PretendCompiler, planned
 
-from t5x_harness.aot.account import Account, account_of
+from t5x_harness.aot.account import ProgramAccount, account_of
 from t5x_harness.aot.code_size import most_code_bytes
 from t5x_harness.aot.description import describe
 from t5x_harness.aot.verdicts import judge
@@ -20,7 +20,7 @@ PRODUCTS = 625
 """Of a program whose code may take 625 MiB."""
 
 
-def account(needed: int, code: int | None = None, *, extrapolated: bool = False) -> Account:
+def account(needed: int, code: int | None = None, *, extrapolated: bool = False) -> ProgramAccount:
     """Returns the account of a program that needs some memory beside its code."""
     (step, _) = RUN.programs
     compiled = PretendCompiler(lambda program, bound: needed).compile(step, SPEC, None)
@@ -34,7 +34,7 @@ def account(needed: int, code: int | None = None, *, extrapolated: bool = False)
     return account_of(step, [compiled], [{"layers": 2}] if extrapolated else [], [1.0])
 
 
-def described(of: Account) -> StageResult:
+def described(of: ProgramAccount) -> StageResult:
     report = StageReport(Stage.AOT)
     describe(of, RUN, V3, {}, report)
     return report.result()

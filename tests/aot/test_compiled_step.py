@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.aot.costs import costs_of
-from t5x_harness.aot.memory import Kind, read_memory
+from t5x_harness.aot.memory import MemoryKind, read_memory
 from t5x_harness.aot.program_text import read_program
 
 pytestmark = [
@@ -33,7 +33,7 @@ def test_figures_of_a_real_compile_are_the_compilers(repository: Path, tmp_path:
     memory = read_memory(program, buffers, ranges)
     assert memory.peak_bytes == pytest.approx(facts["peak_memory_in_bytes"], rel=0.001)
     assert memory.argument_bytes == facts["argument_size_in_bytes"]
-    assert memory.kinds[Kind.PARAMETERS] == memory.kinds[Kind.OPTIMIZER] > 0
+    assert memory.kinds[MemoryKind.PARAMETERS] == memory.kinds[MemoryKind.OPTIMIZER] > 0
     costs = costs_of(program, {"data": 4, "model": 2})
     assert costs.flops == pytest.approx(facts["flops"], rel=0.005)
     assert costs.hbm_bytes == pytest.approx(facts["bytes accessed"], rel=0.005)

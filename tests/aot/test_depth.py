@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.aot.account import account_of
-from t5x_harness.aot.compiler import CompilerResult, Verdict
-from t5x_harness.aot.compiling import Compiled
+from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict
+from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.costs import Collective, Costs
+from t5x_harness.aot.costs import Collective, DeviceCosts
 from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
-from t5x_harness.aot.memory import Buffer, Kind, Memory, PaddedSize
-from t5x_harness.aot.request import LoweredProgram, ProgramSpec, Stack
+from t5x_harness.aot.memory import Buffer, DeviceMemory, MemoryKind, PaddedSize
+from t5x_harness.aot.request import LayerStack, LoweredProgram, ProgramSpec
 
 ENCODER, DECODER = "network.T5Config.num_encoder_layers", "network.T5Config.num_decoder_layers"
 STEP = ProgramSpec("train", "train_dataset_cfg", "", {"encoder_input_tokens": (8, 16)}, {})
 
 
-def stacks(encoder: int, decoder: int) -> list[Stack]:
-    return [Stack(ENCODER, encoder), Stack(DECODER, decoder)]
+def stacks(encoder: int, decoder: int) -> list[LayerStack]:
+    return [LayerStack(ENCODER, encoder), LayerStack(DECODER, decoder)]
 
 
 def test_equal_stacks_need_two_depths() -> None:
@@ -48,28 +48,28 @@ def test_a_stack_of_few_layers_keeps_them() -> None:
 
 
 @pytest.mark.parametrize("shallow", [stacks(4, 6), stacks(1, 1), []])
-def test_shallow_models_are_compiled_with_all_layers(shallow: list[Stack]) -> None:
+def test_shallow_models_are_compiled_with_all_layers(shallow: list[LayerStack]) -> None:
     assert depths_of(shallow) == []
     assert weights_of(shallow, []) == [1.0]
 
 
-def compiled(layers: int, *, kept: bool = False) -> Compiled:
-    state = Buffer(Kind.PARAMETERS, "encoder/layers_*/mlp", "", (4, 8), "f32", layers, 1024 * layers, 0)
-    logits = Buffer(Kind.TEMPORARIES, "decoder/logits_dense", "dot_general", (8, 32), "f32", 1, 4096, 1024)
-    memory = Memory(
+def compiled(layers: int, *, kept: bool = False) -> CompiledProgram:
+    state = Buffer(MemoryKind.PARAMETERS, "encoder/layers_*/mlp", "", (4, 8), "f32", layers, 1024 * layers, 0)
+    logits = Buffer(MemoryKind.TEMPORARIES, "decoder/logits_dense", "dot_general", (8, 32), "f32", 1, 4096, 1024)
+    memory = DeviceMemory(
         peak_bytes=5000 + 1024 * layers,
         reserved_bytes=6000 + 1024 * layers,
         argument_bytes=1024 * layers,
         constant_bytes=0,
         output_bytes=0,
         temporary_bytes=5000,
-        kinds={Kind.PARAMETERS: 1024 * layers, Kind.TEMPORARIES: 5000},
+        kinds={MemoryKind.PARAMETERS: 1024 * layers, MemoryKind.TEMPORARIES: 5000},
         buffers=(logits, state),
         peak_at="dot",
         spaces={},
         padding=(PaddedSize(500, 512, 3, 3000), PaddedSize(114, 120, layers, 900 * layers)),
     )
-    costs = Costs(
+    costs = DeviceCosts(
         flops=100 * layers,
         product_flops=90 * layers,
         hbm_bytes=10,
@@ -79,9 +79,9 @@ def compiled(layers: int, *, kept: bool = False) -> Compiled:
         products=20 + 5 * layers,
         product_sizes=(ProductSize(512, (64, 32128), 1, 1000), ProductSize(64, (512, 512), layers, 90 * layers)),
     )
-    return Compiled(
+    return CompiledProgram(
         LoweredProgram("f", 10, {"data": 8}, (0,), 1024 * layers),
-        CompilerResult(Verdict.COMPILED, "", 3.0, 1000, 50 * layers, None),
+        CompilerResult(CompilerVerdict.COMPILED, "", 3.0, 1000, 50 * layers, None),
         memory,
         costs,
         is_kept=kept,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.aot.buffers import Allocation, Assignment, Placed
+from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
 from t5x_harness.aot.moments import highest, moments_of
 from t5x_harness.aot.program_text import parse_program
 
@@ -15,10 +15,10 @@ def sequence(*names: str) -> tuple[str, ...]:
     return ("HloModule m", "", "ENTRY %main (p: f32[]) -> f32[] {", "  %p = f32[] parameter(0)", *lines, "}")
 
 
-def assigned(*live: int) -> Assignment:
+def assigned(*live: int) -> BufferAssignment:
     """Returns what is live at each instruction."""
-    values = tuple(Placed(f"v{n}", (), size, n << 10, "f32[]", n, n) for n, size in enumerate(live))
-    return Assignment(
+    values = tuple(PlacedValue(f"v{n}", (), size, n << 10, "f32[]", n, n) for n, size in enumerate(live))
+    return BufferAssignment(
         (Allocation(0, 1 << 20, 0, "preallocated-temp", None, False, values),),
         tuple(f"i{n}" for n in range(len(live))),
     )

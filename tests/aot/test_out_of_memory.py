@@ -12,7 +12,7 @@ from t5x_harness.aot import libtpu
 from t5x_harness.aot.advice import advise
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.rules.programs import OutOfDeviceMemory
-from t5x_harness.aot.search import Fits, Grid, Search, smallest
+from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
@@ -37,8 +37,8 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
         assert backend.stage(Stage.PLAN).outcome is Outcome.PASSED
         run, compiler = backend.aot()
         train = run.programs[0]
-        search = Search(run, spec, compiler, 48.0, {}, lambda number, of, variant: None)
-        grid = Grid(["v3-8"], microbatches=(1, 2), programs=("train",))
+        search = FitSearch(run, spec, compiler, 48.0, {}, lambda number, of, variant: None)
+        grid = FitGrid(["v3-8"], microbatches=(1, 2), programs=("train",))
         rows = list(search.rows(grid))
         assert [row.fits for row in rows] == [Fits.NO, Fits.YES]
         best = smallest(rows)

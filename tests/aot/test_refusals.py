@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from t5x_harness.aot import compiling, measuring
-from t5x_harness.aot.compiler import CompilerResult, Until, Verdict
-from t5x_harness.aot.compiling import Compiled, Compiler
+from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
+from t5x_harness.aot.compiling import CompiledProgram, Compiler
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
-from t5x_harness.aot.request import AotRun, LoweredProgram, ProgramSpec, Stack
+from t5x_harness.aot.request import AotRun, LayerStack, LoweredProgram, ProgramSpec
 from t5x_harness.spec import AotMode, Finding, RunSpec, Severity, Stage
 from t5x_harness.workers.run import OnProgress, RunProcess
 
@@ -42,7 +42,7 @@ class FakeRun(RunProcess):
         if self._kept is not None and on_progress is not None:
             on_progress({"stage": "aot", "waiting": True})
             self._kept.parent.mkdir(parents=True)
-            compiled = Compiled(LOWERED, CompilerResult(Verdict.OUT_OF_MEMORY, "of another", 1.0))
+            compiled = CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, "of another", 1.0))
             self._kept.write_text(json.dumps({"format": compiling._FORMAT, **compiled.to_json()}), encoding="utf-8")
         return None
 
@@ -63,7 +63,7 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_compiler_refuses_is_said_with_its_log(tmp_path: Path) -> None:
     said = "INTERNAL: E0200: Mosaic failed to compile TPU kernel: unsupported shape cast\n\nThe MLIR operation: …"
-    assert refusal(FakeRun(CompilerResult(Verdict.FAILED, said)), tmp_path) == Finding(
+    assert refusal(FakeRun(CompilerResult(CompilerVerdict.FAILED, said)), tmp_path) == Finding(
         "AOT03",
         Severity.ERROR,
         Stage.AOT,
@@ -104,7 +104,7 @@ def test_too_little_memory_of_this_machine(
 ) -> None:
     monkeypatch.setattr(compiling, "needed_bytes", lambda operations, until: 12 * 2**30)
     monkeypatch.setattr(compiling, "available_bytes", lambda: 5 * 2**30)
-    run = FakeRun(CompilerResult(Verdict.COMPILED))
+    run = FakeRun(CompilerResult(CompilerVerdict.COMPILED))
     finding = refusal(run, tmp_path, until)
     assert finding.code == "AOT04"
     assert finding.message == "compiling it takes about 12.0 GiB of this machine's memory, and 5.0 GiB are free"
@@ -116,7 +116,7 @@ def test_what_another_process_compiled_meanwhile_is_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", str(tmp_path))
-    run = FakeRun(CompilerResult(Verdict.COMPILED), tmp_path / "aot" / "f-memory.json")
+    run = FakeRun(CompilerResult(CompilerVerdict.COMPILED), tmp_path / "aot" / "f-memory.json")
     compiled = Compiler(lambda folder, spec: run, tmp_path / "run").compile(TRAIN, SPEC, Until.MEMORY)
     assert compiled.is_kept
     assert compiled.result is not None
@@ -129,13 +129,13 @@ def test_what_another_process_compiled_meanwhile_is_not_compiled_again(
     [
         ((), True, AotMode.DEPTHS, "which are one loop"),
         ((), False, AotMode.DEPTHS, "as no binding says how many"),
-        ((Stack("network.T5Config.num_decoder_layers", 2),), False, AotMode.DEPTHS, "which are few"),
-        ((Stack("network.T5Config.num_decoder_layers", 12),), False, AotMode.DEPTHS, "which are not equal"),
+        ((LayerStack("network.T5Config.num_decoder_layers", 2),), False, AotMode.DEPTHS, "which are few"),
+        ((LayerStack("network.T5Config.num_decoder_layers", 12),), False, AotMode.DEPTHS, "which are not equal"),
         ((), False, AotMode.MEMORY, ""),
     ],
 )
 def test_why_all_layers_were_compiled_is_said(
-    stacks: tuple[Stack, ...],
+    stacks: tuple[LayerStack, ...],
     scanned: bool,
     mode: AotMode,
     why: str,
@@ -146,8 +146,8 @@ def test_why_all_layers_were_compiled_is_said(
     class Fake:
         def compile(
             self, program: ProgramSpec, spec: RunSpec, until: Until, depth: str = "", again: bool = False
-        ) -> Compiled:
-            return Compiled(LOWERED, CompilerResult(Verdict.COMPILED))
+        ) -> CompiledProgram:
+            return CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.COMPILED))
 
     monkeypatch.setattr(measuring, "account_of", lambda *given: given[-1])
     spec = RunSpec(("a.gin",), aot=mode)

@@ -13,8 +13,8 @@ from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
 
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
-from t5x_harness.aot.search import Fits, Grid, Row, Search, cheapest, smallest
-from t5x_harness.aot.variants import Refused, Variant, tune
+from t5x_harness.aot.search import FitGrid, FitRow, Fits, FitSearch, cheapest, smallest
+from t5x_harness.aot.variants import RunVariant, VariantRefused, tune
 from t5x_harness.commands.fit import search_rows
 from t5x_harness.commands.fit_output import Found, as_json, as_table
 from t5x_harness.slices.slice import get_slice
@@ -22,17 +22,17 @@ from t5x_harness.slices.slice import get_slice
 TRAIN = ("train",)
 
 
-def search(run: AotRun, compiler: Any, hours: float = 48.0) -> Search:
-    return Search(run, SPEC, compiler, hours, {}, lambda number, of, variant: None)
+def search(run: AotRun, compiler: Any, hours: float = 48.0) -> FitSearch:
+    return FitSearch(run, SPEC, compiler, hours, {}, lambda number, of, variant: None)
 
 
-def results(rows: list[Row]) -> list[tuple[Any, ...]]:
+def results(rows: list[FitRow]) -> list[tuple[Any, ...]]:
     return [(row.variant.slice, row.variant.batch_size, row.variant.num_microbatches, row.fits.value) for row in rows]
 
 
 def test_more_microbatches_than_fit_are_not_compiled_unless_asked_for() -> None:
     compiler = PretendCompiler(by_examples(GIB // 2))
-    grid = Grid(["v3-8"], microbatches=(4, 1, 2, 8), programs=TRAIN)
+    grid = FitGrid(["v3-8"], microbatches=(4, 1, 2, 8), programs=TRAIN)
     rows = list(search(planned(), compiler).rows(grid))
     assert [(row.variant.num_microbatches, row.fits, row.why) for row in rows] == [
         (1, Fits.NO, ""),
@@ -43,13 +43,13 @@ def test_more_microbatches_than_fit_are_not_compiled_unless_asked_for() -> None:
     assert len(compiler.calls) == 3
     assert (rows[0].needed_bytes, rows[2].needed_bytes) == (32 * GIB, 8 * GIB)
     assert rows[2].headroom_bytes == get_slice("v3-8").usable_hbm_bytes - 8 * GIB
-    every = list(search(planned(), compiler).rows(Grid(["v3-8"], microbatches=(4, 8), programs=TRAIN, every=True)))
+    every = list(search(planned(), compiler).rows(FitGrid(["v3-8"], microbatches=(4, 8), programs=TRAIN, every=True)))
     assert [row.fits for row in every] == [Fits.YES, Fits.YES]
 
 
 def test_a_larger_batch_than_one_that_does_not_fit_is_not_compiled() -> None:
     compiler = PretendCompiler(by_examples(GIB // 2), limit=16 * GIB)
-    rows = list(search(planned(), compiler).rows(Grid(["v3-8"], batches=(128, 64, 16), programs=TRAIN)))
+    rows = list(search(planned(), compiler).rows(FitGrid(["v3-8"], batches=(128, 64, 16), programs=TRAIN)))
     assert results(rows) == [
         ("v3-8", 16, 1, "fits"),
         ("v3-8", 64, 1, "does not fit"),
@@ -63,28 +63,28 @@ def test_a_larger_batch_than_one_that_does_not_fit_is_not_compiled() -> None:
 @pytest.mark.parametrize(
     ("variant", "run", "why"),
     [
-        (Variant(num_partitions=3), planned(), "T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8)"),
-        (Variant(batch_size=12), planned(), "the batch of 12 does not divide over the 8 positions of the data axis"),
-        (Variant(num_microbatches=3), planned(), "the batch of 64 does not divide into 3 microbatches"),
+        (RunVariant(num_partitions=3), planned(), "T5X has no default submesh for num_partitions=3 on TPU v3 (v3-8)"),
+        (RunVariant(batch_size=12), planned(), "the batch of 12 does not divide over the 8 positions of the data axis"),
+        (RunVariant(num_microbatches=3), planned(), "the batch of 64 does not divide into 3 microbatches"),
         (
-            Variant(num_microbatches=16),
+            RunVariant(num_microbatches=16),
             planned(),
             "the 4 examples of a microbatch do not divide over the 8 positions of the data axis",
         ),
         (
-            Variant(),
+            RunVariant(),
             planned(state=40 * GIB),
             "the train state of train alone: 40 GiB on each device, of the 15.5 GiB that a program may use",
         ),
-        (Variant(remat_policy="full"), planned(), "the config has no remat_policy to set"),
+        (RunVariant(remat_policy="full"), planned(), "the config has no remat_policy to set"),
     ],
 )
-def test_what_arithmetic_refuses_is_not_compiled(variant: Variant, run: AotRun, why: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_what_arithmetic_refuses_is_not_compiled(variant: RunVariant, run: AotRun, why: str) -> None:
+    with pytest.raises(VariantRefused) as refused:
         tune(run, SPEC, variant)
     assert str(refused.value).startswith(why)
     compiler = PretendCompiler(by_examples(1))
-    grid = Grid(
+    grid = FitGrid(
         ["v3-8"],
         (variant.num_partitions,),
         (variant.batch_size,),
@@ -99,10 +99,10 @@ def test_what_arithmetic_refuses_is_not_compiled(variant: Variant, run: AotRun, 
 
 def test_partitions_cut_the_state_and_v5e_gets_a_submesh() -> None:
     run = planned(state=40 * GIB)
-    tuned = tune(run, SPEC, Variant(num_partitions=4))
+    tuned = tune(run, SPEC, RunVariant(num_partitions=4))
     assert tuned.run.state_bytes == {"train": 10 * GIB, "predict": 10 * GIB // 4}
     assert tuned.changes == "partitioning.PjitPartitioner.num_partitions = 4"
-    there = tune(run, SPEC, Variant(slice="v5e-16", num_partitions=4))
+    there = tune(run, SPEC, RunVariant(slice="v5e-16", num_partitions=4))
     assert there.spec.bindings == (
         "partitioning.PjitPartitioner.num_partitions = 4",
         "partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)",
@@ -116,15 +116,15 @@ def test_only_datasets_that_share_the_batch_size_get_another() -> None:
         "predict", "", "", {"decoder_target_tokens": (16, 100)}, {}, "infer_eval/DatasetConfig.batch_size"
     )
 
-    tuned = tune(dataclasses.replace(run, programs=(run.programs[0], own)), SPEC, Variant(batch_size=32))
+    tuned = tune(dataclasses.replace(run, programs=(run.programs[0], own)), SPEC, RunVariant(batch_size=32))
     assert [program.shapes["decoder_target_tokens"][0] for program in tuned.run.programs] == [32, 16]
 
 
 def test_all_programs_have_to_fit_and_the_largest_is_named() -> None:
     compiler = PretendCompiler(lambda program, bound: (20 if program.name == "predict" else 5) * GIB)
-    (row,) = search(planned(), compiler).rows(Grid(["v3-8"]))
+    (row,) = search(planned(), compiler).rows(FitGrid(["v3-8"]))
     assert (row.fits, row.program, row.needed_bytes) == (Fits.NO, "predict", 20 * GIB)
-    (row,) = search(planned(), compiler).rows(Grid(["v3-8"], programs=TRAIN))
+    (row,) = search(planned(), compiler).rows(FitGrid(["v3-8"], programs=TRAIN))
     assert (row.fits, row.program, row.needed_bytes) == (Fits.YES, "train", 5 * GIB)
 
 
@@ -136,7 +136,7 @@ def test_larger_slices_are_left_out_once_one_holds_it_and_ends_in_time() -> None
 
     def tried(hours: float, steps: int | None = 1000) -> list[str | None]:
         rows = search(planned(steps=steps), PretendCompiler(needs), hours).rows(
-            Grid(slices[:3], programs=TRAIN, stop=True)
+            FitGrid(slices[:3], programs=TRAIN, stop=True)
         )
         return [row.variant.slice for row in rows]
 
@@ -147,7 +147,7 @@ def test_larger_slices_are_left_out_once_one_holds_it_and_ends_in_time() -> None
 
 def test_the_smallest_and_the_cheapest() -> None:
     compiler = PretendCompiler(by_examples(GIB // 8))
-    rows = list(search(planned(), compiler).rows(Grid(["v3-8", "v2-8", "v3-32"], programs=TRAIN)))
+    rows = list(search(planned(), compiler).rows(FitGrid(["v3-8", "v2-8", "v3-32"], programs=TRAIN)))
     assert results(rows) == [
         ("v3-8", 64, 1, "fits"),
         ("v2-8", 64, 1, "does not fit"),
@@ -180,8 +180,8 @@ def test_ctrl_c_keeps_what_is_known() -> None:
             raise KeyboardInterrupt
         return 20 * GIB
 
-    rows: list[Row] = []
-    grid = Grid(["v3-8"], microbatches=(1, 2, 4), programs=TRAIN)
+    rows: list[FitRow] = []
+    grid = FitGrid(["v3-8"], microbatches=(1, 2, 4), programs=TRAIN)
     complete = search_rows(search(planned(), PretendCompiler(needs)), grid, rows)
     assert (complete, results(rows)) == (False, [("v3-8", 64, 1, "does not fit")])
     found = Found(SPEC, 48, {}, rows, TRAIN, planned(), is_complete=False)
@@ -211,14 +211,14 @@ def test_a_second_search_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(PretendRun, "compiled", 0)
     for _ in range(2):
         compiler = Compiler(lambda folder, spec: PretendRun(), tmp_path / "aot")  # type: ignore[arg-type, return-value]
-        (row,) = search(planned(), compiler).rows(Grid(["v3-8"], programs=TRAIN))
+        (row,) = search(planned(), compiler).rows(FitGrid(["v3-8"], programs=TRAIN))
         assert (row.fits, row.needed_bytes) == (Fits.NO, 20 * GIB)
         assert PretendRun.compiled == 1
 
 
 def test_remat_that_saves_more_is_left_out_where_less_fits() -> None:
     run = planned(remat_policy=Knob("network.T5Config.remat_policy", "'none'", None))
-    grid = Grid(["v3-8"], remat=("full", "none"), programs=TRAIN)
+    grid = FitGrid(["v3-8"], remat=("full", "none"), programs=TRAIN)
     rows = list(search(run, PretendCompiler(by_examples(1))).rows(grid))
     assert [(row.variant.remat_policy, row.fits, row.why) for row in rows] == [
         ("none", Fits.YES, ""),

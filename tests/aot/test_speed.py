@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from t5x_harness.aot.costs import Collective, Costs
+from t5x_harness.aot.costs import Collective, DeviceCosts
 from t5x_harness.aot.prices import PRICES, price_of
 from t5x_harness.aot.speed import BAND_NAME, REPORTED_UTILIZATION, Span, estimate, step_time
 from t5x_harness.slices.generations import GENERATIONS
 from t5x_harness.slices.slice import get_slice
 
 
-def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> Costs:
+def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> DeviceCosts:
     collective = Collective("all-reduce", "data", 1, int(sent), int(sent))
-    return Costs(int(flops), int(flops), int(hbm), (collective,) if sent else (), (), ())
+    return DeviceCosts(int(flops), int(flops), int(hbm), (collective,) if sent else (), (), ())
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> Costs:
         ("v6e-8", costs(hbm=2 * 1638e9), 2.0, "hbm"),
     ],
 )
-def test_the_slowest_part_bounds_a_step(name: str, did: Costs, seconds: float, limit: str) -> None:
+def test_the_slowest_part_bounds_a_step(name: str, did: DeviceCosts, seconds: float, limit: str) -> None:
     time = step_time(did, get_slice(name).generation)
     assert (time.seconds.bound, time.limit) == (pytest.approx(seconds), limit)
 

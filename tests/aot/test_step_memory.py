@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.aot.buffers import MemoryTextError
-from t5x_harness.aot.memory import Buffer, Kind, Memory, PaddedSize, read_memory
+from t5x_harness.aot.memory import Buffer, DeviceMemory, MemoryKind, PaddedSize, read_memory
 from t5x_harness.aot.module_names import Argument, ArgumentKind, argument, module_of
 from t5x_harness.aot.program_text import parse_program, read_program
 
@@ -153,11 +153,11 @@ CARRIED_RANGES = """HloLiveRange (max 3):
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
+def memory(tmp_path: Path) -> DeviceMemory:
     return read(tmp_path)
 
 
-def read(folder: Path, buffers: str = BUFFERS, ranges: str = RANGES, program: str = PROGRAM) -> Memory:
+def read(folder: Path, buffers: str = BUFFERS, ranges: str = RANGES, program: str = PROGRAM) -> DeviceMemory:
     files = folder / "x-buffer-assignment.txt", folder / "x-live-range.txt"
     for file, text in zip(files, (buffers, ranges), strict=True):
         file.write_text(text)
@@ -173,21 +173,21 @@ def test_the_peak_of_a_whole_step_is_the_compilers(repository: Path) -> None:
     assert memory.reserved_bytes - memory.argument_bytes >= facts["temp_size_in_bytes"]
     assert sum(memory.kinds.values()) == memory.peak_bytes == sum(buffer.bytes for buffer in memory.buffers)
     parameters = 2 * (64 * 128 + 128 * 64) * 4 + 64 * 500 * 4
-    assert memory.kinds[Kind.PARAMETERS] == memory.kinds[Kind.OPTIMIZER] == parameters
-    assert memory.kinds[Kind.INPUTS] == 8 * 128 * 64 * 2
-    assert memory.kinds[Kind.GRADIENTS] == 64 * 500 * 4
+    assert memory.kinds[MemoryKind.PARAMETERS] == memory.kinds[MemoryKind.OPTIMIZER] == parameters
+    assert memory.kinds[MemoryKind.INPUTS] == 8 * 128 * 64 * 2
+    assert memory.kinds[MemoryKind.GRADIENTS] == 64 * 500 * 4
     assert memory.peak_at == "jit(train_step)/transpose(jvp(Transformer))/logits_dense/dot_general"
     assert memory.padding[0] == PaddedSize(500, 504, 1, 8 * 128 * 4 * 4)
-    assert sum(each.bytes for each in memory.padding) <= memory.kinds[Kind.PADDING]
+    assert sum(each.bytes for each in memory.padding) <= memory.kinds[MemoryKind.PADDING]
     logits, hidden, *_ = memory.buffers
     padding = 8 * 128 * 4 * 4  # 500 columns in tiles of 8
     assert logits == Buffer(
-        Kind.TEMPORARIES, "logits_dense", "dot_general", (8, 128, 500), "f32", 1, 8 * 128 * 504 * 4, padding
+        MemoryKind.TEMPORARIES, "logits_dense", "dot_general", (8, 128, 500), "f32", 1, 8 * 128 * 504 * 4, padding
     )
     assert (hidden.module, hidden.count, hidden.bytes) == ("layers_*/wi", 2, 2 * 8 * 128 * 128 * 2)
 
 
-def test_the_peak_is_where_most_is_live(memory: Memory) -> None:
+def test_the_peak_is_where_most_is_live(memory: DeviceMemory) -> None:
     assert memory.temporary_bytes == 65536 + 2 * 106496 + 8192
     assert memory.argument_bytes == 106496 + 2048 + 8192
     assert memory.constant_bytes == 1024
@@ -199,21 +199,21 @@ def test_the_peak_is_where_most_is_live(memory: Memory) -> None:
     assert memory.spaces == {1: 8192}
 
 
-def test_each_byte_has_a_kind(memory: Memory) -> None:
+def test_each_byte_has_a_kind(memory: DeviceMemory) -> None:
     wo = 100 * 256 * 4
     assert dict(memory.kinds) == {
-        Kind.PARAMETERS: wo,
-        Kind.OPTIMIZER: 400,
-        Kind.INPUTS: 16 * 114 * 4,
-        Kind.GRADIENTS: 256 * 100 * 2,
-        Kind.TEMPORARIES: 2 * wo + 8192,
-        Kind.CONSTANTS: 1,
-        Kind.OUTPUTS: 0,
-        Kind.PADDING: 3 * (106496 - wo) + (2048 - 400) + (8192 - 16 * 114 * 4) + (65536 - 51200) + 1023,
+        MemoryKind.PARAMETERS: wo,
+        MemoryKind.OPTIMIZER: 400,
+        MemoryKind.INPUTS: 16 * 114 * 4,
+        MemoryKind.GRADIENTS: 256 * 100 * 2,
+        MemoryKind.TEMPORARIES: 2 * wo + 8192,
+        MemoryKind.CONSTANTS: 1,
+        MemoryKind.OUTPUTS: 0,
+        MemoryKind.PADDING: 3 * (106496 - wo) + (2048 - 400) + (8192 - 16 * 114 * 4) + (65536 - 51200) + 1023,
     }
 
 
-def test_padding_is_known_by_the_size_that_tiles_fill_up(memory: Memory) -> None:
+def test_padding_is_known_by_the_size_that_tiles_fill_up(memory: DeviceMemory) -> None:
     # The batch's [16, 114] takes 16 rows of 128; [256, 100] 128 columns; [100, 256] 104 rows.
     assert memory.padding == (
         PaddedSize(100, 128, 1, 65536 - 51200),
@@ -233,26 +233,26 @@ def test_two_padded_sizes_of_an_array_share_what_is_lost(tmp_path: Path) -> None
     assert found[32] == PaddedSize(32, 128, 1, lost // 2)
 
 
-def test_equal_buffers_of_layers_are_one_row(memory: Memory) -> None:
+def test_equal_buffers_of_layers_are_one_row(memory: DeviceMemory) -> None:
     rows = {(buffer.kind, buffer.module): buffer for buffer in memory.buffers}
-    dropout = rows[Kind.TEMPORARIES, "decoder/layers_*/mlp/dropout"]
+    dropout = rows[MemoryKind.TEMPORARIES, "decoder/layers_*/mlp/dropout"]
     assert dropout == memory.buffers[0]
     assert (dropout.count, dropout.bytes, dropout.padding_bytes) == (2, 2 * 106496, 2 * 4096)
-    assert rows[Kind.PARAMETERS, "decoder/layers_*/mlp/wo/kernel"].shape == (100, 256)
-    assert rows[Kind.OPTIMIZER, "decoder/layers_*/mlp/wo/kernel/v_row"].shape == (100,)
-    assert rows[Kind.GRADIENTS, "decoder/layers_*/mlp/wo"].dtype == "bf16"
+    assert rows[MemoryKind.PARAMETERS, "decoder/layers_*/mlp/wo/kernel"].shape == (100, 256)
+    assert rows[MemoryKind.OPTIMIZER, "decoder/layers_*/mlp/wo/kernel/v_row"].shape == (100,)
+    assert rows[MemoryKind.GRADIENTS, "decoder/layers_*/mlp/wo"].dtype == "bf16"
     # What a loop carries is named after what its body makes.
-    assert rows[Kind.TEMPORARIES, "encoder"].primitive == "neg"
+    assert rows[MemoryKind.TEMPORARIES, "encoder"].primitive == "neg"
 
 
 def test_gradients_that_microbatches_add_to_are_gradients(tmp_path: Path) -> None:
     memory = read(tmp_path, CARRIED, CARRIED_RANGES, ACCUMULATED)
     wo = 100 * 256 * 4
-    assert (memory.kinds[Kind.GRADIENTS], memory.kinds[Kind.PARAMETERS]) == (wo, wo)
+    assert (memory.kinds[MemoryKind.GRADIENTS], memory.kinds[MemoryKind.PARAMETERS]) == (wo, wo)
     # Neither what else the loop carries, nor a sum outside of it, nor one of another size.
-    assert memory.kinds[Kind.TEMPORARIES] == 2 * wo + 4 * 256 * 4
+    assert memory.kinds[MemoryKind.TEMPORARIES] == 2 * wo + 4 * 256 * 4
     assert sum(memory.kinds.values()) == memory.peak_bytes
-    (gradient,) = [buffer for buffer in memory.buffers if buffer.kind is Kind.GRADIENTS]
+    (gradient,) = [buffer for buffer in memory.buffers if buffer.kind is MemoryKind.GRADIENTS]
     assert (gradient.module, gradient.primitive) == ("decoder/layers_*/mlp/wo", "add")
 
 

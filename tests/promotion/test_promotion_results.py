@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from t5x_harness.promotion.jobs import Ended
+from t5x_harness.promotion.jobs import EndedJob
 from t5x_harness.promotion.order import machine_of, order_of
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
@@ -43,7 +43,7 @@ GOOD = JobResults(
 
 
 def stages(found: JobResults, state: str = "SUCCEEDED", error: str = "", **more: Any) -> dict[Stage, StageResult]:
-    ended = Ended(JobOutcome(f"JOB_STATE_{state}", error))
+    ended = EndedJob(JobOutcome(f"JOB_STATE_{state}", error))
     return stages_of_job(TRAIN, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), **more})
 
 
@@ -77,7 +77,7 @@ def test_losses_and_metrics_are_those_of_a_run_here() -> None:
 
 def test_an_eval_job_gives_its_metrics() -> None:
     found = JobResults("gs://b/eval", {"inference_eval/sums/accuracy": {12: 0.5}})
-    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
     done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
     assert done.measures == (Measure("accuracy", 0.5, of="sums"),)
 
@@ -103,7 +103,7 @@ def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
     assert "left nothing new (earlier jobs came to step 4) in gs://b/model" in idle.errors[0].message
     assert stages(GOOD, earlier=Earlier({"checkpoint_2/state": 10}))[Stage.TRAIN].exercised == 2
     written = JobResults("gs://b/out", predictions=({"prediction": "1"},), files={"t-predict.jsonl": 9})
-    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
 
     def inferred(earlier: Earlier) -> StageResult:
         return stages_of_job((Stage.INFER,), ended, JOB, written, first_step=0, log=Path("no.log"), earlier=earlier)[
@@ -121,7 +121,7 @@ def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
 )
 def test_metrics_of_a_job_that_are_not_finite_are_warned_of(values: tuple[float, float], outcome: Outcome) -> None:
     metrics = {f"inference_eval/sums/{name}": {12: value} for name, value in zip(("a", "b"), values, strict=True)}
-    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"))
+    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
     found = JobResults("gs://b/eval", metrics)
     done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
     assert done.outcome is outcome
@@ -190,7 +190,7 @@ def test_every_other_end_has_a_fix(state: str, error: str, code: str, fix: str) 
 
 
 def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
-    ended = Ended(None, "the job is running after 10 s. It goes on")
+    ended = EndedJob(None, "the job is running after 10 s. It goes on")
     [finding] = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))[Stage.TRAIN].errors
     assert (finding.code, finding.message) == ("RUN06", "the job is running after 10 s. It goes on")
 
@@ -207,7 +207,7 @@ def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
 def test_a_job_that_ran_beside_its_tpu_proves_nothing_of_it(
     ran_on: RanOn, codes: list[str], not_checked: tuple[str, ...]
 ) -> None:
-    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"), ran_on=ran_on)
+    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"), ran_on=ran_on)
     found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"), tpu=Machine.of_slice("v3-8"))
     assert [finding.code for finding in found[Stage.TRAIN].errors] == codes
     assert found[Stage.TRAIN].outcome is (Outcome.FAILED if codes else Outcome.PASSED)
@@ -286,7 +286,7 @@ def test_the_log_is_kept_as_it_grows_and_moves_progress(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_of_a_job_is_said() -> None:
-    ended = Ended(JobOutcome("JOB_STATE_SUCCEEDED"), notes=("the log cannot be read: 403, not you",))
+    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"), notes=("the log cannot be read: 403, not you",))
     found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))
     assert found[Stage.TRAIN].not_checked == ("the log cannot be read: 403, not you",)
 
@@ -357,7 +357,7 @@ def test_a_wait_without_flex_start_is_no_order() -> None:
 @pytest.mark.parametrize(("shipped", "less"), [(True, "have the test do less"), (False, "lower its steps=")])
 def test_a_job_that_ran_too_long_is_told_what_it_can_change(shipped: bool, less: str) -> None:
     outcome = JobOutcome("JOB_STATE_CANCELLED", "The job ran for longer than its scheduling.timeout and was cancelled.")
-    _, _, fix = ending(Ended(outcome), JOB, shipped=shipped)
+    _, _, fix = ending(EndedJob(outcome), JOB, shipped=shipped)
     assert fix == f"raise timeout= of the marker, or {less}"
 
 
