@@ -152,7 +152,7 @@ def _run(
 def _auxiliary_errors() -> Iterator[None]:
     """Fails the test, without a traceback, where its auxiliary jobs make no sense or leave nothing."""
     from t5x_harness.auxiliary.errors import AuxiliaryError
-    from t5x_harness.vertex.storage import StorageError
+    from t5x_harness.buckets.bucket_folder import StorageError
 
     try:
         yield

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from t5x_harness.vertex.paths import GCS, GS
-from t5x_harness.vertex.places import Place
-from t5x_harness.vertex.storage import COMMITTED
+from t5x_harness.buckets.addresses import GCS, GS
+from t5x_harness.buckets.bucket_folder import COMMITTED
+from t5x_harness.buckets.folders import AnyFolder
 
 _FINISHED = re.compile(r"checkpoint_(\d+)")
 _METADATA = "_CHECKPOINT_METADATA"
@@ -33,7 +33,7 @@ class FinishedCheckpoint:
         return f"checkpoint_{self.step}"
 
 
-def finished_checkpoints(place: Place, given: str) -> list[FinishedCheckpoint]:
+def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoint]:
     """Returns the finished checkpoints of a train job, by step.
 
     On a file system a checkpoint has its name when it is finished: it is renamed then. In a bucket nothing can be
@@ -49,7 +49,7 @@ def finished_checkpoints(place: Place, given: str) -> list[FinishedCheckpoint]:
     return sorted(_finished(place, given), key=lambda checkpoint: checkpoint.step)
 
 
-def _finished(place: Place, given: str) -> Iterator[FinishedCheckpoint]:
+def _finished(place: AnyFolder, given: str) -> Iterator[FinishedCheckpoint]:
     names = place.children()
     for name in names:
         found = _FINISHED.fullmatch(name)
@@ -67,9 +67,9 @@ def _finished(place: Place, given: str) -> Iterator[FinishedCheckpoint]:
             yield FinishedCheckpoint(int(found[1]), by_orbax=not by_t5x)
 
 
-def _is_committed(place: Place, name: str) -> bool:
+def _is_committed(place: AnyFolder, name: str) -> bool:
     """Returns whether orbax's notes on a checkpoint say that it was committed: through a mount, no object says so."""
-    found = place.read(f"{name}/{_METADATA}")
+    found = place.read_version(f"{name}/{_METADATA}")
     try:
         return bool(found and json.loads(found[0]).get("commit_timestamp_nsecs"))
     except (ValueError, AttributeError):

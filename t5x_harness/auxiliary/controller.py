@@ -14,7 +14,7 @@ from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.auxiliary.journal import Journal, Record, State, now
 from t5x_harness.auxiliary.request import plain
 from t5x_harness.auxiliary.train_job import TrainJob
-from t5x_harness.vertex.places import Place
+from t5x_harness.buckets.folders import AnyFolder
 
 _MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has too little memory
 
@@ -38,7 +38,7 @@ class Controller:
         self,
         template: JobTemplate,
         train: TrainJob,
-        place: Place,
+        place: AnyFolder,
         journal: Journal,
         backend: JobBackend,
         say: Callable[[str], None],

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint
 from t5x_harness.auxiliary.jobs import FOLDER
-from t5x_harness.vertex.paths import GS
-from t5x_harness.vertex.places import Place
-from t5x_harness.vertex.storage import COMMITTED
+from t5x_harness.buckets.addresses import GS
+from t5x_harness.buckets.bucket_folder import COMMITTED
+from t5x_harness.buckets.folders import AnyFolder
 
 _PINNED = "PINNED"
 _MARK = b"held by t5x-harness for auxiliary jobs\n"
@@ -28,7 +28,7 @@ class Holds:
       holder: the name of the request.
     """
 
-    def __init__(self, place: Place, holder: str) -> None:
+    def __init__(self, place: AnyFolder, holder: str) -> None:
         self._place = place
         self._holder = holder
         self._in_bucket = place.address.startswith(GS)
@@ -72,7 +72,7 @@ class Holds:
         self._place.delete(f"{_HOLDERS}/{name}/{self._holder}")
         if self._place.children(f"{_HOLDERS}/{name}"):
             return
-        found = self._place.read(f"{name}/{_PINNED}")
+        found = self._place.read_version(f"{name}/{_PINNED}")
         if found is not None and found[0] == _MARK:
             self._place.delete(f"{name}/{_PINNED}")
         if self._place.children(f"{_HOLDERS}/{name}") and found is not None:  # another request came meanwhile

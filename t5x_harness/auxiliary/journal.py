@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER
 from t5x_harness.auxiliary.request import plain
+from t5x_harness.buckets.folders import AnyFolder
 from t5x_harness.system.decode import JsonValue
-from t5x_harness.vertex.places import Place
 
 
 class State(enum.StrEnum):
@@ -83,7 +83,7 @@ class Journal:
       StorageError: the bucket is not there, or refuses.
     """
 
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, place: AnyFolder, name: str) -> None:
         self._place = place
         self.folder = f"{FOLDER}/{name}/journal"
         self._records: dict[tuple[int, str], Record] = {}
@@ -124,7 +124,7 @@ class Journal:
         self._records[record.key], self._versions[record.key] = record, version
 
     def _read(self, name: str) -> None:
-        found = self._place.read(name)
+        found = self._place.read_version(name)
         if found is None:
             return
         try:

@@ -14,15 +14,15 @@ from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
+from t5x_harness.buckets.addresses import object_address
+from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import AnyFolder, folder_at
 from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec
 from t5x_harness.vertex.events import scalars_of
 from t5x_harness.vertex.metrics import EVALUATED
-from t5x_harness.vertex.paths import object_address
-from t5x_harness.vertex.places import Place, place_at
-from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.waiting import Patience
 
 _EVENTS = "events.out.tfevents"
@@ -57,7 +57,7 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
       StorageError: the bucket is not there, or refuses.
     """
     request = _request(trained.spec, asked, trained.model_dir, trained.steps)
-    place = place_at(trained.model_dir, project)
+    place = folder_at(trained.model_dir, project)
     prepared = prepare(dataclasses.replace(request, name=_free_name(place, request.name)))
     require_no_errors(prepared)
     runs = SessionRuns(prepared, trained, make, project)
@@ -176,7 +176,7 @@ def _request(train: RunSpec, asked: Auxiliary, model_dir: str, last_step: int | 
     )
 
 
-def _free_name(place: Place, name: str) -> str:
+def _free_name(place: AnyFolder, name: str) -> str:
     """Returns a name of which no jobs were started in the train job's folder, as by an earlier call of the test."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(each for each in names if not place.children(f"{FOLDER}/{each}"))

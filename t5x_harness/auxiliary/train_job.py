@@ -7,12 +7,12 @@ import os
 
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.buckets.addresses import object_address
 from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.settings import save_part
 from t5x_harness.vertex.output_folder import output_folder_of
-from t5x_harness.vertex.paths import object_address
 from t5x_harness.vertex.run_mode import RunMode
 
 _TRAIN = f"{MAIN}.train"

@@ -20,11 +20,11 @@ from t5x_harness.auxiliary.processes import Processes
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
+from t5x_harness.buckets.addresses import GS, object_address
+from t5x_harness.buckets.bucket_folder import COMMITTED
+from t5x_harness.buckets.folders import AnyFolder, folder_at
+from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.spec import Finding
-from t5x_harness.vertex.locks import Lock, locked
-from t5x_harness.vertex.paths import GS, object_address
-from t5x_harness.vertex.places import Place, place_at
-from t5x_harness.vertex.storage import COMMITTED
 from t5x_harness.vertex.waiting import Patience
 
 _LOCAL_PAUSE = 0.5  # a listing costs nothing there
@@ -170,7 +170,7 @@ def status_of(prepared: Prepared, project: str | None = None) -> Status:
       StorageError: the bucket is not there, or refuses.
     """
     train = prepared.train
-    place = place_at(train.model_dir, project)
+    place = folder_at(train.model_dir, project)
     steps = [checkpoint.step for checkpoint in finished_checkpoints(place, train.model_dir)]
     return dataclasses.replace(
         _status(prepared, Journal(place, prepared.request.name)), last_seen=max(steps, default=None)
@@ -183,9 +183,9 @@ def _status(prepared: Prepared, journal: Journal) -> Status:
 
 
 @contextlib.contextmanager
-def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[Place, Journal, Lock]]:
+def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[AnyFolder, Journal, Lock]]:
     name = prepared.request.name
-    place = place_at(prepared.train.model_dir, project)
+    place = folder_at(prepared.train.model_dir, project)
     if place.address.startswith(GS):
         # A train job that starts has orbax remove the folders in its own that lack this object.
         place.create(f"{FOLDER}/{COMMITTED}", b"")

@@ -9,10 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import folder_at
+from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.caching.request import CacheError
-from t5x_harness.vertex.locks import Lock, locked
-from t5x_harness.vertex.places import place_at
-from t5x_harness.vertex.storage import StorageError
 
 COMPLETED = "COMPLETED"
 """SeqIO takes a folder with this file for a cache."""
@@ -40,7 +40,7 @@ def alone_in(folder: str) -> Iterator[Lock]:
     try:
         with contextlib.ExitStack() as stack:
             try:
-                lock = stack.enter_context(locked(place_at(folder), _WRITER, refusal))
+                lock = stack.enter_context(locked(folder_at(folder), _WRITER, refusal))
             except OSError as error:
                 raise CacheError(f"{folder} cannot be written: {error.strerror or error}") from None
             yield lock

@@ -19,6 +19,7 @@ from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
+from t5x_harness.buckets.bucket_folder import StorageError
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import UsageError, add_job_options, pairs, require_google_sdk
 from t5x_harness.findings.text import Style
@@ -40,7 +41,6 @@ from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
 from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.overrides import OverrideError
-from t5x_harness.vertex.storage import StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
 

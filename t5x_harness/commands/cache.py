@@ -145,10 +145,11 @@ def _cache(
     import absl.logging
     import seqio
 
+    from t5x_harness.buckets.addresses import is_remote
+    from t5x_harness.buckets.emulated import store
     from t5x_harness.caching import caching
     from t5x_harness.caching.request import CacheError
     from t5x_harness.standins.run import StandIns
-    from t5x_harness.system.buckets import is_remote, store
 
     absl.logging.set_verbosity("error")
     policy = StandInPolicy(arguments.standins)

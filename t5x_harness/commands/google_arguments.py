@@ -7,12 +7,12 @@ import math
 import sys
 from pathlib import Path
 
+from t5x_harness.buckets.emulated import misplaced_buckets
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import JUDGING, VertexOptions
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import AotMode, StandInPolicy
-from t5x_harness.system.buckets import misplaced_buckets
 
 
 def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:

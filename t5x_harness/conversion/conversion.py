@@ -8,6 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from t5x_harness.buckets.bucket_folder import COMMITTED
+from t5x_harness.buckets.emulated import store
 from t5x_harness.conversion.architecture import Architecture, architecture_of
 from t5x_harness.conversion.checking import compare, require_libraries
 from t5x_harness.conversion.comparing import require_same
@@ -27,8 +29,6 @@ from t5x_harness.conversion.transformers_folder import (
     read_transformers,
     write_transformers,
 )
-from t5x_harness.system.buckets import store
-from t5x_harness.vertex.storage import COMMITTED
 
 _NAMES = "t5x_names"
 _OWN_CONFIG = "config.gin"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from etils import epath
 
+from t5x_harness.buckets.addresses import GS, bucket_of
+from t5x_harness.buckets.bucket_folder import COMMITTED, StorageError
+from t5x_harness.buckets.folders import folder_at
+from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.conversion.errors import ConversionError, first_line
-from t5x_harness.vertex.locks import Lock, locked
-from t5x_harness.vertex.paths import GS, bucket_of
-from t5x_harness.vertex.places import place_at
-from t5x_harness.vertex.storage import COMMITTED, StorageError
 
 _ASIDE = ".t5x-harness-convert"
 _LOCK = f"{_ASIDE}.json"
@@ -90,7 +90,7 @@ def _alone_at(place: str) -> Iterator[Lock]:
 
     parent, name = os.path.split(place)
     folder = parent if place != f"{GS}{bucket_of(place)}" else place
-    with locked(place_at(folder), f".{name}{_LOCK}", refusal) as lock:
+    with locked(folder_at(folder), f".{name}{_LOCK}", refusal) as lock:
         yield lock
 
 

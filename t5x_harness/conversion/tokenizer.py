@@ -10,11 +10,12 @@ from typing import Any
 
 from etils import epath
 
+from t5x_harness.buckets.emulated import store
+from t5x_harness.buckets.reach import is_unreachable
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import Flavor
 from t5x_harness.conversion.settings import Settings, Vocabulary
-from t5x_harness.system.buckets import is_unreachable, store
 
 TOKENIZER_CONFIG, PIECES = "tokenizer_config.json", "spiece.model"
 

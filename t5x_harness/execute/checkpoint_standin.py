@@ -18,10 +18,10 @@ from etils import epath
 from flax import traverse_util
 from t5x import adafactor, checkpoints, train_state
 
+from t5x_harness.buckets.emulated import store
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredArray
 from t5x_harness.standins.checkpoints import CheckpointKind, write_legacy_checkpoint
-from t5x_harness.system.buckets import store
 
 _SPREAD = 0.05
 _TARGET = "target/"

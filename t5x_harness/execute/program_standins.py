@@ -22,11 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.buckets.addresses import bucket_and_name
+from t5x_harness.buckets.emulated import Store, store
+from t5x_harness.buckets.reach import is_unreachable
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import t5_package
 from t5x_harness.system.after_import import after_import
-from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.upstream.t5x import before_restoring
 from t5x_harness.variables import STANDINS_VARIABLE
 
@@ -157,7 +159,7 @@ class _Process:
             return
         with self._alone():
             self._explain(f"checkpoint {path}", path)
-            if not StandInPolicy.MISSING.replaces(path):
+            if not is_unreachable(path):
                 return
             folder, _, name = path.rstrip("/").rpartition("/")
             if not (named := re.fullmatch(r"checkpoint_(\d+)", name)):

@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from t5x_harness.buckets.addresses import is_remote
+from t5x_harness.buckets.emulated import store
 from t5x_harness.execute.shrink import as_gin
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
-from t5x_harness.system.buckets import is_remote, store
 
 _CHECKPOINT = "checkpoint_*"
 _OF_A_JOB = (

@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 
+from t5x_harness.buckets.addresses import bucket_and_name, is_remote
+from t5x_harness.buckets.emulated import store
 from t5x_harness.execute.checkpoint_arrays import Shrunk
 from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
 from t5x_harness.execute.shrink import as_gin
@@ -23,7 +25,6 @@ from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredLayout, StoredTree, layout_of, read_tree
 from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
-from t5x_harness.system.buckets import bucket_and_name, is_remote, store
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,10 @@ import os
 import re
 from pathlib import Path
 
+from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.settings import Given, restore_part
 from t5x_harness.spec import Mode, StandInPolicy
-from t5x_harness.system.buckets import bucket_and_name
 
 MOST_NAMED = 5
 """Checkpoints beside a missing one that a message names."""

@@ -16,9 +16,11 @@ from typing import Any
 
 from etils import epath
 
+from t5x_harness.buckets.addresses import is_remote
+from t5x_harness.buckets.emulated import on_disk
+from t5x_harness.buckets.reach import is_not_asked
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode, Severity, StandInPolicy
-from t5x_harness.system.buckets import is_not_asked, is_remote, on_disk
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from t5x_harness.system.buckets import on_disk
+from t5x_harness.buckets.emulated import on_disk
 
 _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from t5x_harness.buckets.emulated import on_disk
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, specs_in_file
-from t5x_harness.system.buckets import on_disk
 
 _BYTES_READ = 16 * 2**20
 """How much is read, the smallest arrays first: a check of a large checkpoint must cost little."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.buckets.addresses import GS
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
@@ -15,15 +17,13 @@ from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import ClosureError, StagedFile
+from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import SPEC_LABEL, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import MachineError
 from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.overrides import OverrideError
-from t5x_harness.vertex.paths import GS
 from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label
 from t5x_harness.vertex.target import placeholders_in
 from t5x_harness.vertex.waiting import WaitError

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from t5x_harness.buckets.bucket_folder import Folder
 from t5x_harness.spec import Checkpoint, Measure
 from t5x_harness.vertex.metrics import read_metrics
-from t5x_harness.vertex.storage import Folder
 
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)/")
 _OF_STEP = re.compile(r"(?P<task>.+)-(?P<step>\d+)\.jsonl")

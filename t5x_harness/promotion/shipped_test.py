@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.buckets.bucket_folder import Folder, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import PackingError, listed_files, pack
@@ -16,7 +17,6 @@ from t5x_harness.promotion.shipping import Shipment, read_outcome, ship
 from t5x_harness.promotion.stages import ending
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.vertex.launching import LaunchedJob
-from t5x_harness.vertex.storage import Folder, StorageError
 
 
 @dataclasses.dataclass(frozen=True)

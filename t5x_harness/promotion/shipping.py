@@ -7,15 +7,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from t5x_harness.buckets.addresses import GS, mounted
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.shipped import ShippedOutcome
 from t5x_harness.version import __version__
 from t5x_harness.vertex.container import ContainerJob
-from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, unique_stamp
-from t5x_harness.vertex.paths import GS, mounted
-from t5x_harness.vertex.storage import Folder
 
 _COMMAND = ("python", "-m", "t5x_harness.promotion.inside")
 _ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"

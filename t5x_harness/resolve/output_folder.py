@@ -6,9 +6,10 @@ import dataclasses
 import os
 from pathlib import Path
 
+from t5x_harness.buckets.addresses import is_remote
+from t5x_harness.buckets.emulated import store
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
-from t5x_harness.system.buckets import is_remote, store
 
 
 @dataclasses.dataclass(frozen=True)

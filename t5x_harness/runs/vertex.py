@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from t5x_harness.buckets.addresses import GS, object_address
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results
@@ -31,13 +33,10 @@ from t5x_harness.spec import (
     StageResult,
 )
 from t5x_harness.vertex.container import ContainerJob
-from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.metrics import MetricsError
-from t5x_harness.vertex.paths import GS, object_address
 from t5x_harness.vertex.run_mode import RunMode
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.workers.errors import WorkerError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
+from t5x_harness.buckets.emulated import buckets_in
 from t5x_harness.promotion.duration import seconds_of
-from t5x_harness.system.buckets import buckets_in
 from t5x_harness.system.switch import is_on
 
 

@@ -44,8 +44,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.buckets.emulated import buckets_in
 from t5x_harness.spec import AotMode, GcsPaths, Mode, StandInPolicy
-from t5x_harness.system.buckets import buckets_in
 
 _TABLE = "tool.t5x_harness"
 _RUNS = f"{_TABLE}.runs"

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.buckets.emulated import store
 from t5x_harness.promotion.expression import SMOKE
 from t5x_harness.settings.configured import files_of, is_pattern, matches, require_matches
 from t5x_harness.settings.project import ProjectConfig, SettingsError, load_project
 from t5x_harness.settings.specs import Given
 from t5x_harness.spec import DEFAULT_SLICE, AotMode, Location, RunSpec, RuntimeChoice
-from t5x_harness.system.buckets import store
 from t5x_harness.version import __version__
 
 if TYPE_CHECKING:

@@ -33,12 +33,6 @@ class StandInPolicy(enum.StrEnum):
     MISSING = "missing"
     ALL = "all"
 
-    def replaces(self, path: str) -> bool:
-        """Returns whether a stand-in takes the place of the file or folder at ``path``."""
-        from t5x_harness.system.buckets import is_remote, is_unreachable
-
-        return self is not StandInPolicy.OFF and (is_remote if self is StandInPolicy.ALL else is_unreachable)(path)
-
 
 class Mode(enum.StrEnum):
     """Which T5X function a config binds: ``train.train``, ``eval.evaluate`` or ``infer.infer``."""

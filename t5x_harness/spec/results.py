@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from t5x_harness.spec.bindings import BoundValue
 from t5x_harness.spec.choices import Stage
@@ -13,9 +13,6 @@ from t5x_harness.spec.facts import Change, FactTable, Measure
 from t5x_harness.spec.findings import Finding, Severity
 from t5x_harness.spec.run import RunSpec
 from t5x_harness.system.decode import JsonValue
-
-if TYPE_CHECKING:
-    from t5x_harness import Conversion
 
 
 class Outcome(enum.StrEnum):
@@ -143,49 +140,6 @@ class RunResult(JsonValue):
     def changes(self) -> tuple[Change, ...]:
         """Everything the harness changed in the config, over all stages."""
         return tuple(c for s in self.stages for c in s.changes)
-
-    def convert(
-        self,
-        output: str | None = None,
-        *,
-        to: str = "transformers",
-        step: int | None = None,
-        vocabulary: str | None = None,
-        check: bool = True,
-    ) -> Conversion:
-        """Converts a checkpoint that the run wrote, so that what follows the training is tested, too.
-
-        Args:
-          output: a new folder; None for one beside the checkpoint.
-          to: ``transformers``, ``safetensors`` or ``t5x``.
-          step: of the checkpoint; None for the last.
-          vocabulary: path of the SentencePiece model, or ``bytes``; None for the config's.
-          check: for transformers, run the result there and compare what it computes with what T5X's network does;
-            needs the extra ``convert``.
-
-        Returns:
-          What was made.
-
-        Raises:
-          ConversionError: it cannot be converted, or does not compute the same.
-          ValueError: the run wrote no checkpoint, or none at that step.
-        """
-        from t5x_harness import convert
-
-        by_step = {checkpoint.step: checkpoint for checkpoint in self.checkpoints}
-        if not by_step or (step is not None and step not in by_step):
-            written = ", ".join(map(str, by_step)) or "none"
-            raise ValueError(
-                f"the run wrote no checkpoint{'' if step is None else f' at step {step}'}: it has {written}"
-            )
-        return convert(
-            by_step[max(by_step) if step is None else step].path,
-            output,
-            to=to,
-            config=self.operative_config,
-            vocabulary=vocabulary,
-            check=check and to == "transformers",
-        )
 
     def stage(self, stage: Stage | str) -> StageResult:
         """Returns the result of one stage.

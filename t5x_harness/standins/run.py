@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.buckets.reach import is_replaced
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins import hugging_face, t5_package
@@ -160,7 +161,7 @@ class StandIns:
         from t5x_harness.standins.task_data import cache_of
 
         folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
-        remote = next(filter(self._policy.replaces, folders), None)
+        remote = next((folder for folder in folders if is_replaced(folder, self._policy)), None)
         declared = any(samples.name == task.name for samples in self._samples)
         if not declared and (remote is None or cache_of(task)):
             return

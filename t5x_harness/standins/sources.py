@@ -14,6 +14,7 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from t5x_harness.buckets.reach import is_replaced
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import tfds
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
@@ -248,7 +249,7 @@ def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPol
     import tensorflow_datasets
 
     if data_dir is not None:
-        return policy.replaces(data_dir)
+        return is_replaced(data_dir, policy)
     try:
         builder = tensorflow_datasets.builder(name, **upstream.builder_kwargs(loader))
     except Exception:  # no such dataset, config or version, or the user's builder raises

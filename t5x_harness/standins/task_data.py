@@ -8,7 +8,7 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from t5x_harness.system.buckets import is_unreachable
+from t5x_harness.buckets.reach import is_unreachable
 from t5x_harness.upstream.seqio import function_of, split_patterns
 
 

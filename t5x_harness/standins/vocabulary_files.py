@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from t5x_harness.buckets.emulated import store
+from t5x_harness.buckets.reach import is_replaced
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins.vocabularies import model_of, size_of
-from t5x_harness.system.buckets import store
 
 
 class VocabularyFiles:
@@ -47,7 +48,7 @@ class VocabularyFiles:
         Itself, or one that is generated for a vocabulary with ``extra_ids``.
         """
         if path not in self._files:
-            self._files[path] = self._make(path, extra_ids) if self._policy.replaces(str(path)) else path
+            self._files[path] = self._make(path, extra_ids) if is_replaced(str(path), self._policy) else path
         return self._files[path]
 
     def replaces(self, path: str) -> bool:

@@ -18,13 +18,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from t5x_harness.buckets.bucket_folder import Folder as Folder
+    from t5x_harness.buckets.bucket_folder import StagedFile as StagedFile
+    from t5x_harness.buckets.bucket_folder import StorageError as StorageError
     from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
     from t5x_harness.vertex.chip_hours import ChipHours as ChipHours
     from t5x_harness.vertex.chip_hours import ChipHoursError as ChipHoursError
     from t5x_harness.vertex.container import ContainerJob as ContainerJob
     from t5x_harness.vertex.errors import VertexError as VertexError
     from t5x_harness.vertex.files import ClosureError as ClosureError
-    from t5x_harness.vertex.files import StagedFile as StagedFile
     from t5x_harness.vertex.job import JobError as JobError
     from t5x_harness.vertex.job import T5XJob as T5XJob
     from t5x_harness.vertex.launching import DuplicateError as DuplicateError
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.overrides import OverrideError as OverrideError
     from t5x_harness.vertex.run_mode import RunMode as RunMode
     from t5x_harness.vertex.run_mode import RunModeError as RunModeError
-    from t5x_harness.vertex.storage import Folder as Folder
-    from t5x_harness.vertex.storage import StorageError as StorageError
     from t5x_harness.vertex.submitted import SubmittedJob as SubmittedJob
     from t5x_harness.vertex.target import VertexTarget as VertexTarget
     from t5x_harness.vertex.target import VertexTargetError as VertexTargetError

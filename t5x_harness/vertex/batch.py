@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from t5x_harness.buckets.bucket_folder import StagedFile
 from t5x_harness.vertex.cancelled_runs import end_run_of
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from t5x_harness.buckets.bucket_folder import Folder, StorageError
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.outcome import ENDED, JobOutcome
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.tracking import TrackedRun
 

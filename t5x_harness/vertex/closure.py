@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from t5x_harness.buckets.addresses import GS, mounted
+from t5x_harness.buckets.bucket_folder import StagedFile
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram, Include
 from t5x_harness.gin.reader import open_named
 from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import RunSpec
-from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile
+from t5x_harness.vertex.files import ClosureError, LocalRoots
 from t5x_harness.vertex.modules import modules_of
-from t5x_harness.vertex.paths import GS, mounted
 
 _INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
 _UNREADABLE: Mapping[ProblemKind, str] = {

@@ -6,13 +6,9 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-_FOUND = re.compile(r"\t\d+\.")
+from t5x_harness.buckets.bucket_folder import WITHOUT_CREDENTIALS
 
-WITHOUT_CREDENTIALS = (
-    "Run gcloud auth application-default login; without a cloud: submit --vertex=emulated, pytest "
-    "--t5x-vertex=emulated, or any command in a shell of t5x-harness serve"
-)
-"""What to do where no Google credentials are found."""
+_FOUND = re.compile(r"\t\d+\.")
 
 
 class VertexError(Exception):

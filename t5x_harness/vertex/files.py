@@ -7,24 +7,12 @@ import hashlib
 import os
 from pathlib import Path
 
+from t5x_harness.buckets.bucket_folder import StagedFile
 from t5x_harness.spec import RunSpec
 
 
 class ClosureError(ValueError):
     """What a job needs cannot be staged; the message names the file, who asks for it, and the fix."""
-
-
-@dataclasses.dataclass(frozen=True)
-class StagedFile:
-    """A file of the stage.
-
-    Attributes:
-      name: below the stage's folder, with ``/``; never absolute and never with ``..``.
-      content: all of it.
-    """
-
-    name: str
-    content: bytes = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)

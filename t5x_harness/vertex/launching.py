@@ -9,17 +9,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.logs import LogError, LogLine, LogReader
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.outcome import JobOutcome
 from t5x_harness.vertex.ran_on import UNKNOWN, LoggedDevices, RanOn
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tensorboard import uploading

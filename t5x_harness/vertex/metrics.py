@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from t5x_harness.buckets.bucket_folder import Folder
 from t5x_harness.vertex.events import scalars_of
-from t5x_harness.vertex.storage import Folder
 
 if TYPE_CHECKING:
     import pandas as pd

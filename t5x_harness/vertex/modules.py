@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from t5x_harness.buckets.bucket_folder import StagedFile
 from t5x_harness.gin.modules import FoundModule, ModuleFinder, module_path
 from t5x_harness.gin.parse_module import parse_module
 from t5x_harness.gin.program import MAIN, GinProgram
-from t5x_harness.vertex.files import ClosureError, LocalRoots, StagedFile, read_file
+from t5x_harness.vertex.files import ClosureError, LocalRoots, read_file
 
 MOST_BYTES = 100 * 2**20
 

@@ -9,8 +9,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from t5x_harness.buckets.addresses import bucket_of, object_address
 from t5x_harness.vertex.errors import VertexError, as_vertex_error
-from t5x_harness.vertex.paths import bucket_of, object_address
 from t5x_harness.vertex.target import VertexTarget
 
 _LAST_LOOK = 3.0

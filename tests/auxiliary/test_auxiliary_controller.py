@@ -18,7 +18,7 @@ from train_desk import Desk
 
 from t5x_harness.auxiliary.journal import Journal, Record, State
 from t5x_harness.auxiliary.processes import LocalJobs
-from t5x_harness.vertex.places import LocalPlace
+from t5x_harness.buckets.folders import LocalFolder
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -300,14 +300,14 @@ class TestHolds:
     ) -> None:
         desk.checkpoint(10, by_orbax=True)
         desk.checkpoint(30, by_orbax=True)
-        copy = LocalPlace.copy
+        copy = LocalFolder.copy
 
-        def removing(place: LocalPlace, name: str, to: str) -> bool:
+        def removing(place: LocalFolder, name: str, to: str) -> bool:
             if name == "checkpoint_10":
                 shutil.rmtree(place.folder / name / "state")  # as the train job does meanwhile
             return copy(place, name, to)
 
-        monkeypatch.setattr(LocalPlace, "copy", removing)
+        monkeypatch.setattr(LocalFolder, "copy", removing)
         assert desk.run(self.KEEP) == 0
         assert [call["TRAIN_STEPS"] for call in desk.calls] == ["30"]
         said = capsys.readouterr().err
@@ -320,4 +320,4 @@ class TestHolds:
 
 
 def _records(desk: Desk) -> list[Record]:
-    return list(Journal(LocalPlace(desk.model), "eval").records.values())
+    return list(Journal(LocalFolder(desk.model), "eval").records.values())

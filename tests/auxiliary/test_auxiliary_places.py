@@ -9,7 +9,7 @@ import pytest
 from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.journal import Journal, Record, State
-from t5x_harness.vertex.places import Place, place_at
+from t5x_harness.buckets.folders import AnyFolder, folder_at
 
 pytest.importorskip("google.cloud.storage")
 pytest.importorskip("google_crc32c", reason="needs the extra google")
@@ -18,8 +18,8 @@ Tree = Callable[[Mapping[str, str | bytes]], str]
 
 
 @pytest.fixture
-def place(gcs_tree: Tree) -> Place:
-    return place_at(f"{gcs_tree({'other': 'x'})}/run")
+def place(gcs_tree: Tree) -> AnyFolder:
+    return folder_at(f"{gcs_tree({'other': 'x'})}/run")
 
 
 def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
@@ -41,13 +41,13 @@ def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
         }
     )
     direct = [Checkpoint(2, by_orbax=True), Checkpoint(3, by_orbax=False)]
-    place = place_at(f"{address}/run")
+    place = folder_at(f"{address}/run")
     assert finished_checkpoints(place, place.address) == direct
     mounted = f"{address.replace('gs://', '/gcs/')}/run"
-    assert finished_checkpoints(place_at(mounted), mounted) == [*direct, Checkpoint(5, by_orbax=True)]
+    assert finished_checkpoints(folder_at(mounted), mounted) == [*direct, Checkpoint(5, by_orbax=True)]
 
 
-def test_a_record_is_written_by_one_alone(place: Place) -> None:
+def test_a_record_is_written_by_one_alone(place: AnyFolder) -> None:
     first, second = Journal(place, "eval"), Journal(place, "eval")
     record = Record(10, "numbers", State.STARTING)
     first.create(record)

@@ -15,6 +15,7 @@ from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import Form, Request
+from t5x_harness.spec import Checkpoint, RunResult, RunSpec
 
 # Torch as it is where it brings Triton, which ends a process that has imported TensorFlow.
 DIES_AFTER_TENSORFLOW = """
@@ -95,3 +96,23 @@ def test_a_conversion_that_is_killed_says_so_to_its_caller(tmp_path: Path, monke
     with pytest.raises(ConversionError) as error:
         t5x_harness.convert(tmp_path / "checkpoint_1")
     assert str(error.value) == "the process that converts was killed by SIGKILL (out of memory?)\n  begun"
+
+
+@pytest.mark.parametrize(
+    ("steps", "step", "message"),
+    [
+        ((), None, "the run wrote no checkpoint: it has none"),
+        ((), 7, "the run wrote no checkpoint at step 7: it has none"),
+        ((2, 4), 7, "the run wrote no checkpoint at step 7: it has 2, 4"),
+    ],
+)
+def test_a_run_without_that_checkpoint_is_not_converted(steps: tuple[int, ...], step: int | None, message: str) -> None:
+    checkpoints = tuple(Checkpoint(each, f"run/checkpoint_{each}", 1) for each in steps)
+    run = RunResult(RunSpec(("run.gin",)), (), checkpoints=checkpoints)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        t5x_harness.convert(run, step=step)
+
+
+def test_a_path_takes_no_step(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^step=7 is for the checkpoints of a run"):
+        t5x_harness.convert(tmp_path / "checkpoint_1", step=7)

@@ -18,11 +18,11 @@ def test_training_goes_on(t5x_run, tmp_path):
     gin = CONFIGS / "finetune_classify.gin"
     first = t5x_run(gin, search_paths=[CONFIGS])
     with pytest.raises(ValueError, match="no checkpoint at step 7: it has 10000, 10002, 10004"):
-        first.convert(step=7)
-    model = first.convert(str(tmp_path / "hf"), check=False)
+        convert(first, step=7)
+    model = convert(first, tmp_path / "hf", check=False)
     assert (model.step, model.model_type, model.config) == (first.steps, "t5", ("the config of the run",))
     with pytest.raises(ConversionError, match="hf holds config.json"):
-        first.convert(str(tmp_path / "hf"), check=False)
+        convert(first, tmp_path / "hf", check=False)
     restored = convert(model.output, tmp_path / "restored", to="t5x")
     (tmp_path / "again.gin").write_text(
         "from __gin__ import dynamic_registration\\nfrom t5x import utils\\n"

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.buckets.addresses import bucket_and_name
+from t5x_harness.buckets.emulated import Store, store
 from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.system.buckets import Store, bucket_and_name, store
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE
 
 
@@ -197,7 +198,7 @@ def test_a_server_that_refuses_to_begin_anew_is_replaced(google: GooglePool, mon
 def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GooglePool, source: Path) -> None:
     environment = google.enter()
     code = (
-        "from t5x_harness.system.buckets import store; s = store(); "
+        "from t5x_harness.buckets.emulated import store; s = store(); "
         "print(s.local('gs://my-bucket/data/rows.tsv').read_text().split()[0], "
         "s.is_declared('/gcs/my-bucket/x'), s.is_declared('gs://other-bucket/x'))"
     )

@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 BELOW = (
+    "buckets.addresses",
+    "buckets.emulated",
     "google",
     "slices",
     "spec",

@@ -19,7 +19,8 @@ ROOMS = (
     *("__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "execute", "conversion"),
     *("caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("gin", "upstream", "runtime", "slices", "sample_tasks", "spec", "system", "variables", "version", "__init__"),
+    *("gin", "upstream", "runtime", "slices", "sample_tasks", "buckets", "spec", "system", "variables"),
+    *("version", "__init__"),
 )
 """From top to bottom."""
 

@@ -12,6 +12,7 @@ import pytest
 
 import t5x_harness.promotion.jobs as jobs_module
 import t5x_harness.vertex.launching as launching_module
+from t5x_harness.buckets.bucket_folder import Folder
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
@@ -19,7 +20,6 @@ from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
 from t5x_harness.promotion.order import JobOrder
@@ -16,11 +17,9 @@ from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.container import ContainerJob
-from t5x_harness.vertex.files import StagedFile
 from t5x_harness.vertex.job import SPEC_LABEL
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 
 SETTINGS = PromotionSettings("emulated", parallel=2, max_chip_hours=16)

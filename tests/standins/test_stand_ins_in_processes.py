@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.system.buckets import store
+from t5x_harness.buckets.emulated import store
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE, STANDINS_VARIABLE
 
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())", "exec")
@@ -153,7 +153,7 @@ def test_a_bucket_with_stand_ins_alone_is_not_the_users(
 def test_why_there_is_none_stands_below_the_traceback_too(end: str, times: int, tmp_path: Path) -> None:
     (tmp_path / "buckets" / "mine").mkdir(parents=True)
     program = (
-        "from t5x_harness.execute import program_standins as p; from t5x_harness.system.buckets import store; "
+        "from t5x_harness.execute import program_standins as p; from t5x_harness.buckets.emulated import store; "
         f"here = store(); p._Process(here, here.standins, '.')._explain('checkpoint x', 'gs://mine/x'); {end}"
     )
     environment = {**os.environ, ROOT_VARIABLE: str(tmp_path), STANDINS_VARIABLE: "."}

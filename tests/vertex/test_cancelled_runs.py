@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.buckets.bucket_folder import Folder
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.google.vertex_admin import FakeVertex
@@ -18,7 +19,6 @@ from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
-from t5x_harness.vertex.storage import Folder
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun
 

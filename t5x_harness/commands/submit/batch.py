@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from t5x_harness.buckets.bucket_folder import StorageError
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, require_no_duplicate
-from t5x_harness.vertex.storage import StorageError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.waiting import WaitError

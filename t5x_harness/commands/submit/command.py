@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from t5x_harness.buckets.bucket_folder import Folder, StorageError
 from t5x_harness.commands.google_arguments import root_of
 from t5x_harness.commands.submit.arguments import (
     add_arguments,
@@ -28,7 +29,6 @@ from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.run_mode import RunMode
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.target import VertexTarget
 
 __all__ = ["add_arguments", "run"]

@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Mapping
 
+from t5x_harness.buckets.emulated import note_undeclared
 from t5x_harness.google.storage.database import Database
 from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
 from t5x_harness.google.storage.layout import Layout
 from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
-from t5x_harness.system.buckets import note_undeclared
 
 
 class Buckets:

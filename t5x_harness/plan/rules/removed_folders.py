@@ -69,7 +69,7 @@ def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:
 
 def _local(folder: str) -> Path | None:
     """Returns where a folder at gs:// is read; None for another one, and for one that is not seen here."""
-    from t5x_harness.system.buckets import store
+    from t5x_harness.buckets.emulated import store
 
     here = store()
     if here is None or not folder.startswith("gs://") or not here.is_declared(folder):

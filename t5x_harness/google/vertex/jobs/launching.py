@@ -13,6 +13,8 @@ from typing import Any
 from google.cloud.aiplatform_v1 import types
 from google.protobuf.json_format import ParseDict
 
+from t5x_harness.buckets.addresses import bucket_and_name
+from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
@@ -35,7 +37,6 @@ from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.validation.slices import slice_of
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice, get_slice
-from t5x_harness.system.buckets import Store, bucket_and_name
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"

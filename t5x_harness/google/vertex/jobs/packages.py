@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from t5x_harness.system.buckets import Store
+from t5x_harness.buckets.emulated import Store
 
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _ZIP_SUFFIXES = (".whl", ".zip", ".egg")

@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
+from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.lists import list_page
 from t5x_harness.google.vertex.messages.masks import check_paths
@@ -19,7 +20,6 @@ from t5x_harness.google.vertex.models.versions import Versions, alias_faults, sp
 from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
-from t5x_harness.system.buckets import Store
 
 # Not among the kinds that are complete: a model is uploaded, and kept with all of its versions.
 _MODEL = ResourceKind("ModelService", "Model", "Models", "models")

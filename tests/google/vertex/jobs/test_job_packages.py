@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import packages
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages, import_path, unpack
-from t5x_harness.system.buckets import Store
 
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310:latest"
 

@@ -1,15 +1,14 @@
-"""Cloud Storage as jobs need it: files are put there, and read from there, and what goes wrong is said as it is."""
+"""A folder of a bucket in Cloud Storage: its objects are written, read, listed and copied, each with its generation."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from t5x_harness.vertex.errors import WITHOUT_CREDENTIALS
-from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.paths import GS, bucket_of
+from t5x_harness.buckets.addresses import GS, bucket_and_name
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
@@ -17,68 +16,72 @@ if TYPE_CHECKING:
 COMMITTED = "commit_success.txt"
 """The object that orbax writes last into a checkpoint in a bucket, where no folder can be renamed."""
 
+WITHOUT_CREDENTIALS = (
+    "Run gcloud auth application-default login; without a cloud: submit --vertex=emulated, pytest "
+    "--t5x-vertex=emulated, or any command in a shell of t5x-harness serve"
+)
+"""The fix where no Google credentials are found."""
+
 _AT_ONCE = 8
 _SECONDS = 60.0
 
 
 class StorageError(Exception):
-    """Cloud Storage refused; the message has the object, the service's own reason, and what can be done."""
+    """Cloud Storage refused a request; the message has the object, the service's own reason, and what can be done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StagedFile:
+    """A file that is put into a folder for a job.
+
+    Attributes:
+      name: the name below the folder, with ``/``; never absolute and never with ``..``.
+      content: the whole content.
+    """
+
+    name: str
+    content: bytes = dataclasses.field(repr=False)
 
 
 class Folder:
     """A folder of a bucket.
 
+    Every method raises StorageError if the bucket does not exist or the service refuses.
+
     Args:
       address: ``gs://bucket/folder``.
-      project: the project that is charged; None for that of the process's own settings.
-      client: of ``google.cloud.storage``; by default one with the process's own credentials.
+      project: the project that is charged; None for the project of the process's own settings.
+      client: a client of ``google.cloud.storage``; by default one with the process's own credentials.
 
     Raises:
       StorageError: the address names no bucket, or there are no credentials.
     """
 
-    def __init__(self, address: str, project: str | None, client: Client | None = None) -> None:
-        if not bucket_of(address):
+    def __init__(self, address: str, project: str | None = None, client: Client | None = None) -> None:
+        found = bucket_and_name(address)
+        if found is None:
             raise StorageError(f"{address!r} names no bucket: give a folder of one, as gs://BUCKET/FOLDER")
-        bucket, _, prefix = address.removeprefix(GS).rstrip("/").partition("/")
+        bucket, prefix = found[0], found[1].rstrip("/")
         self.address = f"{GS}{bucket}/{prefix}".rstrip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._client = client or _client(project)
         self._bucket = self._client.bucket(bucket)
 
     def put(self, files: Iterable[StagedFile]) -> int:
-        """Writes files that are not there yet; returns how many were.
+        """Writes the files that do not exist yet, and returns their number.
 
-        The folder is named by a hash of what is in it, so that a file that is there already is the same.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
+        The folder is named by a hash of its content, so a file that exists has the same content.
         """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return sum(pool.map(self._put, files))
 
     def read(self, name: str) -> bytes | None:
-        """Returns a whole object; None where there is none.
+        """Returns the content of an object, or None if it does not exist."""
+        found = self.read_version(name)
+        return None if found is None else found[0]
 
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
-        from google.api_core import exceptions
-
-        with _as_storage_error(f"{self.address}/{name}"):
-            try:
-                content: bytes = self._blob(name).download_as_bytes(timeout=_SECONDS)
-            except exceptions.NotFound:
-                self.require_bucket()
-                return None
-            return content
-
-    def read_generation(self, name: str) -> tuple[bytes, int] | None:
-        """Returns a whole object and its generation; None where there is none.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
+    def read_version(self, name: str) -> tuple[bytes, int] | None:
+        """Returns the content and the generation of an object, or None if it does not exist."""
         from google.api_core import exceptions
 
         with _as_storage_error(f"{self.address}/{name}"):
@@ -90,31 +93,26 @@ class Folder:
                 return None
             return content, int(blob.generation)
 
-    def write(self, name: str, content: bytes, *, generation: int) -> int | None:
-        """Writes an object whose generation is this one, 0 where there is none yet.
+    def create(self, name: str, content: bytes) -> int | None:
+        """Writes a new object; returns its generation, or None if the object exists."""
+        return self.replace(name, content, 0)
 
-        Returns:
-          Its new generation; None where it has another one, so that nothing was written.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
+    def replace(self, name: str, content: bytes, version: int) -> int | None:
+        """Overwrites the object of this generation; returns its new one, or None if the object has another by now."""
         from google.api_core import exceptions
 
         with _as_storage_error(f"{self.address}/{name}"):
             blob = self._blob(name)
             try:
-                blob.upload_from_string(content, if_generation_match=generation, timeout=_SECONDS)
+                blob.upload_from_string(
+                    content, content_type="application/octet-stream", if_generation_match=version, timeout=_SECONDS
+                )
             except exceptions.PreconditionFailed:
                 return None
             return int(blob.generation)
 
     def children(self, name: str = "") -> list[str]:
-        """Returns the names of the objects and folders directly in one of its folders, sorted.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
+        """Returns the sorted names of the objects and folders directly in one of its folders."""
         prefix = f"{self._prefix}{name}/" if name else self._prefix
         with _as_storage_error(f"{self.address}/{name}"):
             listed = self._client.list_blobs(self._bucket, prefix=prefix, delimiter="/", timeout=_SECONDS)
@@ -122,23 +120,15 @@ class Folder:
             return sorted({each.removeprefix(prefix).rstrip("/") for each in (*names, *listed.prefixes)} - {""})
 
     def delete(self, name: str) -> None:
-        """Removes an object, and all objects below it as a folder; the ones that are not there are passed over.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
+        """Removes an object, and all objects below it as a folder; ignores those that do not exist."""
         with _as_storage_error(f"{self.address}/{name}"):
             named = f"{self._prefix}{name}"
             self._bucket.delete_blobs([*self._below(f"{named}/"), named], on_error=lambda _: None, timeout=_SECONDS)
 
     def copy(self, name: str, to: str) -> bool:
-        """Copies a folder's objects within the bucket, that which commits a checkpoint after all others.
+        """Copies a folder's objects within the bucket, and last of all the object that commits a checkpoint.
 
-        Returns:
-          Whether all of them were there.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
+        Returns whether the folder held the same objects from the start of the copy to its end.
         """
         from google.api_core import exceptions
 
@@ -160,31 +150,23 @@ class Folder:
             except exceptions.NotFound:
                 self.require_bucket()
                 return False
-            return bool(found) and self._below(source) == found  # else somebody is removing it
+            return bool(found) and self._below(source) == found  # otherwise it is being removed
 
     def names(self, below: str = "") -> Iterator[tuple[str, int]]:
-        """Yields the names of the objects whose names begin with ``below``, and their sizes in bytes, sorted by name.
-
-        Raises:
-          StorageError: the bucket is not there, or refuses.
-        """
+        """Yields the name and the size in bytes of each object whose name begins with ``below``, sorted by name."""
         with _as_storage_error(f"{self.address}/{below}"):
             for blob in self._client.list_blobs(self._bucket, prefix=f"{self._prefix}{below}", timeout=_SECONDS):
                 yield blob.name.removeprefix(self._prefix), blob.size or 0
 
     def require_bucket(self) -> None:
-        """Refuses a bucket that is not there.
-
-        Raises:
-          StorageError: it is not there, or may not be looked at.
-        """
+        """Raises StorageError if the bucket does not exist or may not be listed."""
         with _as_storage_error(f"{GS}{self._bucket.name}"):
             next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
 
     def misplaced(self, region: str) -> str:
-        """Returns what a job in a region pays for if the bucket is in another.
+        """Returns a warning about what a job in ``region`` pays for if the bucket is in another region.
 
-        Empty where it is not, or may not be seen.
+        The warning is empty if the bucket is in the same region, or its region may not be read.
         """
         with contextlib.suppress(StorageError), _as_storage_error(f"{GS}{self._bucket.name}"):
             self._bucket.reload(timeout=_SECONDS)  # needs storage.buckets.get, which writing objects does not
@@ -197,27 +179,14 @@ class Folder:
         return ""
 
     def create_bucket(self, location: str) -> None:
-        """Makes the bucket where it is not there.
-
-        Raises:
-          StorageError: it cannot be made.
-        """
+        """Creates the bucket if it does not exist."""
         from google.api_core import exceptions
 
         with _as_storage_error(f"{GS}{self._bucket.name}"), contextlib.suppress(exceptions.Conflict):
             self._client.create_bucket(self._bucket, location=location, timeout=_SECONDS)
 
-    def _put(self, file: StagedFile) -> int:
-        from google.api_core import exceptions
-
-        with _as_storage_error(f"{self.address}/{file.name}"):
-            try:
-                self._blob(file.name).upload_from_string(
-                    file.content, content_type="application/octet-stream", if_generation_match=0, timeout=_SECONDS
-                )
-            except exceptions.PreconditionFailed:  # it is there
-                return 0
-            return 1
+    def _put(self, file: StagedFile) -> bool:
+        return self.create(file.name, file.content) is not None
 
     def _below(self, prefix: str) -> list[str]:
         return [blob.name for blob in self._client.list_blobs(self._bucket, prefix=prefix, timeout=_SECONDS)]
@@ -243,7 +212,7 @@ def _client(project: str | None) -> Client:
 
 @contextlib.contextmanager
 def _as_storage_error(address: str) -> Iterator[None]:
-    """Says what the service said of an object, and whose move it is."""
+    """Turns the errors of Google's client into a StorageError that names the object and the fix."""
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
 
@@ -264,5 +233,5 @@ def _as_storage_error(address: str) -> Iterator[None]:
         raise StorageError(f"{address}: {error.code}, {error.message}") from None
     except GoogleAuthError as error:
         raise StorageError(f"{address}: no valid credentials: {error}") from None
-    except OSError as error:  # requests' connection errors are
+    except OSError as error:  # connection errors of requests are among these
         raise StorageError(f"{address}: Cloud Storage cannot be reached: {error}") from None

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from t5x_harness.vertex.places import LocalPlace, Place
-from t5x_harness.vertex.storage import StorageError
+from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import AnyFolder, LocalFolder
 
 _RENEWED_AFTER, _LOST_AFTER = 20.0, 120.0
 
@@ -36,7 +36,7 @@ class Lock:
 
 
 @contextlib.contextmanager
-def locked(place: Place, name: str, refusal: Refusal) -> Iterator[Lock]:
+def locked(place: AnyFolder, name: str, refusal: Refusal) -> Iterator[Lock]:
     """Keeps others out for the time of the block.
 
     On this machine the kernel holds the lock, and frees it when the process ends in whatever way. In a bucket it is an
@@ -53,7 +53,7 @@ def locked(place: Place, name: str, refusal: Refusal) -> Iterator[Lock]:
       OSError: the file cannot be written here.
       StorageError: the bucket is not there, or refuses.
     """
-    if isinstance(place, LocalPlace):
+    if isinstance(place, LocalFolder):
         with _file_locked(place.folder / name, refusal):
             yield Lock()
         return
@@ -88,11 +88,11 @@ def _file_locked(path: Path, refusal: Refusal) -> Iterator[None]:
 
 
 class _ObjectLock(Lock):
-    def __init__(self, place: Place, name: str, refusal: Refusal) -> None:
+    def __init__(self, place: AnyFolder, name: str, refusal: Refusal) -> None:
         self._place, self._name, self._refusal = place, name, refusal
         self._id = uuid.uuid4().hex
         self._one_at_a_time = threading.Lock()
-        found = place.read(name)
+        found = place.read_version(name)
         if found is not None and not _is_gone(found[0].decode()):
             raise refusal(_described(found[0].decode()))
         content = _holder(self._id).encode()
@@ -113,7 +113,7 @@ class _ObjectLock(Lock):
         self._ended.set()
         self._renewing.join()
         with contextlib.suppress(StorageError):  # what was written stands; the lock is free after two minutes
-            found = self._place.read(self._name)
+            found = self._place.read_version(self._name)
             if found is not None and found[1] == self._version:
                 self._place.delete(self._name)
 
@@ -129,7 +129,7 @@ class _ObjectLock(Lock):
     def _note(self, version: int | None, why: str = "") -> None:
         """Notes what was written; of a write that was sent twice, the second is refused for the first."""
         if version is None:
-            content, version = self._place.read(self._name) or (b"", 0)
+            content, version = self._place.read_version(self._name) or (b"", 0)
             if self._id not in content.decode():
                 raise self._refusal(f"{_described(content.decode())}{why}")
         self._version, self._renewed = version, time.monotonic()

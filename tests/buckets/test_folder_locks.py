@@ -18,18 +18,18 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.vertex import locks
-from t5x_harness.vertex.locks import locked
-from t5x_harness.vertex.places import BucketPlace, Place, place_at
-from t5x_harness.vertex.storage import StorageError
+from t5x_harness.buckets import locks
+from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import AnyFolder, Folder, folder_at
+from t5x_harness.buckets.locks import locked
 
 NAME = "made/writer.json"
 HOLDER = """
 import sys
-from t5x_harness.vertex.locks import locked
-from t5x_harness.vertex.places import place_at
+from t5x_harness.buckets.locks import locked
+from t5x_harness.buckets.folders import folder_at
 
-with locked(place_at(sys.argv[1]), sys.argv[2], RuntimeError):
+with locked(folder_at(sys.argv[1]), sys.argv[2], RuntimeError):
     print("has it", flush=True)
     sys.stdin.read()
 """
@@ -49,33 +49,33 @@ def refused(pid: int, host: str = "", why: str = "") -> pytest.RaisesExc[TakenEr
 
 
 @pytest.fixture
-def bucket(gcs_tree: Callable[[Mapping[str, str | bytes]], str]) -> Place:
+def bucket(gcs_tree: Callable[[Mapping[str, str | bytes]], str]) -> AnyFolder:
     pytest.importorskip("google.cloud.storage")
     pytest.importorskip("google_crc32c", reason="needs the extra google")
-    return place_at(f"{gcs_tree({'other': 'x'})}/run")
+    return folder_at(f"{gcs_tree({'other': 'x'})}/run")
 
 
 @pytest.fixture(params=["local", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    found: Place = place_at(str(tmp_path)) if request.param == "local" else request.getfixturevalue("bucket")
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> AnyFolder:
+    found: AnyFolder = folder_at(str(tmp_path)) if request.param == "local" else request.getfixturevalue("bucket")
     return found
 
 
-def held_by(place: Place, seconds: int, host: str) -> None:
+def held_by(place: AnyFolder, seconds: int, host: str) -> None:
     """Leaves the lock of a process that is not there on this machine."""
     seen = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     assert place.create(NAME, json.dumps({"host": host, "pid": 2**31 - 1, "seen": seen}).encode()) is not None
 
 
-def test_one_has_it_until_it_ends(place: Place) -> None:
+def test_one_has_it_until_it_ends(place: AnyFolder) -> None:
     with locked(place, NAME, taken_by), locked(place, "other", taken_by), refused(os.getpid()):
         locked(place, NAME, taken_by).__enter__()
-    assert place.read(NAME) is None
+    assert place.read_version(NAME) is None
     with locked(place, NAME, taken_by) as lock:
         lock.renew()
 
 
-def test_another_process_is_refused_until_the_first_is_killed(place: Place) -> None:
+def test_another_process_is_refused_until_the_first_is_killed(place: AnyFolder) -> None:
     command = [sys.executable, "-c", HOLDER, place.address, NAME]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
@@ -86,11 +86,11 @@ def test_another_process_is_refused_until_the_first_is_killed(place: Place) -> N
         first.wait()
     with locked(place, NAME, taken_by):
         pass
-    assert place.read(NAME) is None
+    assert place.read_version(NAME) is None
 
 
 @pytest.mark.parametrize("after_one_that_died", [False, True])
-def test_of_many_in_the_same_moment_exactly_one_goes_on(place: Place, after_one_that_died: bool) -> None:
+def test_of_many_in_the_same_moment_exactly_one_goes_on(place: AnyFolder, after_one_that_died: bool) -> None:
     if after_one_that_died:
         held_by(place, 0, socket.gethostname())
     at_once, all_tried = threading.Barrier(4), threading.Barrier(4)
@@ -113,7 +113,7 @@ def test_of_many_in_the_same_moment_exactly_one_goes_on(place: Place, after_one_
 @pytest.mark.parametrize(
     ("seconds", "host", "free"), [(0, "elsewhere", False), (300, "elsewhere", True), (0, "", True)]
 )
-def test_one_that_was_killed_is_followed(bucket: Place, seconds: int, host: str, free: bool) -> None:
+def test_one_that_was_killed_is_followed(bucket: AnyFolder, seconds: int, host: str, free: bool) -> None:
     """On another machine after two minutes of silence, on this one at once."""
     held_by(bucket, seconds, host or socket.gethostname())
     with contextlib.nullcontext() if free else refused(2**31 - 1, host), locked(bucket, NAME, taken_by):
@@ -121,7 +121,7 @@ def test_one_that_was_killed_is_followed(bucket: Place, seconds: int, host: str,
 
 
 def test_one_that_was_silent_for_long_ends_when_another_has_taken_over(
-    bucket: Place, monkeypatch: pytest.MonkeyPatch
+    bucket: AnyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "_LOST_AFTER", -1.0)
     with locked(bucket, NAME, taken_by) as first, locked(bucket, NAME, taken_by) as second:
@@ -132,34 +132,34 @@ def test_one_that_was_silent_for_long_ends_when_another_has_taken_over(
             second.renew()
 
 
-def test_one_that_works_for_long_is_seen_to(bucket: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_works_for_long_is_seen_to(bucket: AnyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "_RENEWED_AFTER", 0.01)
     with locked(bucket, NAME, taken_by) as lock:
-        first = bucket.read(NAME)
-        while bucket.read(NAME) == first:
+        first = bucket.read_version(NAME)
+        while bucket.read_version(NAME) == first:
             time.sleep(0.01)
         lock.renew()
-    assert bucket.read(NAME) is None
+    assert bucket.read_version(NAME) is None
 
 
 def test_a_write_whose_answer_was_lost_is_not_taken_for_anothers(
-    bucket: Place, monkeypatch: pytest.MonkeyPatch
+    bucket: AnyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client sends it again, and is refused for what it has written itself."""
-    for method in (BucketPlace.create, BucketPlace.replace):
+    for method in (Folder.create, Folder.replace):
 
-        def twice(place: BucketPlace, *words: object, send: Callable[..., int | None] = method) -> int | None:
+        def twice(place: Folder, *words: object, send: Callable[..., int | None] = method) -> int | None:
             send(place, *words)
             return send(place, *words)
 
-        monkeypatch.setattr(BucketPlace, method.__name__, twice)
+        monkeypatch.setattr(Folder, method.__name__, twice)
     with locked(bucket, NAME, taken_by) as lock:
         monkeypatch.setattr(locks, "_RENEWED_AFTER", 0.0)
         lock.renew()
         lock.renew()
-    assert bucket.read(NAME) is None
+    assert bucket.read_version(NAME) is None
 
 
 def test_another_storage_is_refused() -> None:
     with pytest.raises(StorageError, match=r"^s3://b/x is neither a folder of this machine nor one of a bucket"):
-        place_at("s3://b/x")
+        folder_at("s3://b/x")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import StagedFile
-from t5x_harness.vertex.storage import Folder, StorageError
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 from t5x_harness.vertex.tensorboard import upload_events
 
