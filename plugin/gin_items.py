@@ -41,7 +41,7 @@ class RunCollector(pytest.Collector):
         """
         if self.run.problem:
             raise self.CollectError(self.run.problem)
-        for stage in stages_of(self.run.spec.mode, self.run.spec.until, self.run.spec.aot):
+        for stage in stages_of(self.run.spec.mode, self.run.spec.settings.until, self.run.spec.settings.aot):
             item: StageItem = StageItem.from_parent(self, name=stage.value)
             item.spec, item.stage, item.start = self.run.spec, stage, self.run.start
             yield item

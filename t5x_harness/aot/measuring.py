@@ -17,7 +17,7 @@ from t5x_harness.spec import AotMode, RunSpec
 def account_program(
     run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: Compiler
 ) -> ProgramAccount | CompiledProgram | None:
-    """Compiles one program as ``spec.aot`` says.
+    """Compiles one program as ``spec.settings.aot`` says.
 
     Returns:
       Its account; what was compiled where that needs more memory than there is; None where it was only lowered.
@@ -26,12 +26,12 @@ def account_program(
       NotCompiled: it cannot be lowered or compiled.
       WorkerError: a process cannot be started, or takes longer than it may.
     """
-    if spec.aot is AotMode.LOWER:
+    if spec.settings.aot is AotMode.LOWER:
         compiler.compile(program, spec, None)
         return None
-    until = Until.CODE if spec.aot is AotMode.FULL else Until.MEMORY
+    until = Until.CODE if spec.settings.aot is AotMode.FULL else Until.MEMORY
     # A loop over equal layers is compiled as fast as one of them.
-    depths = depths_of(run.stacks) if spec.aot is AotMode.DEPTHS and not run.scanned else []
+    depths = depths_of(run.stacks) if spec.settings.aot is AotMode.DEPTHS and not run.scanned else []
     if depths and (drawn := _drawn_out(run, program, spec, compiler, until, depths)) is not None:
         return drawn
     whole = compiler.compile(program, spec, until)
@@ -71,7 +71,7 @@ def _drawn_out(
 
 def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
     """Returns why all layers were compiled though a few were to do; empty where all were asked for."""
-    if spec.aot is not AotMode.DEPTHS:
+    if spec.settings.aot is not AotMode.DEPTHS:
         return ""
     if run.scanned:
         return "which are one loop"

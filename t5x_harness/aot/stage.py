@@ -32,7 +32,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
     Raises:
       WorkerError: a process cannot be started, or takes longer than it may.
     """
-    report = StageReport(Stage.AOT, spec.ignore, spec.cwd)
+    report = StageReport(Stage.AOT, spec.settings.ignore, spec.cwd)
     report.not_checked += [*run.not_checked, *libtpu.untried()]
     slice_ = get_slice(spec.slice)
     not_compiled = []
@@ -44,7 +44,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             continue
         report.exercised += 1
         if isinstance(account, ProgramAccount):
-            describe(account, run, slice_, dict(spec.prices), report)
+            describe(account, run, slice_, dict(spec.settings.prices), report)
             found = list(judge(account, run, slice_))
         elif account is not None:
             _describe_refusal(account, program, slice_, report)
@@ -53,7 +53,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
             found = []
             report.fact(program.name, f"can be lowered for {slice_.name}")
             report.not_checked.append(f"whether {program.name} fits {slice_.name}: it was lowered, and not compiled")
-        if TOO_LARGE not in spec.ignore and any(finding.code == TOO_LARGE for finding in found):
+        if TOO_LARGE not in spec.settings.ignore and any(finding.code == TOO_LARGE for finding in found):
             advice = advise(program, run, spec, compiler)
             found = [dataclasses.replace(each, fix=advice.fix or each.fix, edits=advice.edits) for each in found]
         report.add(found)

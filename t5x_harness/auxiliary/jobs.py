@@ -43,7 +43,7 @@ class AuxiliaryJob:
             *(f"--gin_file={file}" for file in spec.gin_files),
             *(argument_of(binding) for binding in spec.bindings),
             *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else ()),
-            *([f"--tfds_data_dir={spec.tfds_data_dir}"] if spec.tfds_data_dir else ()),
+            *([f"--tfds_data_dir={spec.settings.tfds_data_dir}"] if spec.settings.tfds_data_dir else ()),
         )
 
 
@@ -106,13 +106,11 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
     """
     bindings = normalized(request.all_bindings)
     spec = dataclasses.replace(
-        request.train,
+        request.train.with_settings(plan_golden=None, plan_golden_update=False),
         gin_files=request.files,
         bindings=bindings,
         slice=request.slice,
         mode=None,
-        golden=None,
-        golden_update=False,
     )
     program = program_of(spec)
     mode = request.mode_of_module

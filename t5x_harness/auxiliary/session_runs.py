@@ -96,7 +96,8 @@ class SessionRuns:
         """Runs it, in the folder where the controller's own jobs of this kind write."""
         here = object_address(job.folder) is None
         spec = dataclasses.replace(
-            job.spec, bindings=(*self._sizes(), *job.spec.bindings), model_dir=job.folder if here else None
+            job.spec.with_settings(model_dir=job.folder if here else None),
+            bindings=(*self._sizes(), *job.spec.bindings),
         )
         before = frozenset(self._files(job.folder))
         result = self._make(spec)
@@ -163,7 +164,7 @@ def _content(folder: Folder, name: str) -> bytes:
 
 def _request(train: RunSpec, asked: Auxiliary, model_dir: str, last_step: int | None = None) -> AuxiliaryRequest:
     return AuxiliaryRequest(
-        dataclasses.replace(train, model_dir=None),
+        train.with_settings(model_dir=None),
         tuple(asked.mixtures),
         tuple(map(str, asked.files)),
         replace_gin_file=asked.replace_gin_file,

@@ -275,7 +275,7 @@ def _of_project(given: Given, arguments: argparse.Namespace, project: ProjectCon
     root = project.root
     for declared in project.runs:
         spec = given.as_declared(given.spec(declared.gin_files, project, root), declared, project)
-        yield dataclasses.replace(spec, **_golden(given, arguments, project, declared.name))
+        yield spec.with_settings(**_golden(given, arguments, project, declared.name))
     require_matches(root, project.gin_files)
     for file in files_of(root, project.gin_files):
         yield _spec(given, arguments, project, root, [str(file.relative_to(root))])

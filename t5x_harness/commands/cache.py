@@ -18,7 +18,7 @@ from t5x_harness.commands.arguments import UsageError
 from t5x_harness.findings.tables import columns
 from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
-from t5x_harness.spec import RunSpec, Stage, StandInPolicy
+from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy
 
 if TYPE_CHECKING:
     import seqio
@@ -159,7 +159,7 @@ def _cache(
             f"--standins=missing would put generated examples into {request.folder}, where jobs read them: leave the "
             "option out, or name a local folder"
         )
-    standins = StandIns(RunSpec((), standins=policy, samples=project.samples), generated, None)
+    standins = StandIns(RunSpec((), settings=RunSettings(standins=policy, samples=project.samples)), generated, None)
     standins.install()
     if arguments.tfds_data_dir:
         seqio.set_tfds_data_dir_override(arguments.tfds_data_dir)

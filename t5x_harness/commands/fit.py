@@ -138,8 +138,8 @@ def _spec(arguments: argparse.Namespace) -> RunSpec:
         runtime_of(spec)
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
-    compiled = spec.aot if spec.aot not in (None, AotMode.LOWER) else AotMode.DEPTHS
-    return dataclasses.replace(spec, aot=compiled, until=Stage.PLAN, ignore=(*spec.ignore, *_OF_A_SLICE))
+    compiled = spec.settings.aot if spec.settings.aot not in (None, AotMode.LOWER) else AotMode.DEPTHS
+    return spec.with_settings(aot=compiled, until=Stage.PLAN, ignore=(*spec.settings.ignore, *_OF_A_SLICE))
 
 
 def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
@@ -182,7 +182,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     pool = RunPool(timeout=given.timeout, in_process=False, at_once=1)
     printer = ProgressPrinter(sys.stderr, label=spec.name)
     progress = _Progress(None if arguments.quiet else printer)
-    found = Found(spec, arguments.hours, dict(spec.prices))
+    found = Found(spec, arguments.hours, dict(spec.settings.prices))
 
     def tell() -> None:
         printer.close()

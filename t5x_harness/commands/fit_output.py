@@ -104,7 +104,7 @@ def as_json(found: Found) -> str:
     errors = [] if found.refused is None else [each.to_json() for s in found.refused.stages for each in s.errors]
     whole = {
         "config": list(found.spec.gin_files),
-        "aot": str(found.spec.aot),
+        "aot": str(found.spec.settings.aot),
         "programs": list(found.programs),
         "steps": found.run.steps if found.run is not None else None,
         "hours": found.hours,
@@ -177,7 +177,7 @@ def _sentences(found: Found) -> Iterator[str]:
         needed = f"{best.program} needs {Bytes(best.needed_bytes)} of {Bytes(best.usable_bytes)}"
         yield f"the smallest slice that holds it: {_name(best)} ({needed})"
     if any(row.needed_bytes is not None for row in found.rows):
-        code = " and the program's code" if found.spec.aot is AotMode.FULL else ""
+        code = " and the program's code" if found.spec.settings.aot is AotMode.FULL else ""
         yield f"needs: the peak, and the gaps between temporary values{code}, which the compiler reserves, too"
     if any(row.estimate for row in found.rows):
         yield from _in_time(found)
@@ -214,7 +214,7 @@ def _prices(found: Found) -> list[tuple[str, Any]]:
 
 def _not_checked(found: Found) -> list[str]:
     texts = [*found.run.not_checked, *libtpu.untried()] if found.run is not None else []
-    if any(row.needed_bytes is not None for row in found.rows) and found.spec.aot is not AotMode.FULL:
+    if any(row.needed_bytes is not None for row in found.rows) and found.spec.settings.aot is not AotMode.FULL:
         texts.append("the size of the programs' code: none was generated; --aot=full does")
     if any(row.is_extrapolated for row in found.rows):
         texts.append("numbers with ~ are extrapolated from few layers; --aot=memory compiles all")

@@ -53,7 +53,7 @@ def words_of(spec: RunSpec, location: str) -> list[str]:
         *(f"--gin_file={file}" for file in spec.gin_files),
         *(f"--gin_bindings={binding}" for binding in spec.bindings),
         *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else []),
-        *([f"--tfds_data_dir={spec.tfds_data_dir}"] if spec.tfds_data_dir else []),
+        *([f"--tfds_data_dir={spec.settings.tfds_data_dir}"] if spec.settings.tfds_data_dir else []),
     ]
 
 

@@ -23,7 +23,7 @@ class Numerics:
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        self._on = spec.tpu_numerics
+        self._on = spec.settings.tpu_numerics
         self._before = lowered()
 
     def use(self) -> None:

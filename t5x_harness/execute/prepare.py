@@ -125,14 +125,14 @@ def prepare(
       Exception: the shrunk model cannot be built.
     """
     config = full.config
-    if not (spec.full_size or spec.full_mesh):
+    if not (spec.settings.full_size or spec.settings.full_mesh):
         _take_few_devices(plan, report)
     partitioner = config.build("partitioner")
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
     start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
     first = first_step_of(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
-    if not spec.full_size:
+    if not spec.settings.full_size:
         shrinker.shrink()
         shrinker.fix_seed()
         report.changes += shrinker.changes
@@ -146,7 +146,7 @@ def prepare(
     if start.path:
         made = StartMaker(config, start, first, plan.shapes, shapes, partitioner, spec)
         made.provide(workspace, report, in_bucket=in_bucket)
-    examples = None if spec.full_size else max(r.dataset.batch_size for r in roles)
+    examples = None if spec.settings.full_size else max(r.dataset.batch_size for r in roles)
     if examples:
         read = "examples of each task that eval and infer read"
         report.changes.append(Change(read, "all", str(examples), Reason.SHRINK, Changed.DATA))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from t5x_harness.spec import Mode, Reason, RunSpec, Stage, StandInPolicy
+from t5x_harness.spec import Mode, Reason, RunSettings, RunSpec, Stage, StandInPolicy
 from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.t5x import before_finalizing
 from t5x_harness.variables import SHRINK_VARIABLE
@@ -97,7 +97,7 @@ class _Shrinking:
         batch = max((role.dataset.batch_size for role in roles if isinstance(role.dataset.batch_size, int)), default=0)
         if start.path and (shapes := _state_shapes(config)):
             # A checkpoint that is missing is left to what makes stand-ins, or is T5X's error.
-            spec = RunSpec((), mode=mode, standins=StandInPolicy.OFF)
+            spec = RunSpec((), mode=mode, settings=RunSettings(standins=StandInPolicy.OFF))
             made = StartMaker(config, start, first, full, shapes, config.build("partitioner"), spec)
             made.provide(self._folder(), report, in_bucket=False)
         if batch:

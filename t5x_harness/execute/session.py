@@ -58,7 +58,7 @@ def open_session(argument: Mapping[str, Any], progress: Progress) -> Session:
     runtime = Runtime(**described) if described else runtime_of(spec)
     activate(runtime)
     slice_ = get_slice(spec.slice)
-    if not spec.exact_numerics:
+    if not spec.settings.exact_numerics:
         compile_cheaply()
     force_cpu_devices(slice_.num_devices)
     install_mesh(slice_)
@@ -138,7 +138,7 @@ class Session:
         def prepare(report: StageReport) -> None:
             if shrink or standins:
                 # The job has the slice itself.
-                sized = dataclasses.replace(self._spec, full_size=not shrink, full_mesh=True)
+                sized = self._spec.with_settings(full_size=not shrink, full_mesh=True)
                 self._prepare(report, sized, in_bucket=False, steps=steps)
             if steps is not None and not shrink:
                 assert self._config is not None
@@ -253,7 +253,7 @@ class Session:
     def _report(self, stage: Stage) -> StageReport:
         from t5x_harness.findings.stage_report import StageReport
 
-        return StageReport(stage, self._spec.ignore, self._spec.cwd)
+        return StageReport(stage, self._spec.settings.ignore, self._spec.cwd)
 
     def _with_log(self, finding: Finding) -> Finding:
         if not self._log or finding.fix is None:
@@ -272,12 +272,14 @@ class Session:
         config = self._config
         assert config is not None
         assert self._standins is not None
-        self._output = output_folder(config, self._spec.model_dir, self._workspace)
-        policy = self._spec.standins
+        self._output = output_folder(config, self._spec.settings.model_dir, self._workspace)
+        policy = self._spec.settings.standins
         changes = sandbox(config, self._output.address, self._workspace, policy)
         report.changes += [change for change in changes if change.why is Reason.GIVEN]
         self._prepared_changes = [change for change in changes if change.why is not Reason.GIVEN]
-        self._resolved = resolve(config, self._slice, registrations, self._standins, report, self._spec.read_seconds)
+        self._resolved = resolve(
+            config, self._slice, registrations, self._standins, report, self._spec.settings.read_seconds
+        )
 
     def _open_config(self) -> Registrations:
         """Parses the config, with stand-ins for what it cannot reach here; returns where its tasks were registered."""
@@ -288,8 +290,8 @@ class Session:
         from t5x_harness.standins.run import StandIns, rows_in_text
 
         self._workspace.mkdir(parents=True, exist_ok=True)
-        if self._spec.tfds_data_dir:
-            seqio.set_tfds_data_dir_override(self._spec.tfds_data_dir)
+        if self._spec.settings.tfds_data_dir:
+            seqio.set_tfds_data_dir_override(self._spec.settings.tfds_data_dir)
         program = self._read_program()
         self._standins = StandIns(self._spec, self._workspace / "standin", rows_in_text(program))
         self._standins.install()

@@ -59,7 +59,7 @@ class StartMaker:
         """
         start, config = self.start, self.config
         assert start.path
-        if self.spec.standins is StandInPolicy.OFF and not start.reachable:
+        if self.spec.settings.standins is StandInPolicy.OFF and not start.reachable:
             return
         if self._is_restored_as_it_is():
             report.fact("starts from", start.path)
@@ -99,10 +99,10 @@ class StartMaker:
         """
         start = self.start
         assert start.path
-        if not start.reachable or (self.spec.standins is StandInPolicy.ALL and is_remote(start.path)):
+        if not start.reachable or (self.spec.settings.standins is StandInPolicy.ALL and is_remote(start.path)):
             return False
         executed = _sizes(self.shapes)
-        if self.spec.full_size or (self.full is not None and _sizes(self.full) == executed):
+        if self.spec.settings.full_size or (self.full is not None and _sizes(self.full) == executed):
             return True
         stored = self._stored()
         return stored is not None and all(stored.shapes.get(path) == shape for path, shape in executed.items())

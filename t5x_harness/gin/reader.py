@@ -90,7 +90,7 @@ class _Reader:
         self._t5x_parent = t5x_parent
         self._instead = instead
         self._modules = ModuleFinder(module_path(spec), t5x_parent)
-        buckets = Path(os.path.abspath(spec.gcs_root)) if spec.gcs_root else None
+        buckets = Path(os.path.abspath(spec.settings.gcs_root)) if spec.settings.gcs_root else None
         self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules, buckets)
         self._snapshot = Snapshot(t5x_parent, self._modules)
         self._registry = Registry(self._snapshot.canonical)

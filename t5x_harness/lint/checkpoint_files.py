@@ -54,9 +54,9 @@ def _on_disk(context: Context, address: str) -> Path | None:
     spec, found = context.program.spec, bucket_and_name(address)
     if found is None:
         return Path(address) if address.startswith("/") else None
-    if spec.gcs_root is None or spec.gcs == "off" or spec.standins is StandInPolicy.ALL:
+    if spec.settings.gcs_root is None or spec.settings.gcs == "off" or spec.settings.standins is StandInPolicy.ALL:
         return None
-    bucket = Path(os.path.abspath(os.path.join(spec.cwd, spec.gcs_root)), found[0])
+    bucket = Path(os.path.abspath(os.path.join(spec.cwd, spec.settings.gcs_root)), found[0])
     return bucket / found[1] if bucket.is_dir() else None
 
 

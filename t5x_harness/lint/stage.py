@@ -77,7 +77,7 @@ def lint_program(
     broke = _codes_that_broke_reading(program, findings)
     if begins_run and program.mode is None:
         broke |= {NoRunConfig.code}  # what comes after lint would be nothing
-    ordered, silenced = split_silenced(own, spec.ignore, spec.cwd, program.texts, kept=broke)
+    ordered, silenced = split_silenced(own, spec.settings.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(
         stage=Stage.LINT,
         outcome=Outcome.NOT_RUN,

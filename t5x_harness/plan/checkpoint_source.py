@@ -117,7 +117,7 @@ def find_initial(config: GinConfig) -> StartPoint:
         start = _specific(start, paths, uses_orbax(config), config.mode)
     else:
         start = _latest(start, paths, config.mode)
-    generated = config.program.spec.standins is StandInPolicy.ALL and is_remote(paths[0])
+    generated = config.program.spec.settings.standins is StandInPolicy.ALL and is_remote(paths[0])
     if generated and start.problem is not None and start.problem.code == "CKP04":
         return dataclasses.replace(start, problem=None)  # nothing is asked of the bucket
     return start

@@ -31,18 +31,18 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
     """Compares a run with its golden plan, which is written where there is none or the user asks for it.
 
     Args:
-      run: with its bindings, and its stages up to plan, which passed; ``run.spec.golden`` names the file.
+      run: with its bindings, and its stages up to plan, which passed; ``run.spec.settings.plan_golden`` names the file.
       places: folders of this machine that may show in facts, and what stands for each.
 
     Returns:
       The stage plan, with a finding for what differs, or a fact.
     """
-    assert run.spec.golden is not None
-    file = Path(run.spec.cwd, run.spec.golden)
+    assert run.spec.settings.plan_golden is not None
+    file = Path(run.spec.cwd, run.spec.settings.plan_golden)
     shown = os.path.relpath(file, run.spec.cwd) if file.is_relative_to(os.path.abspath(run.spec.cwd)) else str(file)
     result = run.stage(Stage.PLAN)
     ours = GoldenPlan.of(run.bindings, run.stages, _places(run) | dict(places))
-    if not file.is_file() or run.spec.golden_update:
+    if not file.is_file() or run.spec.settings.plan_golden_update:
         return _write(file, shown, ours, result)
     try:
         kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
 
 def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
     """Returns a stage that failed for what differs, unless the user ignores that."""
-    shown, silenced = split_silenced([finding], spec.ignore, spec.cwd)
+    shown, silenced = split_silenced([finding], spec.settings.ignore, spec.cwd)
     return judged(
         dataclasses.replace(result, findings=(*result.findings, *shown), silenced=(*result.silenced, *silenced))
     )

@@ -23,23 +23,24 @@ def check_golden_numbers(spec: RunSpec, result: StageResult) -> StageResult:
     """Compares the numbers of an aot stage with those in the run's golden plan, or adds them where there are none.
 
     Args:
-      spec: the run; ``spec.golden`` names the file, which the plan stage has written or found to be the same.
+      spec: the run; ``spec.settings.plan_golden`` names the file, which the plan stage has written or found to be
+        the same.
       result: of the stage, which passed.
 
     Returns:
       The stage, with a finding for what differs, or a fact.
     """
-    assert spec.golden is not None
+    assert spec.settings.plan_golden is not None
     ours = {f"{m.name} of {m.of}": f"{m.value:.0f} {m.unit}".strip() for m in result.measures if m.name in _KEPT}
     if not ours:  # nothing was compiled
         return result
-    ours = {_MODE: str(spec.aot), **ours}
-    file = Path(spec.cwd, spec.golden)
+    ours = {_MODE: str(spec.settings.aot), **ours}
+    file = Path(spec.cwd, spec.settings.plan_golden)
     shown = os.path.relpath(file, spec.cwd) if file.is_relative_to(os.path.abspath(spec.cwd)) else str(file)
     kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
     before = kept.facts.get(Stage.AOT.value)
     lines = [*_differences(before, ours)] if before is not None else []
-    if before is None or (lines and spec.golden_update):
+    if before is None or (lines and spec.settings.plan_golden_update):
         written = dataclasses.replace(kept, facts={**kept.facts, Stage.AOT.value: ours})
         file.write_text(written.to_text(*comments(file)), encoding="utf-8")
         return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: numbers written")))

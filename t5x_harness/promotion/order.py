@@ -105,7 +105,7 @@ def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
     found = machine_of(resources, spec.slice).slice
     if found is None or found.name == spec.slice:
         return spec
-    return dataclasses.replace(spec, slice=found.name, golden=None)  # which is of the other slice
+    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # which is of the other slice
 
 
 def _machine(resources: TpuResources, slice_name: str) -> Machine:

@@ -284,7 +284,7 @@ def last_line(report: Report) -> str:
     parts += [counted(n, severity) for severity in _SHOWN if (n := report.count(severity))]
     if not report.results:
         parts = ["nothing was run"]
-    if failed and any(result.spec.strict for result in report.results):
+    if failed and any(result.spec.settings.strict for result in report.results):
         parts[-1] += " (strictly: warnings are errors)"
     return f"{', '.join(parts)} in {duration(report.waited)}"
 

@@ -25,7 +25,17 @@ from t5x_harness.google.vertex.jobs.judging import Judgement, Verdict, note_line
 from t5x_harness.report.programs import verdicts
 from t5x_harness.rulebook.rules import all_codes
 from t5x_harness.runs.stages import standins_of
-from t5x_harness.spec import STAGE_SECONDS, AotMode, Outcome, RunSpec, RuntimeChoice, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    STAGE_SECONDS,
+    AotMode,
+    Outcome,
+    RunSettings,
+    RunSpec,
+    RuntimeChoice,
+    Severity,
+    Stage,
+    StageResult,
+)
 from t5x_harness.variables import ROOT_VARIABLE, RUNTIME_VARIABLE
 from t5x_harness.vertex.program_arguments import NotARun, ProgramArguments
 
@@ -64,13 +74,14 @@ def _judge(slice_: str, mode: AotMode, module: str, arguments: Sequence[str], no
         given.mode,
         slice_,
         RuntimeChoice(os.environ.get(RUNTIME_VARIABLE) or RuntimeChoice.AUTO),
-        tfds_data_dir=given.tfds_data_dir,
         cwd=os.getcwd(),
-        # What the harness thinks of the config is not asked, and what would fit in its place neither.
-        ignore=(*codes_to_silence((), ("AOT",), all_codes), TOO_LARGE),
-        read_seconds=1,
-        until=Stage.AOT,
-        aot=mode,
+        settings=RunSettings(
+            tfds_data_dir=given.tfds_data_dir,
+            ignore=(*codes_to_silence((), ("AOT",), all_codes), TOO_LARGE),
+            read_seconds=1,
+            until=Stage.AOT,
+            aot=mode,
+        ),
     )
     return judgement_of(_results(spec, note))
 

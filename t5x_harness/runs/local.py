@@ -98,7 +98,7 @@ class LocalBackend(Closing):
     def _stages(self) -> Stages:
         found = with_mode(self._spec, lambda: program_of(self._spec))
         self._spec = dataclasses.replace(found, mode=found.mode or Mode.TRAIN)
-        stages = stages_of(self._spec.mode, aot=self._spec.aot)
+        stages = stages_of(self._spec.mode, aot=self._spec.settings.aot)
         return Stages(self._spec, stages[1:], self._run_stage)  # lint needs no process
 
     def job(self, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
@@ -247,7 +247,7 @@ class LocalBackend(Closing):
                 return found
             except RunDied:
                 self._broken_stage = self.stages[-1]
-        return {"model_dir": self._spec.model_dir or str(self.workspace / "model")}
+        return {"model_dir": self._spec.settings.model_dir or str(self.workspace / "model")}
 
 
 def _is_full(folder: Path) -> bool:

@@ -29,26 +29,26 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
     """
     taken: dict[Path, RunSpec] = {}
     for spec in specs:
-        if spec.model_dir is not None and "://" in spec.model_dir:
+        if spec.settings.model_dir is not None and "://" in spec.settings.model_dir:
             raise ModelDirError(
-                f"--model_dir {spec.model_dir}: results are kept on this machine; name a local folder, and bind "
-                "MODEL_DIR for where the job writes"
+                f"--model_dir {spec.settings.model_dir}: results are kept on this machine; name a local folder, and "
+                "bind MODEL_DIR for where the job writes"
             )
         folder = _folder(spec)
         if folder is None:
             continue
         if folder in taken:
             raise ModelDirError(
-                f"{taken[folder].name} and {spec.name} would both write into {spec.model_dir}: "
+                f"{taken[folder].name} and {spec.name} would both write into {spec.settings.model_dir}: "
                 "give each run its own --model_dir, or leave it out"
             )
         taken[folder] = spec
         existing = next(p for p in (folder, *folder.parents) if p.exists())
         if not existing.is_dir():
-            raise ModelDirError(f"--model_dir {spec.model_dir}: {existing} is a file; name a folder")
+            raise ModelDirError(f"--model_dir {spec.settings.model_dir}: {existing} is a file; name a folder")
         if not os.access(existing, os.W_OK | os.X_OK):
             raise ModelDirError(
-                f"--model_dir {spec.model_dir}: no permission to write into {existing}; name another folder"
+                f"--model_dir {spec.settings.model_dir}: no permission to write into {existing}; name another folder"
             )
         if existing == folder:
             _refuse_used(folder, spec)
@@ -74,7 +74,7 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
     except OSError as error:
         _remove_empty(made)
         raise ModelDirError(
-            f"--model_dir {spec.model_dir}: cannot be written: {error.strerror}; name another folder"
+            f"--model_dir {spec.settings.model_dir}: cannot be written: {error.strerror}; name another folder"
         ) from None
     try:
         try:
@@ -82,7 +82,7 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ModelDirError(
-                f"--model_dir {spec.model_dir}: another run is writing into it; give each run its own"
+                f"--model_dir {spec.settings.model_dir}: another run is writing into it; give each run its own"
             ) from None
         _refuse_used(folder, spec)
         yield
@@ -93,9 +93,9 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
 
 def _folder(spec: RunSpec) -> Path | None:
     """Returns the folder that a run asks for; None for none."""
-    if spec.model_dir is None:
+    if spec.settings.model_dir is None:
         return None
-    return Path(spec.cwd, spec.model_dir).resolve()
+    return Path(spec.cwd, spec.settings.model_dir).resolve()
 
 
 def _refuse_used(folder: Path, spec: RunSpec) -> None:
@@ -104,7 +104,8 @@ def _refuse_used(folder: Path, spec: RunSpec) -> None:
         left = len(names) - _SHOWN
         listed = ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
         raise ModelDirError(
-            f"--model_dir {spec.model_dir}: it already holds {listed}; name a new folder for each run, or empty it"
+            f"--model_dir {spec.settings.model_dir}: it already holds {listed}; name a new folder for each run, "
+            "or empty it"
         )
 
 

@@ -96,7 +96,7 @@ class Pipeline(Closing):
         promote: BackendFactory | None = None,
     ) -> None:
         # A promoted run has the numbers of a TPU.
-        self._spec = dataclasses.replace(spec, tpu_numerics=False, aot=promote.aot) if promote else spec
+        self._spec = spec.with_settings(tpu_numerics=False, aot=promote.aot) if promote else spec
         self._zygote = zygote
         self._workspace = workspace
         self._timeout = timeout
@@ -123,7 +123,9 @@ class Pipeline(Closing):
 
     @functools.cached_property
     def _stages(self) -> Stages:
-        return Stages(self.spec, stages_of(self.spec.mode, self.spec.until, self.spec.aot), self._run_timed)
+        return Stages(
+            self.spec, stages_of(self.spec.mode, self.spec.settings.until, self.spec.settings.aot), self._run_timed
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -209,7 +211,7 @@ class Pipeline(Closing):
         result = self._run(stage)
         self._seconds += time.perf_counter() - start
         result = self._on_own_lines(result)
-        return _strict(result) if self._spec.strict else result
+        return _strict(result) if self._spec.settings.strict else result
 
     def _run(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
@@ -241,7 +243,7 @@ class Pipeline(Closing):
                 seconds=time.perf_counter() - start,
                 log_tail=error.log_tail,
             )
-        if self.spec.golden is None or result.outcome is not Outcome.PASSED:
+        if self.spec.settings.plan_golden is None or result.outcome is not Outcome.PASSED:
             return result
         if stage is Stage.AOT:
             from t5x_harness.plan.golden_numbers import check_golden_numbers

@@ -163,9 +163,11 @@ class RunPool:
         """Returns the emulated Google Cloud of all runs that begin with the same buckets; None for runs without one."""
         from t5x_harness.google.pool import GooglePool
 
-        if spec.gcs == "off" or not GooglePool.is_installed():
+        if spec.settings.gcs == "off" or not GooglePool.is_installed():
             return None
-        return self._googles.setdefault((spec.gcs, spec.gcs_root), GooglePool(spec.gcs_root, spec.gcs))
+        return self._googles.setdefault(
+            (spec.settings.gcs, spec.settings.gcs_root), GooglePool(spec.settings.gcs_root, spec.settings.gcs)
+        )
 
 
 def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:

@@ -99,7 +99,9 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
     """
     from t5x_harness.google.server.own_folders import own_folder
 
-    planned = [dataclasses.replace(spec, golden=None, golden_update=False, until=Stage.AOT, aot=aot) for spec in specs]
+    planned = [
+        spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot) for spec in specs
+    ]
     with own_folder("t5x-harness-plan-") as folder:
         return list(run_specs(planned, RunOptions(folder.path, timeout=STAGE_SECONDS)))
 

@@ -298,7 +298,7 @@ def backend_factory(
       jobs: the session's.
       aot: how its programs are compiled before, or ``off``; None for what is usual.
     """
-    if spec.full_size:
+    if spec.settings.full_size:
         order = dataclasses.replace(order, shrink=False)
     return _Factory(order, jobs, *aot_mode(aot, full_size=not order.shrink))
 

@@ -54,20 +54,24 @@ class RequestedRun:
     def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
         """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""
         base = settings.spec(self.gin_files)
-        return settings.spec(
-            base.gin_files,
+        ours = dataclasses.replace(
+            base.settings,
+            full_size=self.full_size or base.settings.full_size,
+            full_mesh=self.full_mesh or base.settings.full_mesh,
+            tpu_numerics=self.tpu_numerics or base.settings.tpu_numerics,
+            exact_numerics=self.exact_numerics or base.settings.exact_numerics,
+            samples=samples_with(self.samples, base.settings.samples),
+            aot=self.aot,
+            until=Stage.AOT if self.aot else self.until,
+        )
+        return dataclasses.replace(
+            base,
             mode=self.mode,
             bindings=(*base.bindings, *self.bindings),
             slice=self.slice or marked or self.otherwise_slice or base.slice,
             search_paths=(*self.search_paths, *base.search_paths),
             python_path=(*self.python_path, *base.python_path),
-            full_size=self.full_size or base.full_size,
-            full_mesh=self.full_mesh or base.full_mesh,
-            tpu_numerics=self.tpu_numerics or base.tpu_numerics,
-            exact_numerics=self.exact_numerics or base.exact_numerics,
-            samples=samples_with(self.samples, base.samples),
-            aot=self.aot,
-            until=Stage.AOT if self.aot else self.until,
+            settings=ours,
         )
 
 

@@ -128,11 +128,13 @@ class SessionSettings:
     def spec(self, gin_files: Sequence[str], **overrides: Any) -> RunSpec:
         """Returns a run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
         # Tests that call t5x_run run all stages that execute, and compile nothing for a TPU: t5x_aot does.
-        own: dict[str, Any] = {"slice": self.slice_name, "until": None, "aot": None}
+        own: dict[str, Any] = {"until": None, "aot": None}
         if buckets := self.fake_buckets:
             own["gcs_root"] = buckets
         spec = self.options.spec(gin_files, self.project, self._root, **own)
-        return dataclasses.replace(spec, **{"python_path": (*spec.python_path, str(self._root)), **overrides})
+        return dataclasses.replace(
+            spec, **{"slice": self.slice_name, "python_path": (*spec.python_path, str(self._root)), **overrides}
+        )
 
     def configured_files(self) -> list[Path]:
         """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
@@ -243,4 +245,4 @@ class SessionSettings:
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
         """Returns a run as it is collected: to the last stage that is asked for, and with its golden plan."""
         golden = self.options.golden_of(name, self.project)
-        return dataclasses.replace(spec, until=self.options.until, aot=self.aot, **golden, **overrides)
+        return dataclasses.replace(spec.with_settings(until=self.options.until, aot=self.aot, **golden), **overrides)

@@ -17,6 +17,7 @@ from t5x_harness.spec import (
     AotMode,
     GcsPaths,
     Mode,
+    RunSettings,
     RunSpec,
     RuntimeChoice,
     Stage,
@@ -101,18 +102,12 @@ class Given:
           gin_files: as T5X takes them.
           project: what holds where the options say nothing.
           cwd: the folder that the run works in.
-          **overrides: fields of the run that are known better.
+          **overrides: settings of the run that are known better.
 
         Raises:
           SettingsError: a code of findings is not one.
         """
-        fields: dict[str, Any] = {
-            "bindings": (*project.bindings, *self.bindings),
-            "search_paths": (*(self._seen_from(cwd, path) for path in self.search_paths), *project.search_paths),
-            "mode": self.run_mode,
-            "slice": self.slice or project.slice or DEFAULT_SLICE,
-            "runtime": self.runtime,
-            "python_path": (*(os.path.join(self.here, path) for path in self.python_path), *project.python_path),
+        settings = {
             "tfds_data_dir": self._seen_from(cwd, self.tfds_data_dir) if self.tfds_data_dir else None,
             "full_size": self.full_size,
             "full_mesh": self.full_mesh,
@@ -130,7 +125,20 @@ class Given:
             "aot": self.aot or project.aot,
             "prices": tuple(sorted(project.prices.items())) if self.aot or project.aot else (),
         }
-        return RunSpec(gin_files=tuple(gin_files), cwd=os.fspath(cwd), **{**fields, **overrides})
+        fields: dict[str, Any] = {
+            "bindings": (*project.bindings, *self.bindings),
+            "search_paths": (*(self._seen_from(cwd, path) for path in self.search_paths), *project.search_paths),
+            "mode": self.run_mode,
+            "slice": self.slice or project.slice or DEFAULT_SLICE,
+            "runtime": self.runtime,
+            "python_path": (*(os.path.join(self.here, path) for path in self.python_path), *project.python_path),
+        }
+        return RunSpec(
+            gin_files=tuple(gin_files),
+            cwd=os.fspath(cwd),
+            settings=RunSettings(**{**settings, **overrides}),
+            **fields,
+        )
 
     def as_declared(self, spec: RunSpec, run: DeclaredRun, project: ProjectConfig) -> RunSpec:
         """Returns a run as the project declares it.
@@ -166,7 +174,7 @@ class Given:
         return codes_to_silence((*project.ignore, *self.ignore), self.select or project.select, all_codes)
 
     def golden_of(self, name: str, project: ProjectConfig) -> dict[str, Any]:
-        """Returns the fields of a run's golden plan; none where nobody asks for one.
+        """Returns the settings of a run's golden plan; none where nobody asks for one.
 
         Args:
           name: the run's.
@@ -182,7 +190,10 @@ class Given:
                     f"{self.typed('golden_update')}: name the file or folder, too: {self.typed('golden')}=PATH"
                 )
             return {}
-        return {"golden": os.path.abspath(golden_file(target, name)), "golden_update": self.golden_update}
+        return {
+            "plan_golden": os.path.abspath(golden_file(target, name)),
+            "plan_golden_update": self.golden_update,
+        }
 
     def check_goldens(self, specs: Sequence[RunSpec]) -> None:
         """Checks that each run keeps its plan in a file of its own.
@@ -192,9 +203,10 @@ class Given:
         """
         files: dict[str, RunSpec] = {}
         for spec in specs:
-            if spec.golden is not None and (other := files.setdefault(spec.golden, spec)) != spec:
+            file = spec.settings.plan_golden
+            if file is not None and (other := files.setdefault(file, spec)) != spec:
                 raise SettingsError(
-                    f"{self.typed('golden')}: {spec.golden} would be the golden plan of {other.gin_files[-1]} and of "
+                    f"{self.typed('golden')}: {file} would be the golden plan of {other.gin_files[-1]} and of "
                     f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
                 )
 

@@ -14,7 +14,7 @@ class RuntimeChoice(enum.StrEnum):
 
 
 class GcsPaths(enum.StrEnum):
-    """What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSpec.gcs`."""
+    """What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSettings.gcs`."""
 
     FOLDER = "folder"
     FUSE = "fuse"

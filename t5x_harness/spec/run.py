@@ -1,26 +1,22 @@
-"""What to run, and how."""
+"""What to run."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any, Self
 
-from t5x_harness.spec.choices import AotMode, GcsPaths, Mode, RuntimeChoice, Stage, StandInPolicy
+from t5x_harness.spec.choices import Mode, RuntimeChoice
+from t5x_harness.spec.settings import RunSettings
 from t5x_harness.system.decode import JsonValue
-
-READ_SECONDS = 3
-"""How long resolve reads each split of the data, by default."""
 
 DEFAULT_SLICE = "v3-8"
 """The slice of runs that name none."""
 
-STAGE_SECONDS = 600.0
-"""The time limit of one stage, unless another is set."""
-
 
 @dataclasses.dataclass(frozen=True)
 class RunSpec(JsonValue):
-    """What to run: gin files in order, bindings after them, and where.
+    """What to run: gin files in order, bindings after them, the slice, the code, and how to run all that.
 
     Attributes:
       gin_files: paths as the user gave them, parsed in this order.
@@ -30,28 +26,8 @@ class RunSpec(JsonValue):
       slice: the TPU slice whose mesh is emulated, by name (``v3-8``) or topology (``v3:4x4``).
       runtime: which T5X runs.
       python_path: folders put in front of ``sys.path`` for the config's own modules.
-      tfds_data_dir: as T5X's ``--tfds_data_dir``.
-      full_size: run the config at the sizes it names and on the slice's whole mesh, without shrinking.
-      full_mesh: execute on the slice's whole mesh; else its data axis is cut to a few positions.
-      tpu_numerics: round the operands of float32 matrix products in its steps as a TPU does by default; approximate.
-      exact_numerics: compile its steps as T5X does, so that its numbers equal T5X's to the bit; else cheaply.
-      model_dir: keep the run's output here instead of in the run's own folder.
       cwd: folder that the run starts in; relative paths of the config are relative to it.
-      ignore: codes of findings that nobody wants to see.
-      standins: what is generated: ``off`` (nothing), ``missing`` (what cannot be reached here) or ``all`` (everything
-        in a bucket or on a hub).
-      samples: the user's own rows in the place of data, each as the text of a
-        :class:`~t5x_harness.standins.rows.Samples`.
-      gcs: what ``/gcs`` is to the run, whose ``gs://`` is emulated: a ``folder``, or a mount as Cloud Storage ``fuse``
-        makes it; ``off`` for no emulated Google Cloud.
-      gcs_root: the user's folder with a folder for each bucket, which the emulated buckets begin with; None for none.
-      golden: the file that the run's plan is kept in and compared with; None to keep none.
-      golden_update: write that file anew, whatever it holds.
-      read_seconds: how long resolve reads each split, to find examples that cannot be preprocessed.
-      strict: warnings are errors.
-      until: the last stage to run; None for all.
-      aot: how the full-size programs are compiled for the slice, before anything is executed; None for not at all.
-      prices: the user's own, in US dollars for an hour of one chip, by TPU generation.
+      settings: how to run it.
     """
 
     gin_files: tuple[str, ...]
@@ -61,33 +37,17 @@ class RunSpec(JsonValue):
     slice: str = DEFAULT_SLICE
     runtime: RuntimeChoice = RuntimeChoice.AUTO
     python_path: tuple[str, ...] = ()
-    tfds_data_dir: str | None = None
-    full_size: bool = False
-    full_mesh: bool = False
-    tpu_numerics: bool = False
-    exact_numerics: bool = False
-    model_dir: str | None = None
     cwd: str = "."
-    ignore: tuple[str, ...] = ()
-    standins: StandInPolicy = StandInPolicy.MISSING
-    samples: tuple[str, ...] = ()
-    gcs: GcsPaths = GcsPaths.FOLDER
-    gcs_root: str | None = None
-    golden: str | None = None
-    golden_update: bool = False
-    read_seconds: int = READ_SECONDS
-    strict: bool = False
-    until: Stage | None = None
-    aot: AotMode | None = None
-    prices: tuple[tuple[str, float], ...] = ()
+    settings: RunSettings = dataclasses.field(default_factory=RunSettings)
 
     def __post_init__(self) -> None:
-        for field, kind in (("runtime", RuntimeChoice), ("gcs", GcsPaths), ("standins", StandInPolicy)):
-            object.__setattr__(self, field, kind(getattr(self, field)))  # a plain string is taken, too
-        if self.aot is not None:
-            object.__setattr__(self, "aot", AotMode(self.aot))
+        object.__setattr__(self, "runtime", RuntimeChoice(self.runtime))  # a plain string is taken, too
 
     @property
     def name(self) -> str:
         """A short name for tables and folders: the stem of the last file."""
         return Path(self.gin_files[-1]).stem if self.gin_files else "run"
+
+    def with_settings(self, **settings: Any) -> Self:
+        """Returns the same run with some of its settings changed."""
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **settings))

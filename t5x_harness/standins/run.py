@@ -36,9 +36,9 @@ class StandIns:
     """
 
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
-        self._policy = spec.standins
+        self._policy = spec.settings.standins
         self._folder = folder
-        self._samples = [Samples.from_text(text) for text in spec.samples]
+        self._samples = [Samples.from_text(text) for text in spec.settings.samples]
         self._changes: list[Change] = []
         self._not_checked: list[str] = []
         self._seen: set[str] = set()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from t5x_harness.buckets.addresses import GS, bucket_of, mounted, object_address
 from t5x_harness.buckets.bucket_folder import StagedFile
-from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.spec import Mode, RunSettings, RunSpec
 from t5x_harness.version import __version__
 from t5x_harness.vertex.chip_hours import ChipHours
 from t5x_harness.vertex.closure import Closure, closure_of
@@ -129,8 +129,8 @@ class T5XJob:
             search_paths=tuple(os.fspath(path) for path in search_paths),
             python_path=tuple(os.fspath(path) for path in python_path),
             mode=Mode(mode.value) if mode is not RunMode.PRECOMPILE else None,
-            tfds_data_dir=tfds_data_dir,
             cwd=os.fspath(cwd),
+            settings=RunSettings(tfds_data_dir=tfds_data_dir),
         )
         chosen = machine if isinstance(machine, Machine) else Machine.parse(machine)
         return cls(spec, target, chosen, mode, timeout, name)
@@ -202,7 +202,7 @@ class T5XJob:
             *(f"--gin_file={path.under(root)}" for path in self.closure.gin_files),
             *(argument_of(binding) for binding in bindings),
             *([f"--gin_search_paths={','.join(paths)}"] if paths else ()),
-            *([f"--tfds_data_dir={self._data_dir}"] if self.run.tfds_data_dir else ()),
+            *([f"--tfds_data_dir={self._data_dir}"] if self.run.settings.tfds_data_dir else ()),
         )
 
     @property
@@ -279,7 +279,7 @@ class T5XJob:
 
     @property
     def _data_dir(self) -> str:
-        folder = self.run.tfds_data_dir or ""
+        folder = self.run.settings.tfds_data_dir or ""
         address = object_address(folder)
         if address is None:
             raise JobError(f"--tfds_data_dir {folder}: the job does not have this folder; copy it to a gs:// folder")

@@ -119,7 +119,7 @@ class TrackedRun:
         dataset = self._artifact(
             _DATASET,
             task or "dataset",
-            job.run.tfds_data_dir or "",
+            job.run.settings.tfds_data_dir or "",
             {"mixture_or_task": task, "module": _text_of(program, "MIXTURE_OR_TASK_MODULE")},
         )
         config = self._artifact(

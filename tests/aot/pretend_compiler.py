@@ -11,10 +11,10 @@ from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.costs import DeviceCosts
 from t5x_harness.aot.memory import DeviceMemory
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
-from t5x_harness.spec import AotMode, Location, RunSpec
+from t5x_harness.spec import AotMode, Location, RunSettings, RunSpec
 
 GIB = 2**30
-SPEC = RunSpec(("run.gin",), slice="v3-8", aot=AotMode.MEMORY)
+SPEC = RunSpec(("run.gin",), slice="v3-8", settings=RunSettings(aot=AotMode.MEMORY))
 
 
 def program(name: str = "train", batch: int = 64) -> ProgramSpec:

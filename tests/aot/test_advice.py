@@ -11,7 +11,7 @@ from t5x_harness.aot.advice import advise
 from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
 from t5x_harness.aot.stage import compile_run
 from t5x_harness.report.programs import verdicts
-from t5x_harness.spec import Edit, Location, RunSpec
+from t5x_harness.spec import Edit, Location, RunSettings, RunSpec
 
 MICROBATCHES = "trainer.Trainer.num_microbatches"
 
@@ -67,7 +67,7 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text("BATCH_SIZE = 64  # examples\ntrainer.Trainer.num_microbatches = None\n")
 
     def edits(run: AotRun) -> tuple[Edit, ...]:
-        spec = RunSpec(("run.gin",), slice="v3-8", aot=SPEC.aot, cwd=str(tmp_path))
+        spec = RunSpec(("run.gin",), slice="v3-8", cwd=str(tmp_path), settings=RunSettings(aot=SPEC.settings.aot))
         return advise(run.programs[0], run, spec, PretendCompiler(by_examples(GIB // 4))).edits  # type: ignore[arg-type]
 
     first, second = Location("run.gin", 1), Location("run.gin", 2)
@@ -82,7 +82,7 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     compiler = PretendCompiler(
         lambda program, bound: (20 if program.shapes["decoder_target_tokens"][0] > 32 else 1) * GIB
     )
-    spec = RunSpec(("run.gin",), slice="v3-8", aot=SPEC.aot, cwd=str(tmp_path))
+    spec = RunSpec(("run.gin",), slice="v3-8", cwd=str(tmp_path), settings=RunSettings(aot=SPEC.settings.aot))
     predict = halved.programs[1]
     assert advise(predict, halved, spec, compiler).edits == (  # type: ignore[arg-type]
         Edit("run.gin", 1, 1, "BATCH_SIZE = 32  # examples\n"),
@@ -92,7 +92,7 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
 def test_what_a_refused_program_needs_is_a_measure_and_what_the_compiler_says_a_fact() -> None:
     run = dataclasses.replace(planned(), programs=planned().programs[:1])
     compiler = PretendCompiler(lambda program, bound: 20 * GIB, limit=16 * GIB)
-    result = compile_run(run, dataclasses.replace(SPEC, ignore=("AOT01",)), compiler)  # type: ignore[arg-type]
+    result = compile_run(run, SPEC.with_settings(ignore=("AOT01",)), compiler)  # type: ignore[arg-type]
     assert dict(result.facts)["train: the compiler says"] == (
         "total memory required (20.00G) exceeds available HBM (15.48G)"
     )

@@ -11,7 +11,7 @@ import t5x_in_use
 
 from t5x_harness.findings.examples import FILES, training
 from t5x_harness.runs.local import LocalBackend
-from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import CACHE_VARIABLE
 from t5x_harness.workers import Zygote
 
@@ -62,7 +62,7 @@ def compiled(zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             runtime=t5x_in_use.name,
             python_path=(str(tmp_path),),
             cwd=str(tmp_path),
-            aot=aot,
+            settings=RunSettings(aot=aot),
         )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
             return backend.stage(Stage.AOT)

@@ -15,7 +15,7 @@ from t5x_harness.aot.rules.programs import OutOfDeviceMemory
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
+from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage
 from t5x_harness.workers import Zygote
 
 pytestmark = [
@@ -31,8 +31,13 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     for name, text in {**OutOfDeviceMemory.bad.files, "run.gin": OutOfDeviceMemory.bad.gin}.items():
         (tmp_path / name).write_text(text)
-    folders = {"python_path": (str(tmp_path),), "cwd": str(tmp_path)}
-    spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, aot=AotMode.MEMORY, **folders)  # type: ignore[arg-type]
+    spec = RunSpec(
+        ("run.gin",),
+        runtime=t5x_in_use.name,
+        python_path=(str(tmp_path),),
+        cwd=str(tmp_path),
+        settings=RunSettings(aot=AotMode.MEMORY),
+    )
     with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
         assert backend.stage(Stage.PLAN).outcome is Outcome.PASSED
         run, compiler = backend.aot()

@@ -13,12 +13,12 @@ from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.compiling import CompiledProgram, Compiler
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
 from t5x_harness.aot.request import AotRun, LayerStack, LoweredProgram, ProgramSpec
-from t5x_harness.spec import AotMode, Finding, RunSpec, Severity, Stage
+from t5x_harness.spec import AotMode, Finding, RunSettings, RunSpec, Severity, Stage
 from t5x_harness.workers.run import OnProgress, RunProcess
 
 TRAIN = ProgramSpec("train", "train_dataset_cfg", "", {}, {})
 LOWERED = LoweredProgram("f", 10, {"data": 8}, (0,), 4)
-SPEC = RunSpec(("a.gin",), aot=AotMode.DEPTHS)
+SPEC = RunSpec(("a.gin",), settings=RunSettings(aot=AotMode.DEPTHS))
 
 
 class FakeRun(RunProcess):
@@ -150,5 +150,5 @@ def test_why_all_layers_were_compiled_is_said(
             return CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.COMPILED))
 
     monkeypatch.setattr(measuring, "account_of", lambda *given: given[-1])
-    spec = RunSpec(("a.gin",), aot=mode)
+    spec = RunSpec(("a.gin",), settings=RunSettings(aot=mode))
     assert measuring.account_program(run, TRAIN, spec, Fake()) == why  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.runs.model_dirs import claim_model_dir
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSettings, RunSpec
 
 Run = Callable[..., pytest.RunResult]
 
@@ -77,7 +77,7 @@ def test_two_runs_of_one_call_into_one_folder(run_command: Run, folder: Path) ->
 
 def test_two_runs_at_once_into_one_folder(run_command: Run, folder: Path) -> None:
     """The other run is this process."""
-    with claim_model_dir(RunSpec(("good.gin",), model_dir="out", cwd=str(folder))):
+    with claim_model_dir(RunSpec(("good.gin",), cwd=str(folder), settings=RunSettings(model_dir="out"))):
         result = run_command("run", "good.gin", "--model_dir=out")
         assert result.ret == 2
         result.stderr.fnmatch_lines(
@@ -85,6 +85,6 @@ def test_two_runs_at_once_into_one_folder(run_command: Run, folder: Path) -> Non
         )
         assert (folder / "out").is_dir()
     assert not (folder / "out").exists()
-    with claim_model_dir(RunSpec(("good.gin",), model_dir="out", cwd=str(folder))):
+    with claim_model_dir(RunSpec(("good.gin",), cwd=str(folder), settings=RunSettings(model_dir="out"))):
         (folder / "out" / "checkpoint_4").mkdir()
     assert (folder / "out" / "checkpoint_4").is_dir()

@@ -102,7 +102,7 @@ def test_the_python_path_is_the_one_given_before_that_of_the_project(folder: Pat
     arguments = parser.parse_args(["run", "run.gin", "--python-path=lib,more", "--python-path=/x", "--until=plan"])
     (spec,) = specs_of(arguments, folder)
     assert spec.python_path == (f"{folder}/lib", f"{folder}/more", "/x", f"{folder}/src")
-    assert spec.until is Stage.PLAN
+    assert spec.settings.until is Stage.PLAN
 
 
 def test_lint_has_no_option_that_only_runs_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_a_switch_is_set_by_an_argument_a_variable_or_the_project(
     monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", variable)
     arguments = parser_of("run")[0].parse_args(["run", "run.gin", *filter(None, [argument])])
     (spec,) = specs_of(arguments, folder)
-    assert spec.tpu_numerics is on
+    assert spec.settings.tpu_numerics is on
 
 
 def test_a_variable_that_is_neither_on_nor_off_is_refused(

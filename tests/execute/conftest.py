@@ -77,8 +77,7 @@ def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBacke
             runtime=t5x_in_use.name,
             python_path=(str(HERE), str(REFERENCE)),
             cwd=str(tmp_path),
-            **options,
-        )
+        ).with_settings(**options)
         run = LocalBackend(
             spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env=env
         )

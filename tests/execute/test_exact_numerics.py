@@ -15,7 +15,7 @@ from t5x_harness.execute import session
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runtime.choice import Runtime
-from t5x_harness.spec import Outcome, RunSpec, Stage
+from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 CONFIG: str = json.loads((REFERENCE / "trajectories/t5_1_1.json").read_text())["gin"]
@@ -68,6 +68,6 @@ def test_it_is_compiled_as_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for other in ("activate", "force_cpu_devices", "install_mesh", "configure_for_short_run", "share_steps"):
         monkeypatch.setattr(session, other, lambda *_: None)
     monkeypatch.setattr(session, "runtime_of", lambda _: Runtime("embedded", "0", "/t5x", ""))
-    spec = RunSpec(("run.gin",), exact_numerics=exact)
+    spec = RunSpec(("run.gin",), settings=RunSettings(exact_numerics=exact))
     session.open_session({"spec": spec.to_json(), "workspace": str(tmp_path)}, lambda _: None)
     assert len(calls) == cheap

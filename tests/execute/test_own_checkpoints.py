@@ -18,7 +18,7 @@ from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
+from t5x_harness.spec import Outcome, RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.workers import Zygote
 
@@ -76,12 +76,11 @@ def digests(folder: Path) -> dict[str, str]:
 def spec_of(file: Path, buckets: Path, **options: Any) -> RunSpec:
     return RunSpec(
         (str(file),),
-        gcs_root=str(buckets),
         slice="v3:1x1",
         runtime=t5x_in_use.name,
         python_path=(str(HERE), str(REFERENCE)),
         cwd=str(file.parent),
-        **options,
+        settings=RunSettings(gcs_root=str(buckets), **options),
     )
 
 
@@ -120,7 +119,7 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
         file.write_text(CONFIGS[mode].replace("{checkpoint}", checkpoint) + extra)
         worker, until = options.pop("worker", zygote), options.pop("until", None)
         spec = spec_of(file, buckets, **options)
-        pool = pools.setdefault(spec.gcs, GooglePool(spec.gcs_root, spec.gcs))
+        pool = pools.setdefault(spec.settings.gcs, GooglePool(spec.settings.gcs_root, spec.settings.gcs))
         with Pipeline(spec, zygote=worker, workspace=tmp_path / name, timeout=300, google=pool) as pipeline:
             for stage in pipeline.stages:
                 found = pipeline.stage(stage)

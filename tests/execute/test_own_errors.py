@@ -10,7 +10,7 @@ import t5x_in_use
 t5x_in_use.use()
 
 from t5x_harness.execute.session import Session  # noqa: E402
-from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult  # noqa: E402
+from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage, StageResult  # noqa: E402
 
 
 def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_jax_without_the_rules_is_said_to_be_one(tmp_path: Path, monkeypatch: 
     from jax.interpreters import mlir
 
     monkeypatch.setattr(mlir, "_platform_specific_lowerings", {"cpu": {}})
-    spec = RunSpec(("run.gin",), tpu_numerics=True)
+    spec = RunSpec(("run.gin",), settings=RunSettings(tpu_numerics=True))
     session = Session(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
     result = StageResult.from_json(session._stage(Stage.TRAIN, lambda report: None))
     (error,) = result.findings

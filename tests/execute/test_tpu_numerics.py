@@ -19,10 +19,10 @@ from jax import lax  # noqa: E402
 from t5x_harness.execute.numerics import Numerics  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
 from t5x_harness.runs.local import LocalBackend  # noqa: E402
-from t5x_harness.spec import Outcome, RunSpec, Stage  # noqa: E402
+from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ON, OFF = RunSpec(("run.gin",), tpu_numerics=True), RunSpec(("run.gin",))
+ON, OFF = RunSpec(("run.gin",), settings=RunSettings(tpu_numerics=True)), RunSpec(("run.gin",))
 NOT_CHECKED = (
     "the TPU's own numbers: --tpu-numerics rounds the operands of float32 matrix products as a TPU does; the order of "
     "sums and functions such as exp are the CPU's"

@@ -43,10 +43,20 @@ class Folder:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
 
-    def spec(self, gin: str, *, bindings: Sequence[str] = (), mode: Mode | None = None, **fields: object) -> RunSpec:
+    def spec(
+        self,
+        gin: str,
+        *,
+        bindings: Sequence[str] = (),
+        mode: Mode | None = None,
+        search_paths: tuple[str, ...] = (),
+        python_path: tuple[str, ...] = (),
+        ignore: tuple[str, ...] = ("GIN34",),  # tests add lines to RUN, which may bind a value again
+        **settings: object,
+    ) -> RunSpec:
         self.write({"run.gin": gin})
-        fields.setdefault("ignore", ("GIN34",))  # tests add lines to RUN, which may bind a value again
-        return RunSpec(("run.gin",), tuple(bindings), mode=mode, cwd=str(self.path), **fields)  # type: ignore[arg-type]
+        spec = RunSpec(("run.gin",), tuple(bindings), search_paths, mode, python_path=python_path, cwd=str(self.path))
+        return spec.with_settings(ignore=ignore, **settings)
 
     def read(self, gin: str, **fields: object) -> GinProgram:
         return read(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from t5x_harness.commands.main import main
 from t5x_harness.gin import files, parsing
 from t5x_harness.gin.reader import read
 from t5x_harness.lint import lint
-from t5x_harness.spec import Outcome, RunSpec
+from t5x_harness.spec import Outcome, RunSettings, RunSpec
 
 
 def _command(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -183,7 +183,9 @@ def test_gin_files_at_gs_cannot_be_opened_wherever_they_are(folder: Folder) -> N
     assert str(finding.location) == "run.gin:10"
     assert finding.message == "Gin cannot open gs://bucket/c.gin, nor anything else at gs://"
     assert finding.fix == "write '/gcs/bucket/c.gin', Vertex AI's mount of the bucket, or copy the file beside the job"
-    named = RunSpec(("gs://bucket/run.gin",), cwd=str(folder.path), gcs_root=str(folder.path / "buckets"))
+    named = RunSpec(
+        ("gs://bucket/run.gin",), cwd=str(folder.path), settings=RunSettings(gcs_root=str(folder.path / "buckets"))
+    )
     result = lint(named, t5x_parent=T5X)
     assert result.outcome is Outcome.FAILED
     assert [(f.code, f.location) for f in result.findings] == [("GIN33", None)]

@@ -10,7 +10,7 @@ import t5x_in_use
 
 from t5x_harness.findings import examples
 from t5x_harness.runs.local import LocalBackend
-from t5x_harness.spec import RunResult, RunSpec, Stage, StageResult
+from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote
 
 Planned = Callable[..., StageResult]
@@ -24,7 +24,11 @@ def run(zygote: Zygote, tmp_path: Path) -> Callable[..., RunResult]:
         for name, text in {**examples.FILES, "run.gin": gin}.items():
             (tmp_path / name).write_text(text, encoding="utf-8")
         spec = RunSpec(
-            ("run.gin",), runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path), full_size=True
+            ("run.gin",),
+            runtime=t5x_in_use.name,
+            python_path=(str(tmp_path),),
+            cwd=str(tmp_path),
+            settings=RunSettings(full_size=True),
         )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
             backend.stage(stage)

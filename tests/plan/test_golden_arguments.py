@@ -31,18 +31,21 @@ def specs(folder: Path, *arguments: str, command: str = "plan") -> tuple[RunSpec
 
 
 def test_the_project_names_the_folder_and_each_run_has_its_file(folder: Path) -> None:
-    assert [spec.golden for spec in specs(folder)] == [str(folder / "kept/small.plan"), str(folder / "kept/large.plan")]
-    assert not any(spec.golden_update for spec in specs(folder))
+    assert [spec.settings.plan_golden for spec in specs(folder)] == [
+        str(folder / "kept/small.plan"),
+        str(folder / "kept/large.plan"),
+    ]
+    assert not any(spec.settings.plan_golden_update for spec in specs(folder))
 
 
 def test_the_option_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     (spec,) = specs(folder, "run.gin", "--plan-golden=one.plan", "--plan-golden-update")
-    assert (spec.golden, spec.golden_update) == (str(folder / "one.plan"), True)
+    assert (spec.settings.plan_golden, spec.settings.plan_golden_update) == (str(folder / "one.plan"), True)
 
 
 def test_lint_has_none(folder: Path) -> None:
-    assert [spec.golden for spec in specs(folder, command="lint")] == [None, None]
+    assert [spec.settings.plan_golden for spec in specs(folder, command="lint")] == [None, None]
 
 
 @pytest.mark.parametrize("golden", ["one.plan", "golden"])

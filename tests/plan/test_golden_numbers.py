@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,14 @@ import pytest
 from t5x_harness.plan.golden import GoldenPlan
 from t5x_harness.plan.golden_check import check_golden
 from t5x_harness.plan.golden_numbers import check_golden_numbers
-from t5x_harness.spec import AotMode, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Measure, Outcome, RunResult, RunSettings, RunSpec, Stage, StageResult
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> RunSpec:
     """A run whose plan is kept, without numbers yet."""
     (tmp_path / "run.plan").write_text(GoldenPlan({"A": "1"}, {"plan": {"mesh": "data 8"}}).to_text("one"))
-    return RunSpec(("run.gin",), cwd=str(tmp_path), golden="run.plan", aot=AotMode.MEMORY)
+    return RunSpec(("run.gin",), cwd=str(tmp_path), settings=RunSettings(plan_golden="run.plan", aot=AotMode.MEMORY))
 
 
 def compiled(peak: float, **more: float) -> StageResult:
@@ -50,10 +49,10 @@ def test_a_peak_that_grows_fails_and_an_update_accepts_it(spec: RunSpec) -> None
         "hbm_peak of train: 1000 bytes -> 1100 bytes (+10.0%)",
         "flops_of_a_device of train: nothing -> 7",
     ]
-    (mode,) = check_golden_numbers(dataclasses.replace(spec, aot=AotMode.DEPTHS), compiled(1000)).findings
+    (mode,) = check_golden_numbers(spec.with_settings(aot=AotMode.DEPTHS), compiled(1000)).findings
     assert mode.message.splitlines()[1:] == ["mode: memory -> depths"]
-    assert check_golden_numbers(dataclasses.replace(spec, ignore=("PLN01",)), compiled(1100)).findings == ()
-    check_golden_numbers(dataclasses.replace(spec, golden_update=True), compiled(1100))
+    assert check_golden_numbers(spec.with_settings(ignore=("PLN01",)), compiled(1100)).findings == ()
+    check_golden_numbers(spec.with_settings(plan_golden_update=True), compiled(1100))
     assert kept(spec)["hbm_peak of train"] == "1100 bytes"
 
 
@@ -62,7 +61,7 @@ def test_a_plan_without_the_stage_leaves_the_numbers_alone(spec: RunSpec, update
     check_golden_numbers(spec, compiled(1000))
     plan = StageResult(Stage.PLAN, Outcome.PASSED, facts=(("mesh", "data 16" if update else "data 8"),))
     Path(spec.cwd, "run.plan").write_text(Path(spec.cwd, "run.plan").read_text().replace("A = 1\n", ""))
-    result = check_golden(RunResult(dataclasses.replace(spec, aot=None, golden_update=update), (plan,)), {})
+    result = check_golden(RunResult(spec.with_settings(aot=None, plan_golden_update=update), (plan,)), {})
     assert result.facts[-1] == ("golden plan", f"run.plan: {'rewritten' if update else 'no difference'}")
     assert kept(spec) == {"mode": "memory", "hbm_peak of train": "1000 bytes"}
 

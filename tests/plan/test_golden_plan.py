@@ -10,7 +10,18 @@ import pytest
 from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError
 from t5x_harness.plan.golden_check import check_golden
 from t5x_harness.settings.specs import golden_file
-from t5x_harness.spec import Assignment, BoundValue, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    Assignment,
+    BoundValue,
+    Location,
+    Outcome,
+    RunResult,
+    RunSettings,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 
 TABLE = "step  rate\n   0  0.01\n  20  0.1"
 FACTS = {"mesh": "data 8 x model 1", "steps": "100, from scratch", "learning rate": TABLE}
@@ -32,7 +43,11 @@ BINDINGS = (
 def planned(
     folder: Path, bindings: tuple[BoundValue, ...] = BINDINGS, *, update: bool = False, **facts: str
 ) -> StageResult:
-    spec = RunSpec(("run.gin",), cwd=str(folder), golden=str(folder / "golden/run.plan"), golden_update=update)
+    spec = RunSpec(
+        ("run.gin",),
+        cwd=str(folder),
+        settings=RunSettings(plan_golden=str(folder / "golden/run.plan"), plan_golden_update=update),
+    )
     resolve = StageResult(Stage.RESOLVE, Outcome.PASSED, facts=(("mode", "train"),))
     plan = StageResult(Stage.PLAN, Outcome.PASSED, facts=tuple((FACTS | facts).items()), exercised=1)
     return check_golden(RunResult(spec, (resolve, plan), bindings=bindings), {})

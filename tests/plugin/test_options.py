@@ -52,7 +52,7 @@ def test_numerics_are_set_by_an_option_a_variable_an_ini_value_or_the_project(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_on(*flags: str) -> bool:
-        return settings_of(pytester.parseconfig(*flags)).spec(["run.gin"]).tpu_numerics
+        return settings_of(pytester.parseconfig(*flags)).spec(["run.gin"]).settings.tpu_numerics
 
     assert not is_on()
     assert is_on("--t5x-tpu-numerics")
@@ -81,12 +81,12 @@ def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     last = str(pytester.path / "last")
     given = settings_of(pytester.parseconfig(*flags)).spec(["run.gin"])
     assert given.search_paths == ("conf", "models", "gs://b/c", last)
-    assert given.tfds_data_dir == "data"
+    assert given.settings.tfds_data_dir == "data"
     below = pytester.mkdir("below")
     monkeypatch.chdir(below)
     given = settings_of(pytester.parseconfig(*flags, f"--rootdir={pytester.path}")).spec(["run.gin"])
     assert given.search_paths == (f"{below}/conf", f"{below}/models", "gs://b/c", last)
-    assert given.tfds_data_dir == f"{below}/data"
+    assert given.settings.tfds_data_dir == f"{below}/data"
 
 
 OLD = {row.old: row for row in (*RUNS, *JOBS) if row.old}
@@ -108,9 +108,9 @@ def test_an_old_name_works_and_is_warned_of_once(pytester: pytest.Pytester) -> N
     pytester.makepyfile("def test_it():\n    pass\n")
     olds = ("--standins=off", "--gcs-root=buckets", "--plan-golden-update", "--plan-golden=kept/")
     spec = (settings := settings_of(pytester.parseconfig(*olds))).spec(["run.gin"])
-    assert (spec.standins, spec.gcs_root) == ("off", str(pytester.path / "buckets"))
+    assert (spec.settings.standins, spec.settings.gcs_root) == ("off", str(pytester.path / "buckets"))
     golden = settings.options.golden_of("run", settings.project)
-    assert golden == {"golden": str(pytester.path / "kept" / "run.plan"), "golden_update": True}
+    assert golden == {"plan_golden": str(pytester.path / "kept" / "run.plan"), "plan_golden_update": True}
     result = pytester.runpytest_subprocess("--standins=off", "--tpu-reuse=1", "--tpu-reuse=2", "-p", "xdist", "-n0")
     result.assert_outcomes(passed=1, warnings=2)
     result.stdout.fnmatch_lines(
@@ -135,13 +135,13 @@ def test_codes_strictness_and_folders_of_modules_reach_the_run(
 ) -> None:
     pytester.makepyprojecttoml("[tool.t5x_harness]\nselect = ['GIN', 'CKP']\npython_path = ['src']\nstrict = true\n")
     spec = settings_of(pytester.parseconfig("--t5x-ignore=CKP", "--t5x-python-path=lib")).spec(["run.gin"])
-    assert "GIN01" not in spec.ignore
-    assert {"CKP01", "MSH02"} <= set(spec.ignore)
-    assert spec.strict
+    assert "GIN01" not in spec.settings.ignore
+    assert {"CKP01", "MSH02"} <= set(spec.settings.ignore)
+    assert spec.settings.strict
     assert spec.python_path == tuple(f"{pytester.path}{folder}" for folder in ("/lib", "/src", ""))
     spec = settings_of(pytester.parseconfig("--t5x-select=MSH02")).spec(["run.gin"])
-    assert "MSH02" not in spec.ignore
-    assert "GIN01" in spec.ignore
+    assert "MSH02" not in spec.settings.ignore
+    assert "GIN01" in spec.settings.ignore
 
 
 def test_options_come_before_what_a_declared_run_says(pytester: pytest.Pytester) -> None:

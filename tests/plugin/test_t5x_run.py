@@ -46,10 +46,10 @@ def test_configuration(t5x_run):
 def test_call(t5x_run):
     result = t5x_run("infer.gin", slice="v2-8", bindings=["BATCH_SIZE = 3"], search_paths=["third"], check=False)
     assert settings(result)[0] == "v2-8"
-    assert not result.spec.full_mesh
-    assert t5x_run("infer.gin", full_mesh=True, check=False).spec.full_mesh
-    assert not result.spec.tpu_numerics
-    assert t5x_run("infer.gin", tpu_numerics=True, check=False).spec.tpu_numerics
+    assert not result.spec.settings.full_mesh
+    assert t5x_run("infer.gin", full_mesh=True, check=False).spec.settings.full_mesh
+    assert not result.spec.settings.tpu_numerics
+    assert t5x_run("infer.gin", tpu_numerics=True, check=False).spec.settings.tpu_numerics
     assert settings(result)[2:] == ("BATCH_SIZE = 3", ["third", "second", "first"])
 
 @pytest.mark.slice("v4-8")

@@ -21,7 +21,7 @@ import pytest
 def test_training(t5x_run):
     result = t5x_run("train.gin")
     assert result.passed and result.steps == 10_006
-    assert not result.spec.tpu_numerics  # a TPU has its own
+    assert not result.spec.settings.tpu_numerics  # a TPU has its own
     assert sorted(result.metrics["train/loss"]) == list(range(10_001, 10_007))
     assert set(result.metrics["eval/inference_eval/sample_answer/eval/em"]) == {10_006}
     assert [checkpoint.step for checkpoint in result.checkpoints] == [10_000, 10_003, 10_006]

@@ -19,6 +19,7 @@ from t5x_harness.spec import (
     Outcome,
     Reason,
     RunResult,
+    RunSettings,
     RunSpec,
     Severity,
     Stage,
@@ -39,7 +40,9 @@ STAGE = StageResult(
     tables=(FactTable("batches", ("of", "size"), (("train", 8, 0.5),)),),
 )
 RESULT = RunResult(
-    RunSpec(("run.gin",), ("A = 1",), mode=Mode.TRAIN, until=Stage.PLAN, standins=StandInPolicy.ALL),
+    RunSpec(
+        ("run.gin",), ("A = 1",), mode=Mode.TRAIN, settings=RunSettings(until=Stage.PLAN, standins=StandInPolicy.ALL)
+    ),
     (STAGE,),
     metrics={"train/loss": {4: 2.0}},
     checkpoints=(Checkpoint(4, "model/checkpoint_4", 10),),

@@ -12,7 +12,7 @@ from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.workers import Zygote
 
@@ -42,7 +42,7 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             runtime=t5x_in_use.name,
             python_path=(str(tmp_path),),
             cwd=str(tmp_path),
-            aot=AotMode.MEMORY if until is Stage.AOT else None,
+            settings=RunSettings(aot=AotMode.MEMORY if until is Stage.AOT else None),
         )
         with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
             for stage in backend.stages[: backend.stages.index(until) + 1]:
@@ -74,7 +74,11 @@ def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResu
     for number, gin in enumerate((example.golden, example.gin)):
         (folder / "run.gin").write_text(gin, encoding="utf-8")
         spec = RunSpec(
-            ("run.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder), golden="golden/run.plan"
+            ("run.gin",),
+            runtime=t5x_in_use.name,
+            python_path=(str(folder),),
+            cwd=str(folder),
+            settings=RunSettings(plan_golden="golden/run.plan"),
         )
         with Pipeline(spec, zygote=zygote, workspace=folder / f"run{number}", timeout=120) as pipeline:
             result = pipeline.stage(Stage.PLAN)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.runs.model_dirs import ModelDirError, claim_model_dir, ensure_model_dirs
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSettings, RunSpec
 
 
 def spec(cwd: Path, model_dir: str) -> RunSpec:
-    return RunSpec(("run.gin",), model_dir=model_dir, cwd=str(cwd))
+    return RunSpec(("run.gin",), cwd=str(cwd), settings=RunSettings(model_dir=model_dir))
 
 
 def test_a_folder_is_made_and_kept_with_what_is_in_it(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from t5x_harness.spec import (
     Mode,
     Outcome,
     RunResult,
+    RunSettings,
     RunSpec,
     Severity,
     Stage,
@@ -117,7 +118,7 @@ def _pipeline(
     folder: Path, gin: str = RUN, mode: Mode | None = None, *, strict: bool = False, aot: AotMode | None = None
 ) -> Pipeline:
     (folder / "run.gin").write_text(gin)
-    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), strict=strict, aot=aot)
+    spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), settings=RunSettings(strict=strict, aot=aot))
     worker: Any = Worker()
     return Pipeline(spec, zygote=worker, workspace=folder / "work", timeout=5.0, t5x_parent=EMBEDDED)
 
@@ -283,7 +284,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
 
 def test_runs_share_one_warmed_worker_that_is_closed(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")] * 2
+    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))] * 2
     events: list[str] = []
     results = run_specs(specs, RunOptions(tmp_path / "w"), on_progress=lambda spec: lambda event: events.append("x"))
     assert [result.passed for result in results] == [True, True]
@@ -298,7 +299,7 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
     network: bool, policy: str, tmp_path: Path, backends: dict[str, Any], worker: Worker
 ) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
     list(run_specs([spec], RunOptions(tmp_path / "w", network=network)))
     [made] = backends["made"]
     assert made.options["env"]["T5X_HARNESS_NETWORK"] == policy
@@ -307,7 +308,9 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
 
 def test_until_ends_a_run_early(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off", until=Stage.PLAN)
+    spec = RunSpec(
+        ("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off", until=Stage.PLAN)
+    )
     (result,) = run_specs([spec], RunOptions(tmp_path / "w"))
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
 
@@ -340,7 +343,7 @@ def test_strictly_a_warning_fails_its_stage_and_leaves_out_the_next(
 
 def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[str, Any], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", gcs="off")
+    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
     runs = run_specs([spec] * 2, RunOptions(tmp_path / "w"))
     next(runs)
     with pytest.raises(KeyboardInterrupt):
@@ -350,7 +353,10 @@ def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, backends: dict[s
 
 
 def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: Path, worker: Worker) -> None:
-    specs = [RunSpec((f"{n}.gin",), cwd=str(tmp_path), model_dir=d) for n, d in (("a", "out"), ("b", "./x/../out"))]
+    specs = [
+        RunSpec((f"{n}.gin",), cwd=str(tmp_path), settings=RunSettings(model_dir=d))
+        for n, d in (("a", "out"), ("b", "./x/../out"))
+    ]
     with pytest.raises(
         ValueError, match=r"a and b would both write into ./x/../out: give each run its own --model_dir"
     ):
@@ -360,7 +366,7 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
 
 
 def test_a_promoted_run_has_the_numbers_of_its_tpu() -> None:
-    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, tpu_numerics=True)
+    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, settings=RunSettings(tpu_numerics=True))
 
     class Promote:
         aot = None
@@ -368,5 +374,5 @@ def test_a_promoted_run_has_the_numbers_of_its_tpu() -> None:
         def __call__(self, known: RunSpec, local: Any) -> Any:
             raise AssertionError("no stage was asked for")
 
-    assert Pipeline(spec, zygote=None, workspace=None).spec.tpu_numerics
-    assert not Pipeline(spec, zygote=None, workspace=None, promote=Promote()).spec.tpu_numerics
+    assert Pipeline(spec, zygote=None, workspace=None).spec.settings.tpu_numerics
+    assert not Pipeline(spec, zygote=None, workspace=None, promote=Promote()).spec.settings.tpu_numerics

@@ -66,8 +66,10 @@ def run(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBackend]]
     def make(*, gin: str = "", tasks: tuple[str, str] = ("", ""), **options: Any) -> LocalBackend:
         (tmp_path / "tasks.py").write_text(TASKS.replace(*tasks), encoding="utf-8")
         (tmp_path / "run.gin").write_text(CONFIG + gin, encoding="utf-8")
-        settings = {"slice": "v3:1x1", "runtime": "embedded", "python_path": (str(tmp_path),), "cwd": str(tmp_path)}
-        spec = RunSpec(("run.gin",), **settings, **options)
+        spec = RunSpec(
+            ("run.gin",), slice="v3:1x1", runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path)
+        )
+        spec = spec.with_settings(**options)
         opened.append(LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300))
         return opened[-1]
 

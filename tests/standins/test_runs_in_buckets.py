@@ -8,7 +8,7 @@ import pytest
 
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.pipeline import Pipeline
-from t5x_harness.spec import Outcome, RunSpec
+from t5x_harness.spec import Outcome, RunSettings, RunSpec, RuntimeChoice
 from t5x_harness.workers import Zygote
 
 TASKS = """
@@ -68,9 +68,15 @@ def buckets(tmp_path: Path) -> Path:
 def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, buckets: Path) -> None:
     (tmp_path / "tasks.py").write_text(TASKS)
     (tmp_path / "run.gin").write_text(CONFIG)
-    settings = {"slice": "v3:1x1", "runtime": "embedded", "python_path": (str(tmp_path),), "cwd": str(tmp_path)}
-    spec = RunSpec(("run.gin",), gcs_root=str(buckets), **settings)  # type: ignore[arg-type]
-    google = GooglePool(spec.gcs_root, spec.gcs)
+    spec = RunSpec(
+        ("run.gin",),
+        slice="v3:1x1",
+        runtime=RuntimeChoice.EMBEDDED,
+        python_path=(str(tmp_path),),
+        cwd=str(tmp_path),
+        settings=RunSettings(gcs_root=str(buckets)),
+    )
+    google = GooglePool(spec.settings.gcs_root, spec.settings.gcs)
     try:
         with Pipeline(spec, zygote=zygote, workspace=tmp_path / "w", timeout=300, google=google) as pipeline:
             for stage in pipeline.stages:

@@ -29,7 +29,7 @@ def guide(zygote: Zygote, tmp_path: Path) -> Callable[..., LocalBackend]:
 
     def make(gin: str = "", **options: object) -> LocalBackend:
         (tmp_path / "run.gin").write_text(GUIDE + gin)
-        spec = RunSpec(("run.gin",), slice="v3:1x1", runtime="embedded", cwd=str(tmp_path), **options)  # type: ignore[arg-type]
+        spec = RunSpec(("run.gin",), slice="v3:1x1", runtime="embedded", cwd=str(tmp_path)).with_settings(**options)
         return LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300)
 
     return make

@@ -193,7 +193,7 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
 def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
     """Returns a job for the emulated Vertex AI: its programs make stand-ins, and run small without --full-size."""
     run = job.run
-    project = str(find_project(Path(run.cwd)).root) if run.standins is not StandInPolicy.OFF else ""
+    project = str(find_project(Path(run.cwd)).root) if run.settings.standins is not StandInPolicy.OFF else ""
     own = program_setup.variables(project, shrink=not args.job_full_size)
     return dataclasses.replace(job, env={**own, **job.env})
 

@@ -87,7 +87,7 @@ def _finder(context: Context) -> ModuleFinder:
 def _standin(context: Context, name: str, part: str) -> str:
     """Returns what a run here imports in place of a module, as further words; nothing where it imports nothing."""
     has_standin = part == t5_package.NAME and name in t5_package.MODULES
-    if not has_standin or context.program.spec.standins is StandInPolicy.OFF:
+    if not has_standin or context.program.spec.settings.standins is StandInPolicy.OFF:
         return ""
     return f"; runs here have stand-ins for {', '.join(t5_package.TASKS)}, and for none of its other tasks"
 
