@@ -1,4 +1,4 @@
-"""The data that a config names: which dataset plays which part, its tasks, and what tells vocabularies apart."""
+"""The data that a config names: which dataset plays which role, its tasks, and their vocabularies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARAMETERS: dict[Mode, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class DataRole:
-    """A dataset of the run and the part that it plays.
+    """A dataset of the run and its role.
 
     Attributes:
       parameter: the entry point's parameter that it is bound to, such as ``train_dataset_cfg``.
@@ -50,13 +50,13 @@ class DataRole:
         return name if isinstance(name, str) else getattr(name, "name", type(name).__name__)
 
     def key(self, config: GinConfig, parameter: str) -> BindingKey | None:
-        """Returns the binding that one of its parameters comes from, macros followed."""
+        """Returns the binding that one of its parameters comes from; macros are followed."""
         key = config.find(parameter, "DatasetConfig", self.scope)
         return config.owner(key) if key else None
 
 
 def roles_of(config: GinConfig) -> list[DataRole]:
-    """Returns the datasets of the run, those that are bound to a DatasetConfig, in T5X's order."""
+    """Returns the datasets of the run that are bound to a DatasetConfig, in T5X's order."""
     roles = []
     for parameter in _PARAMETERS[config.mode]:
         dataset = config.build(parameter)
@@ -76,9 +76,9 @@ def provider_of(role: DataRole) -> Any:
 
 
 def registered_name(role: DataRole) -> str | None:
-    """Returns the name under which SeqIO knows the task or mixture of a dataset.
+    """Returns the name under which a dataset's task or mixture is registered with SeqIO.
 
-    None for an object that is not registered.
+    Returns None for an object that is not registered.
     """
     given = role.dataset.mixture_or_task_name
     if isinstance(given, str):
@@ -89,7 +89,7 @@ def registered_name(role: DataRole) -> str | None:
 
 
 def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
-    """Returns the tasks behind a dataset, those of a mixture one by one.
+    """Returns the tasks behind a dataset: the task itself, or each task of the mixture.
 
     Raises:
       ValueError: nothing is registered under this name.
@@ -98,12 +98,17 @@ def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     return tasks
 
 
+def source_dataset(task: seqio.Task, dataset: utils.DatasetConfig) -> tf.data.Dataset:
+    """Returns the examples of a task's own source, in order and before preprocessing, with the run's seed."""
+    return task.source.get_dataset(split=dataset.split, shuffle=False, seed=dataset.seed)
+
+
 def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
-    """Returns the features that a model's feature converter takes from a task; empty where it does not say.
+    """Returns the features that a model's feature converter takes from a task; empty if it does not say.
 
     Args:
       converter: ``FEATURE_CONVERTER_CLS`` of the model; None if it has none.
-      lengths: the features that lengths are given for: by them SeqIO's converter for decoders chooses what it is.
+      lengths: the features that lengths are given for, by which SeqIO's converter for decoders chooses its kind.
     """
     if isinstance(converter, type) and issubclass(converter, seqio.DecoderFeatureConverter):
         if "suffixes" in lengths:
@@ -114,7 +119,7 @@ def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
 
 
 def vocabulary_ids(model: Any) -> int | None:
-    """Ids that the model's vocabularies can produce; None if it has none or they cannot be read."""
+    """Returns how many ids the model's vocabularies can produce; None if it has none or they cannot be read."""
     found = [getattr(model, name, None) for name in ("input_vocabulary", "output_vocabulary")]
     sizes = [vocabulary_size(v) for v in found if isinstance(v, seqio.Vocabulary)]
     return max((n for n in sizes if n), default=None)
@@ -122,13 +127,13 @@ def vocabulary_ids(model: Any) -> int | None:
 
 @contextlib.contextmanager
 def few_examples(tasks: Sequence[seqio.Task], number: int | None) -> Iterator[None]:
-    """Lets tasks give only their first examples to whatever reads them once, as evaluation and inference do.
+    """Limits tasks to their first examples for readers that go through them once: evaluation and inference.
 
-    Training, which repeats its data, still reads everything.
+    Training repeats its data and still reads everything.
 
     Args:
       tasks: registered tasks; restored afterwards.
-      number: examples of each; None for all.
+      number: how many examples of each; None for all.
     """
     if number is None:
         yield
@@ -151,7 +156,7 @@ def few_examples(tasks: Sequence[seqio.Task], number: int | None) -> Iterator[No
 
 
 def needing_lengths(task: seqio.Task) -> str | None:
-    """Returns the name of the first preprocessor that needs the feature lengths; None where there is none."""
+    """Returns the name of the first preprocessor that needs the feature lengths, or None if there is none."""
     for step in preprocessors(task):
         parameters = {} if isinstance(step, seqio.CacheDatasetPlaceholder) else inspect.signature(step).parameters
         needed = parameters.get("sequence_length")
@@ -162,7 +167,7 @@ def needing_lengths(task: seqio.Task) -> str | None:
 
 
 def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
-    """Returns how many ids a vocabulary has, with extra ids; None where neither it nor a file here says so."""
+    """Returns how many ids a vocabulary has, with extra ids; None if that cannot be read here."""
     try:
         size: int | None = vocabulary.vocab_size
     except (tf.errors.OpError, OSError, NotImplementedError):
@@ -171,7 +176,7 @@ def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
 
 
 def describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
-    """Describes a vocabulary by what tells it from others: kind, file, size, extra ids."""
+    """Describes a vocabulary by what distinguishes it from others: kind, file, size, extra ids."""
     size = vocabulary_size(vocabulary)
     parts = [f"{size} ids" if size is not None else "of unknown size"]
     extra = getattr(vocabulary, "extra_ids", 0)

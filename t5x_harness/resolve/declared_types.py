@@ -1,4 +1,4 @@
-"""Whether a bound value can be what its parameter declares: T5X checks no types, and fails where it uses the value."""
+"""Whether a bound value can be of its parameter's type: T5X checks no types, and fails where it uses the value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SCALARS = (str, int, float, bool)
 
 
 def misfit(config: GinConfig, key: BindingKey) -> str | None:
-    """Returns what a parameter declares, as text, if the value bound to it surely cannot be that.
+    """Returns a parameter's declared type as text if the value bound to it certainly is of another type.
 
     Args:
       config: the parsed config.
-      key: of a parameter; macros are followed.
+      key: the binding of a parameter; macros are followed.
 
     Returns:
-      None if the value fits, or nothing is known of it.
+      None if the value fits, or nothing is known about it.
     """
     hint, default = _declared(config, key)
     value = config.value(config.owner(key))
@@ -35,11 +35,11 @@ def misfit(config: GinConfig, key: BindingKey) -> str | None:
 
 
 def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
-    """Returns the type hint and the default of a parameter; None for a hint that cannot be read."""
+    """Returns the type hint and the default of a parameter; the hint is None if it cannot be read."""
     called = _object(config, key.selector)
     try:
         default = inspect.signature(called).parameters[key.parameter].default
-    except (KeyError, TypeError, ValueError):  # not the configurable, or one of native code
+    except (KeyError, TypeError, ValueError):  # there is no such parameter, or the code is native
         return None, None
     owners: list[Any] = [called]
     if isinstance(called, type):
@@ -49,7 +49,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
         if isinstance(hint, str):
             try:
                 return eval(hint, {}, _HintNames(owner.__module__)), default
-            except Exception:  # a name that stands for nothing, or for several things
+            except Exception:  # a name is not defined, or in several modules
                 return None, default
         if hint is not None:
             return hint, default
@@ -57,7 +57,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
 
 
 class _HintNames(dict[str, Any]):
-    """The names of a type hint: its module's, and where only a type checker imports them, those of the same package."""
+    """The names in a type hint: those of its module, and of its package if only a type checker imports them."""
 
     def __init__(self, module: str) -> None:
         super().__init__({**vars(builtins), **vars(typing), **vars(sys.modules[module])})
@@ -72,7 +72,7 @@ class _HintNames(dict[str, Any]):
 
 
 def _object(config: GinConfig, selector: str) -> Any:
-    """Returns what a selector names, out of the modules that are imported; None if it is none of theirs."""
+    """Returns what a selector names in the modules that are imported, or None if they have no such name."""
     if selector == config.entry:
         selector = ".".join(ENTRY_POINTS[config.mode])
     module, _, name = selector.rpartition(".")
@@ -110,12 +110,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if issubclass(kind, collections.abc.Iterable) and kind.__module__ in ("builtins", "collections.abc"):
         return isinstance(value, (list, tuple, set))
     if kind.__module__.partition(".")[0] in ("jax", "numpy", "jaxtyping"):
-        return True  # a type or an array, which text can mean
+        return True  # text can name a type or an array
     return isinstance(value, kind) if not _is_protocol(kind) else callable(value)
 
 
 def _reference_fits(value: Any, hint: Any) -> bool:
-    """Returns whether a reference may give what is declared: only a class that is certainly another one does not."""
+    """Tells whether a reference may give what is declared: only a class that is certainly another one does not."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_reference_fits(value, part) for part in parts)
@@ -131,7 +131,7 @@ def _reference_fits(value: Any, hint: Any) -> bool:
 
 
 def _is_called(kind: type) -> bool:
-    """Returns whether objects of a class can be called."""
+    """Tells whether objects of a class can be called."""
     return any("__call__" in vars(base) for base in kind.__mro__)
 
 

@@ -1,4 +1,4 @@
-"""What resolve says of a run that has no mistake: its data, vocabularies, lengths, sources and metrics, as tables."""
+"""What resolve reports about a run: its data, vocabularies, lengths, sources and metrics, as tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
 
 
 def _vocabularies(run: Resolved, report: StageReport) -> None:
-    """Adds a row for each vocabulary, with all that use it: equal ones are the same one here."""
+    """Adds a row for each vocabulary with everything that uses it; equal vocabularies share a row."""
     users: list[tuple[seqio.Vocabulary, list[str]]] = []
     for name, vocabulary in _used_vocabularies(run):
         known = next((names for other, names in users if other == vocabulary), None)
@@ -84,7 +84,7 @@ def _special(vocabulary: seqio.Vocabulary, name: str) -> object:
 
 
 def _features(run: Resolved, report: StageReport) -> None:
-    """Adds a row for each feature of each split that was read, at each length that the run gives it."""
+    """Adds a row for each feature of each split that was read, and each length that the run gives it."""
     rows: dict[tuple[object, ...], None] = {}
     for role, sample in run.sampled():
         where = f"{sample.task.name} {sample.split}"
@@ -111,7 +111,7 @@ def _features(run: Resolved, report: StageReport) -> None:
 
 
 def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]:
-    """Returns the length given, the median and longest seen, the shares cut and padding, the examples seen."""
+    """Returns a feature's length, its median and longest values, the shares cut and padded, and how many were read."""
     given, seen = (role.dataset.task_feature_lengths or {}).get(feature), len(sample.lengths(feature))
     if not seen:
         return given or "-", "-", "-", "-", "-", seen
@@ -123,7 +123,7 @@ def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]
 
 
 def _packing(run: Resolved, report: StageReport) -> None:
-    """Adds how many examples share a row, where rows are packed and whole examples were seen."""
+    """Adds how many examples share a row, for data that is packed and whose examples were read whole."""
     rows = []
     for role, sample in run.sampled():
         lengths = {k: n for k, n in (role.dataset.task_feature_lengths or {}).items() if isinstance(n, int)}
@@ -149,7 +149,7 @@ def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
 
 def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ...]:
     """Returns a source's kind, files, examples, cache and origin."""
-    if standin := run.standin_source(task):
+    if standin := run.standins.source_of(task):
         return type(task.source).__name__, "-", "?", "-", standin
     split, cached = role.dataset.split, cache_of(task) if task.supports_caching else None
     files, size = files_of(task, split), run.source_size(role, task)
@@ -176,7 +176,7 @@ def _rates(run: Resolved, report: StageReport) -> None:
         if open_rates := tasks_of_open_rate(run, mixture):
             doubt = f"the rates of {mixture.name}: how many examples {', '.join(open_rates)} has is not known here"
             report.not_checked += [doubt] if doubt not in report.not_checked else []
-        if (mixture.name, table) not in said:  # another split has the same rates, most often
+        if (mixture.name, table) not in said:  # another split usually has the same rates
             said.add((mixture.name, table))
             report.fact(f"rates of {mixture.name} {split}", table)
 
@@ -189,7 +189,7 @@ def _metrics(run: Resolved, report: StageReport) -> None:
 
 
 def _names(task: seqio.Task) -> str:
-    """Returns the names of a task's metrics, as its module gives them."""
+    """Returns the names of a task's metrics as its module gives them."""
     functions = [getattr(f, "func", f) for f in metric_functions(task)]  # func: of a partial
     named = [getattr(f, "__name__", type(f).__name__) for f in functions]
     return ", ".join([*named, *(type(m).__name__ for m in metric_objects(task))])

@@ -1,7 +1,7 @@
 """Metrics and postprocessors called early: on the sampled examples, with model outputs generated for them.
 
-T5X calls them only after all predictions were made, hours into a job, and an exception there ends it.  Here they are
-called by SeqIO's own evaluator, with SeqIO's own loggers, so that what passes here passes there.
+T5X calls them only after all predictions were made, hours into a job, and an exception then ends the job.  Here SeqIO's
+own evaluator calls them, with SeqIO's own loggers, so that what passes here passes there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.error_texts import one_line
 from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.frames import root_cause
-from t5x_harness.resolve.metric_calls import Calls, call
-from t5x_harness.resolve.metric_errors import is_out_of_reach, kind_of
-from t5x_harness.resolve.metric_faults import finding_of
+from t5x_harness.resolve.metric_calls import MetricCall, call
+from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
 
@@ -37,10 +36,10 @@ _METHODS = {
     seqio.metrics.ModelOutputType.PREDICTION_WITH_AUX: "predict_batch_with_aux",
     seqio.metrics.ModelOutputType.SCORE: "score_batch",
 }
-"""The method of T5X's models that gives what a metric asks for."""
+"""The method of T5X's models that computes what a metric asks for."""
 
 _GROUPS = (12, 10, 9, 8, 7)
-"""Sizes of groups of examples that may belong together, as the choices of one question do; and their divisors."""
+"""Sizes of groups of examples that may belong together, such as the choices of one question, or their divisors."""
 
 
 def call_metrics(run: Resolved, report: StageReport) -> None:
@@ -58,42 +57,41 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
             continue
         doubt = _doubt(run, sample)
         if doubt is None:
-            calls = _call(role, sample, loggers, min(SECONDS, until - time.monotonic()))
-            doubt = _add_outcome(calls, run, role, sample, report)
+            called = _call(role, sample, loggers, min(SECONDS, until - time.monotonic()))
+            doubt = _add_outcome(called, run, role, sample, report)
         if doubt is not None:
             report.not_checked.append(f"the metrics of {task.name}: {doubt}")
 
 
-def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float) -> Calls:
-    """Returns the calls on all that was sampled, or on fewer where a metric may only have missed the end of a group."""
+def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float) -> MetricCall:
+    """Calls a task's metrics on all sampled examples, or on fewer if the last ones may be part of a group only."""
     if seconds <= 0:
-        return Calls(late=True)
+        return MetricCall(late=True)
     until = time.monotonic() + seconds
-    calls = call(sample.task, role, sample.examples, loggers, seconds)
-    if calls.error is None or sample.is_all or kind_of(calls.error).code != "SEQ20":
-        return calls
+    called = call(sample.task, role, sample.examples, loggers, seconds)
+    if called.error is None or sample.is_all or failure_of(called.error).code != "SEQ20":
+        return called
     number = len(sample.examples)
     for fewer in sorted({number // size * size for size in _GROUPS} - {0, number}, reverse=True):
         left = until - time.monotonic()
-        again = call(sample.task, role, sample.examples[:fewer], loggers, left) if left > 0 else Calls(late=True)
+        again = call(sample.task, role, sample.examples[:fewer], loggers, left) if left > 0 else MetricCall(late=True)
         if again.error is None:
             return again
-    return calls
+    return called
 
 
-def _add_outcome(calls: Calls, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
-    """Puts the outcome of the calls where it belongs; returns what leaves them without a judgement."""
-    task = sample.task
-    if calls.perfect:
-        report.fact(f"{task.name} metrics", f"{_shown(calls.perfect)} with the targets as predictions")
-    if calls.error is not None:
-        log_traceback(calls.error)
-        if is_out_of_reach(calls.error):
+def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
+    """Adds the outcome to the report; returns why it proves nothing, if it does not."""
+    if called.values:
+        report.fact(f"{sample.task.name} metrics", f"{_shown(called.values)} with the targets as predictions")
+    if called.error is not None:
+        log_traceback(called.error)
+        if is_out_of_reach(called.error):
             return "they need the network"
-        if not calls.given and kind_of(calls.error).code != "SEQ23":
-            return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(calls.error))}"
-        report.add([finding_of(calls.error, calls.given, run, role, sample)])
-    return "they took too long" if calls.late else None
+        if not called.given and failure_of(called.error).code != "SEQ23":
+            return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(called.error))}"
+        report.add([failure_in_call(called.error, called.given, run, role, sample)])
+    return "they took too long" if called.late else None
 
 
 def _shown(values: Mapping[str, Any]) -> str:
@@ -106,7 +104,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 def _loggers(run: Resolved, report: StageReport) -> list[Any]:
-    """Returns the loggers that the config gives the evaluator, those that are SeqIO's; others may write anywhere."""
+    """Returns SeqIO's own among the loggers that the config gives the evaluator; others may write anywhere."""
     key = run.config.find("logger_cls", "Evaluator")
     bound = copy.deepcopy(run.config.value(run.config.owner(key))) if key else ()
     own = [logger for logger in bound or () if _is(logger, *_LOGGERS)]
@@ -117,7 +115,7 @@ def _loggers(run: Resolved, report: StageReport) -> list[Any]:
 
 
 def _is(given: Any, *classes: type) -> bool:
-    """Returns whether it is one of these classes, or what gin makes of one: a subclass under the same name."""
+    """Tells whether an object is one of these classes, or the subclass of the same name that gin makes of one."""
     return isinstance(given, type) and any(
         issubclass(given, each) and (given.__module__, given.__qualname__) == (each.__module__, each.__qualname__)
         for each in classes
@@ -125,7 +123,7 @@ def _is(given: Any, *classes: type) -> bool:
 
 
 def _doubt(run: Resolved, sample: Sample) -> str | None:
-    """Returns why nothing can be said of a task's metrics without the model or the evaluator that the config binds."""
+    """Returns why a task's metrics cannot be judged without the model or the evaluator that the config binds."""
     evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
     if not _is(evaluator, seqio.Evaluator):
         return f"{getattr(evaluator, '__name__', 'the evaluator')} computes them in a way of its own"
@@ -143,9 +141,9 @@ def _doubt(run: Resolved, sample: Sample) -> str | None:
 
 
 def _methods(task: seqio.Task) -> Iterator[str]:
-    """Yields the methods of the model that a task's metrics need; none where a metric is not SeqIO's to call."""
+    """Yields the methods of the model that a task's metrics need; none if SeqIO cannot call a metric."""
     try:
         asked = {metric.model_output_type for metric in task.metric_objs}
-    except ValueError:  # the evaluator raises it, too, and is judged by that
+    except ValueError:  # the evaluator also raises it, and is judged by that
         return
     yield from (_METHODS[kind] for kind in sorted(asked) if kind in _METHODS)

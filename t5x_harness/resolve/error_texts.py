@@ -7,20 +7,20 @@ import re
 
 _LONGEST = 300
 _SHORTEST = 20
-"""A first sentence with fewer characters is no more than an exclamation, and takes the next one along."""
+"""A first sentence with fewer characters is only an exclamation, so the next one is shown, too."""
 
 _OF_TRANSFORMATION = r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
 _IN_PYTHON = re.compile(
     rf"(?:\{{\{{[^}}]*\}}\}}\s*|{_OF_TRANSFORMATION})*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):",
     re.DOTALL,
 )
-"""How TensorFlow reports an exception of a Python function that it called: a generator's, for one."""
+"""How TensorFlow reports an exception of a Python function that it called, such as a generator."""
 
 _OF_THE_GRAPH = re.compile(
     rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}",
     re.DOTALL,
 )
-"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which nobody has written."""
+"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which no user wrote."""
 
 _OF_GIN = re.compile(r"\n\s*(?:In (?:call to|file|bindings)|No values supplied by Gin)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(\[])|(?<=[.!?:])\s*\n\s*\n")
@@ -29,8 +29,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(\[])|(?<=[.!?:])\s*\n\s*\n
 def error_text(error: BaseException) -> str:
     """Returns an exception's type and first sentence, such as ``KeyError: 'validation'``.
 
-    The type and text are those of the Python error where TensorFlow hides it in its own. An assertion without a text
-    shows what was asserted.
+    If TensorFlow hides a Python error in its own, the type and text are those of the Python error. An assertion without
+    a text shows what was asserted.
     """
     if inside := _IN_PYTHON.match(full_text(error)):
         return _first_sentence(inside[1])
@@ -42,7 +42,7 @@ def error_text(error: BaseException) -> str:
 
 
 def full_text(error: BaseException) -> str:
-    """Returns the whole text of an exception; a user's own class may raise when it is asked for it."""
+    """Returns the whole text of an exception, even if a user's class raises when it makes the text."""
     try:
         return str(error)
     except Exception as second:
@@ -53,7 +53,7 @@ def one_line(error: BaseException) -> str:
     """Returns an exception's first sentence, without gin's trail, object addresses and line breaks."""
     text = full_text(error)
     text = _OF_THE_GRAPH.sub("", _OF_GIN.split(text, maxsplit=1)[0])
-    if text.lstrip().startswith("in user code:"):  # TensorFlow's account of a traced function ends with the error
+    if text.lstrip().startswith("in user code:"):  # TensorFlow's report on a traced function ends with the error
         text = text.strip().splitlines()[-1]
     return _first_sentence(text)
 
@@ -74,5 +74,5 @@ def _source_line(error: BaseException) -> str:
 
 
 def is_of_python(error: BaseException) -> bool:
-    """Returns whether TensorFlow reports an exception of a Python function that it called."""
+    """Tells whether TensorFlow reports an exception of a Python function that it called."""
     return _IN_PYTHON.match(full_text(error)) is not None

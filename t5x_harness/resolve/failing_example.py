@@ -10,8 +10,9 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.parties import is_users, shown_path
+from t5x_harness.resolve.datasets import DataRole, source_dataset
+from t5x_harness.resolve.frames import definition_of
+from t5x_harness.resolve.parties import USER
 from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import preprocess
@@ -26,11 +27,11 @@ class FailingExample:
     """An example that a preprocessor raises for.
 
     Attributes:
-      index: of the example in the source's order, from 0.
-      known: whether the example alone makes it raise; else it is how many the preprocessor gave before.
+      index: the example's number in the source, from 0.
+      known: whether the example alone makes it raise; if not, ``index`` is how many examples came out before.
       function: the preprocessor's name.
-      location: where it is defined, if the user has written it.
-      shown: the example's features, shortened; empty where they are not known.
+      location: where it is defined, if the user wrote it.
+      shown: the example's features, shortened; empty if they are not known.
       error: what it raises.
     """
 
@@ -43,14 +44,14 @@ class FailingExample:
 
 
 def failing_example(task: seqio.Task, role: DataRole) -> FailingExample | None:
-    """Applies a task's preprocessors one after the other, in order, and finds the first that raises while it is read.
+    """Applies more and more of a task's preprocessors, in order, until one raises while examples are read.
 
     Args:
       task: its own source is read, from the beginning and without shuffling.
       role: the dataset that it is part of.
 
     Returns:
-      None where none raises again in a bounded time, or one raises before there is any example.
+      None if nothing is raised again in a bounded time, or something is raised before there is any example.
     """
     steps = _steps(task)
     all_read = True
@@ -59,28 +60,43 @@ def failing_example(task: seqio.Task, role: DataRole) -> FailingExample | None:
         if error is None:
             all_read = all_read and reading.ended
             continue
-        alone = _Alone(task, role, steps[:number], reading.count)
-        if not alone.raises and not all_read:
-            return None  # an earlier one may raise behind what there was time for
-        # The last of those that were read may not be the first that the example makes raise: time was short.
+        shown = _shown_if_it_raises_alone(task, role, steps[:number], reading.count)
+        if shown is None and not all_read:
+            return None  # an earlier preprocessor may raise for an example that there was no time for
+        # If time was short, an earlier preprocessor than the last one may already raise for this example.
         first = number
-        while alone.raises and first > 1 and _Alone(task, role, steps[: first - 1], reading.count).raises:
+        while shown is not None and first > 1:
+            if _shown_if_it_raises_alone(task, role, steps[: first - 1], reading.count) is None:
+                break
             first -= 1
         step = steps[first - 1]
-        return FailingExample(reading.count, alone.raises, _name(step), _definition(step), alone.shown, error)
+        while hasattr(step, "func"):  # partials have it
+            step = step.func
+        name = getattr(inspect.unwrap(step), "__name__", type(step).__name__)
+        place = definition_of(step)
+        return FailingExample(
+            reading.count,
+            shown is not None,
+            "a lambda" if name == "<lambda>" else name,
+            place.location if place is not None and place.party == USER else None,
+            shown or "",
+            error,
+        )
     return None
 
 
 def columns_left(task: seqio.Task, role: DataRole) -> Sequence[str]:
     """Returns the features that a task's preprocessors leave, whatever the task declares."""
-    return sorted(_preprocessed(task, role, _source(task, role), _steps(task)).element_spec)
+    return sorted(_preprocessed(task, role, source_dataset(task, role.dataset), _steps(task)).element_spec)
 
 
 def is_empty(task: seqio.Task, role: DataRole) -> bool:
-    """Returns whether a task's source has no example at all: what its preprocessors then raise says nothing of them."""
+    """Tells whether a task's source has no example at all, so that its preprocessors are not at fault if they raise."""
     try:
-        reading = read_within(lambda: _source(task, role).as_numpy_iterator(), keep=1, count=1, seconds=1.0)
-    except Exception:  # the source itself raises; that is another matter
+        reading = read_within(
+            lambda: source_dataset(task, role.dataset).as_numpy_iterator(), keep=1, count=1, seconds=1.0
+        )
+    except Exception:  # the source itself raises, which is another matter
         return False
     return reading.ended and not reading.count
 
@@ -89,22 +105,18 @@ def _steps(task: seqio.Task) -> list[Any]:
     return [step for step in task.preprocessors if not isinstance(step, seqio.CacheDatasetPlaceholder)]
 
 
-def _source(task: seqio.Task, role: DataRole) -> tf.data.Dataset:
-    return task.source.get_dataset(split=role.dataset.split, shuffle=False, seed=role.dataset.seed)
-
-
 def _preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, steps: Sequence[Any]) -> tf.data.Dataset:
     with seqio.utils.map_seed_manager(role.dataset.seed):
         return preprocess(task, dataset, steps, role.dataset.task_feature_lengths)
 
 
 def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Reading[Any], Exception | None]:
-    """Yields what comes through some preprocessors before one raises, and what it raises; None for nothing."""
+    """Reads through some preprocessors until one raises; returns what came before, and the exception or None."""
     raised: list[Exception] = []
 
     def examples() -> Iterator[Any]:
         # What is raised while the graph is made belongs to no example, and goes to the caller.
-        iterator = _preprocessed(task, role, _source(task, role), steps).as_numpy_iterator()
+        iterator = _preprocessed(task, role, source_dataset(task, role.dataset), steps).as_numpy_iterator()
         try:
             yield from iterator
         except Exception as error:
@@ -114,22 +126,18 @@ def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Readi
     return reading, raised[0] if raised else None
 
 
-class _Alone:
-    """The example of one index in the source, given to the preprocessors without the others."""
-
-    def __init__(self, task: seqio.Task, role: DataRole, steps: Sequence[Any], index: int) -> None:
-        one = _source(task, role).skip(index).take(1)
-        self.raises = False
-        self.shown = ""
-        try:
-            list(_preprocessed(task, role, one, steps).as_numpy_iterator())
-        except Exception:  # the same again, whatever it is
-            self.raises = True
-            self.shown = _shown(next(iter(one.as_numpy_iterator()), None))
+def _shown_if_it_raises_alone(task: seqio.Task, role: DataRole, steps: Sequence[Any], index: int) -> str | None:
+    """Preprocesses one example of the source without the others; returns its features in words if that raises."""
+    one = source_dataset(task, role.dataset).skip(index).take(1)
+    try:
+        list(_preprocessed(task, role, one, steps).as_numpy_iterator())
+    except Exception:  # the same exception again, whatever it is
+        return _shown(next(iter(one.as_numpy_iterator()), None))
+    return None
 
 
 def _shown(example: Any) -> str:
-    """Returns an example in a few words: its short values."""
+    """Describes an example by its values, shortened."""
     if not isinstance(example, dict):
         return ""
     shown = []
@@ -137,21 +145,3 @@ def _shown(example: Any) -> str:
         text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
         shown.append(f"{name} {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'}")
     return ", ".join(shown)
-
-
-def _function(step: Any) -> Any:
-    while hasattr(step, "func"):  # of partials
-        step = step.func
-    return inspect.unwrap(step)
-
-
-def _name(step: Any) -> str:
-    name = getattr(_function(step), "__name__", type(step).__name__)
-    return "a lambda" if name == "<lambda>" else name
-
-
-def _definition(step: Any) -> Location | None:
-    code = getattr(_function(step), "__code__", None)
-    if code is None or not is_users(code.co_filename):
-        return None
-    return Location(shown_path(code.co_filename), code.co_firstlineno)

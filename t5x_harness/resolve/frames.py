@@ -1,15 +1,19 @@
-"""What an exception shows by itself: its causes, the one to report, and the places that it passed through."""
+"""What an exception shows by itself: its causes, the one to report, the places it passed through, who raised it."""
 
 from __future__ import annotations
 
 import dataclasses
 import dis
+import functools
+import inspect
 import re
+import sys
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 from t5x_harness.resolve.error_texts import full_text
-from t5x_harness.resolve.parties import FRONT, HARNESS, PYTHON, USER, is_users, library_path, party_of
+from t5x_harness.resolve.parties import FRONT, HARNESS, PYTHON, USER, is_users, library_path, party_of, shown_path
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import hidden_exception
 from t5x_harness.upstream.jax import is_traceback_carrier
@@ -20,6 +24,13 @@ _LOOKUPS = (LookupError, AttributeError, StopIteration)
 
 _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
 """Exceptions that a call may raise through no mistake of its caller."""
+
+_REFUSED_CALL = re.compile(
+    r"takes (?:no|\d+|from \d+ to \d+) (?:keyword |positional )?arguments?\b|missing \d+ required|missing a required"
+    r"|got (?:an unexpected keyword|multiple values for|some positional-only)|too many positional arguments"
+)
+_REFUSING_NAME = re.compile(r"([A-Za-z_][\w.]*)\(\) (?:takes|missing|got)\b")
+_ABSTRACT = re.compile(r"Can't instantiate abstract class (\w+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +56,7 @@ class CodePlace:
 
     @property
     def is_named(self) -> bool:
-        """Whether the code is a function with a name; a module's own statements, a lambda and the like are not."""
+        """Whether the code is a function with a name, and not a module's own statements, a lambda or the like."""
         return not self.function.startswith("<") and self.function != "None"
 
     def __str__(self) -> str:
@@ -55,7 +66,7 @@ class CodePlace:
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yields the exception and its causes, outermost first.
 
-    Exceptions that gin hides behind its own are among them, and the first one of a group.
+    They include the exceptions that gin hides behind its own, and the first exception of a group.
     """
     seen: set[int] = set()
     link: BaseException | None = error
@@ -69,8 +80,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def root_cause(error: BaseException) -> BaseException:
     """Returns the exception to report: the first one that was raised, not one raised while it was handled.
 
-    A later one is better only if the same party raised it on purpose to explain the first: ``raise ... from``, or a
-    failed lookup that it caught.
+    A later one is better only if the same party raised it on purpose to explain the first: with ``raise ... from``, or
+    after it caught a failed lookup.
     """
     chain = [link for link in causes(error) if not is_traceback_carrier(link)]
     first = chain.pop() if chain else error
@@ -84,21 +95,20 @@ def _explains(later: BaseException, first: BaseException) -> bool:
         return False
     repeats = full_text(first).strip() and full_text(first) in full_text(later)
     if repeats and not isinstance(first, KeyError):  # whose text is the key alone
-        return False  # it only repeats the first
+        return False
     if not (later.__cause__ is first or isinstance(first, _LOOKUPS)) or not is_deliberate(later):
         return False
-    parties = [_raising_party(link) for link in (later, first)]
-    return parties[0] == parties[1]
+    return _raising_party(later) == _raising_party(first)
 
 
 def _raising_party(error: BaseException) -> str:
-    """Returns who raised an exception, Python's own library left out: it raises for its caller."""
+    """Returns who raised an exception; Python's own library is passed over, because it raises for its caller."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((p for frame in reversed(frames) if (p := party_of(frame.filename)) != PYTHON), PYTHON)
 
 
 def is_deliberate(error: BaseException) -> bool:
-    """Returns whether a ``raise`` statement raised an exception, and not an operation that failed."""
+    """Tells whether a ``raise`` statement raised an exception, and not an operation that failed."""
     entry = error.__traceback__
     if entry is None:
         return True
@@ -108,7 +118,7 @@ def is_deliberate(error: BaseException) -> bool:
 
 
 def places(error: BaseException) -> Iterator[CodePlace]:
-    """Yields the places that the exception and its causes passed through: outermost first, within each cause."""
+    """Yields the places that the exception and its causes passed through, outermost first within each cause."""
     for link in causes(error):
         for frame in traceback.extract_tb(link.__traceback__):
             yield CodePlace(library_path(frame.filename), frame.lineno or 0, frame.name, party_of(frame.filename))
@@ -120,21 +130,17 @@ def functions(error: BaseException) -> list[str]:
 
 
 def user_frame(error: BaseException) -> CodePlace | None:
-    """Returns the innermost frame of the user's own code in the chain of causes; None if there is none."""
-    found = [place for place in places(error) if place.party == USER]
-    innermost = found[-1] if found else None
-    traced = [place for place in traced_places(error) if place.party == USER]
-    if not traced:
-        return innermost
-    if traced[-1].function == "None" and innermost is not None:
-        return dataclasses.replace(traced[-1], function=innermost.function)
-    return traced[-1]
+    """Returns the innermost frame of the user's own code in the chain of causes, or None if there is none."""
+    innermost = next((place for place in reversed(list(places(error))) if place.party == USER), None)
+    traced = next((place for place in reversed(traced_places(error)) if place.party == USER), None)
+    if traced is not None and traced.function == "None" and innermost is not None:
+        return dataclasses.replace(traced, function=innermost.function)
+    return traced or innermost
 
 
 def library_frame(error: BaseException) -> CodePlace | None:
-    """Returns the innermost frame in a library that configs name functions of; None if there is none."""
-    ways = (traced_places(error), list(places(root_cause(error))), list(places(error)))
-    for way in ways:
+    """Returns the innermost frame in a library whose functions configs name, or None if there is none."""
+    for way in (traced_places(error), list(places(root_cause(error))), list(places(error))):
         found = [place for place in way if place.party in FRONT]
         if found:
             return ([place for place in found if place.party != "Gin"] or found)[-1]
@@ -142,7 +148,10 @@ def library_frame(error: BaseException) -> CodePlace | None:
 
 
 def traced_places(error: BaseException) -> list[CodePlace]:
-    """Returns the places that TensorFlow names in words, where it traced a function: it runs a rewritten copy."""
+    """Returns the places that TensorFlow names in the text of an error in a traced function.
+
+    TensorFlow runs a rewritten copy of such a function, so the traceback itself does not have them.
+    """
     for link in reversed(list(causes(error))):
         found = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', full_text(link))
         if found:
@@ -151,16 +160,15 @@ def traced_places(error: BaseException) -> list[CodePlace]:
 
 
 def raised_by_user_code(error: BaseException) -> bool:
-    """Returns whether the user's code is on the stack of what started an exception, or was traced by TensorFlow."""
+    """Tells whether the user's code was running when the exception was raised, or was traced by TensorFlow."""
     frames = traceback.extract_tb(root_cause(error).__traceback__)
     return any(is_users(frame.filename) for frame in frames) or any(p.party == USER for p in traced_places(error))
 
 
 def raised_by_harness(error: BaseException) -> bool:
-    """Returns whether an operation of the harness's own code failed: not of T5X, which it embeds, nor of the user.
+    """Tells whether an operation of the harness's own code failed, rather than one of T5X or of the user.
 
-    What it raises by a ``raise`` statement, of a value that it refuses, is another matter, and so is what the machine
-    refuses.
+    It does not count if the harness raised on purpose, because it refuses a value, or if the machine refused something.
     """
     cause = root_cause(error)
     frames = traceback.extract_tb(cause.__traceback__)
@@ -172,10 +180,68 @@ def raised_by_harness(error: BaseException) -> bool:
 
 
 def _is_of_tensorflow(error: BaseException) -> bool:
-    """Returns whether an exception is one of TensorFlow's operations: of a file, most often."""
+    """Tells whether an exception comes from one of TensorFlow's operations; most often it is about a file."""
     return any(kind.__name__ == "OpError" for kind in type(error).__mro__)
 
 
 def passed_through_t5x(error: BaseException) -> bool:
-    """Returns whether T5X was at work when an exception was raised."""
+    """Tells whether T5X was running when an exception was raised."""
     return any(place.party == "T5X" for place in places(error))
+
+
+def users_callee(error: BaseException) -> CodePlace | None:
+    """Finds the user's own function or class that refused a call, which Python reports only where it is called.
+
+    Args:
+      error: any exception.
+
+    Returns:
+      Where it is defined, or None if the exception is about something else or the callee is not the user's.
+    """
+    cause = root_cause(error)
+    text = full_text(cause)
+    if not isinstance(cause, TypeError):
+        return None
+    if abstract := _ABSTRACT.search(text):
+        candidates = _named_in_users_modules(abstract[1])
+    elif not _REFUSED_CALL.search(text):
+        return None
+    elif refusing := _REFUSING_NAME.search(text):
+        candidates = _named_in_users_modules(refusing[1])
+    else:
+        candidates = _held_by_libraries(error)
+    found = (definition_of(candidate) for candidate in candidates)
+    return next((place for place in found if place is not None and place.party == USER), None)
+
+
+def _named_in_users_modules(name: str) -> Iterator[Any]:
+    """Yields what has a qualified name in a module of the user's."""
+    first, *rest = name.split(".")
+    for module in list(sys.modules.values()):
+        if is_users(getattr(module, "__file__", None) or "<none>") and first in vars(module):
+            yield functools.reduce(lambda found, part: getattr(found, part, None), rest, vars(module)[first])
+
+
+def _held_by_libraries(error: BaseException) -> Iterator[Any]:
+    """Yields the values of the libraries' local variables on the stack, innermost first."""
+    for link in reversed(list(causes(error))):
+        for frame, _ in reversed(list(traceback.walk_tb(link.__traceback__))):
+            if party_of(frame.f_code.co_filename) in FRONT:
+                yield from frame.f_locals.values()
+
+
+def definition_of(found: Any) -> CodePlace | None:
+    """Returns where a function or class is defined, whatever partials and decorators are around it.
+
+    Returns None for anything else, and for native code.
+    """
+    while isinstance(found, functools.partial):
+        found = found.func
+    found = inspect.unwrap(found) if callable(found) else found
+    if not (inspect.isroutine(found) or inspect.isclass(found)):
+        return None
+    try:
+        file, (_, line) = inspect.getsourcefile(found), inspect.getsourcelines(found)
+    except (OSError, TypeError):  # it is native code, or has no file
+        return None
+    return CodePlace(shown_path(file), line, found.__name__, party_of(file)) if file else None

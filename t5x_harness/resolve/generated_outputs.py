@@ -1,7 +1,7 @@
 """Model outputs generated for examples, so that metrics can be called before there is a model.
 
-They have the shapes and dtypes that T5X's models give SeqIO's evaluator: token ids of all examples as one array that is
-padded with zeros, a score each, and the scores beside the ids where a metric asks for both.
+They have the shapes and dtypes that T5X's models give SeqIO's evaluator: the token ids of all examples as one array
+that is padded with zeros, a score for each example, and both together for a metric that asks for both.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import seqio
 
+MOST_OUTPUTS = 5
+"""How many outputs are generated at most."""
+
 _LENGTH = 16
-"""Tokens of a random prediction, where the targets are shorter."""
+"""How many tokens a random prediction has at least."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Outputs:
-    """What a model could have given for a few examples.
+class GeneratedOutputs:
+    """What a model could have predicted for a few examples.
 
     Attributes:
       words: what it is, in words that follow ``given``.
@@ -44,8 +47,10 @@ class Outputs:
         return list(enumerate(self.scores))
 
 
-def generated_outputs(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary) -> Iterator[Outputs]:
-    """Outputs from the best that a model can give to what an untrained one gives.
+def generated_outputs(
+    targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary
+) -> Iterator[GeneratedOutputs]:
+    """Yields outputs, from the best that a model can give to those of an untrained one.
 
     Args:
       targets: ids of the targets, of shape [length] each.
@@ -55,21 +60,21 @@ def generated_outputs(targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio
     number = len(targets)
     scores = -random.exponential(10.0, number).astype(np.float32)
     own = _padded(targets)
-    yield Outputs("the targets themselves as predictions", own, scores)
+    yield GeneratedOutputs("the targets themselves as predictions", own, scores)
     length = max(own.shape[1], _LENGTH)
     ids = random.integers(0, max(vocabulary.vocab_size or 2, 2), (number, length), dtype=np.int32)
-    yield Outputs("random ids as predictions, as an untrained model gives them", ids, scores)
+    yield GeneratedOutputs("random ids as predictions, as an untrained model gives them", ids, scores)
     empty = np.full(1, getattr(vocabulary, "eos_id", None) or 0)
-    yield Outputs("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
-    yield Outputs("an empty prediction for every example", _padded([empty] * number), scores)
+    yield GeneratedOutputs("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
+    yield GeneratedOutputs("an empty prediction for every example", _padded([empty] * number), scores)
     unknown = getattr(vocabulary, "unk_id", None)
     if unknown is not None and unknown >= 0:
         tokens = _padded([np.full(4, unknown), *targets[1:]])
-        yield Outputs("a prediction of unknown tokens for the first example", tokens, scores)
+        yield GeneratedOutputs("a prediction of unknown tokens for the first example", tokens, scores)
 
 
 def _padded(rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Rows of ids as one array; at least one column."""
+    """Makes one array of rows of ids; it has at least one column."""
     padded = np.zeros((len(rows), max(1, *map(len, rows))), np.int32)
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row

@@ -1,6 +1,6 @@
 """The exception texts that the failure catalogue knows, each with its code, what it means and the fix.
 
-Texts are those of gin 0.5, SeqIO 0.0.20, T5X at cc342d4 and, where it words a refusal in its own way, the embedded T5X.
+The texts are those of gin 0.5, SeqIO 0.0.20, T5X at cc342d4, and the embedded T5X where it words a refusal differently.
 """
 
 from __future__ import annotations
@@ -15,23 +15,14 @@ class KnownError:
     """An exception text by pattern, and what to say instead of it.
 
     Attributes:
-      code: of the rule that it breaks.
+      code: the code of the rule that it breaks.
       pattern: a regular expression; the first one in the table that is found in a text wins.
-      message: what is wrong, in ``str.format`` with the pattern's groups by number: ``{1}``.
-      fix: the fix, written likewise.
+      message: what is wrong; ``{1}`` stands for the pattern's first group.
+      fix: the fix, written the same way.
     """
 
     code: str
     pattern: str
-    message: str
-    fix: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Reworded:
-    """What to say of an exception."""
-
-    code: str
     message: str
     fix: str
 
@@ -115,6 +106,8 @@ _GIN = (
     ),
 )
 
+_WRONG_FEATURE = r"(?:Task dataset|Dataset) has incorrect {} for feature '([^']+)' (?:after|during) [\w ]+?: Got {}"
+
 _DATA = (
     KnownError(
         "SEQ01",
@@ -155,29 +148,25 @@ _DATA = (
     ),
     KnownError(
         "SEQ37",
-        r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
-        r"Got string, expected (\S+)",
+        _WRONG_FEATURE.format("type", r"string, expected (\S+)"),
         "feature {1} is text after preprocessing, and its seqio.Feature declares {2}",
         "tokenize it: seqio.preprocessors.tokenize belongs in the task's preprocessors",
     ),
     KnownError(
         "SEQ37",
-        r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
-        r"Got int32, expected (\S+)",
+        _WRONG_FEATURE.format("type", r"int32, expected (\S+)"),
         "feature {1} is int32 after preprocessing, and its seqio.Feature declares {2}",
         "declare what it is: seqio.Feature(dtype=tf.int32), the default",
     ),
     KnownError(
         "SEQ37",
-        r"(?:Task dataset|Dataset) has incorrect type for feature '([^']+)' (?:after|during) [\w ]+?: "
-        r"Got (\S+), expected (\S+)",
+        _WRONG_FEATURE.format("type", r"(\S+), expected (\S+)"),
         "feature {1} is {2} after preprocessing, and its seqio.Feature declares {3}",
         "cast it in the preprocessors (tf.cast(…, tf.{3})), or declare Feature(dtype=tf.{2})",
     ),
     KnownError(
         "SEQ40",
-        r"(?:Task dataset|Dataset) has incorrect rank for feature '([^']+)' (?:after|during) [\w ]+?: "
-        r"Got (\S+), expected (\d+)",
+        _WRONG_FEATURE.format("rank", r"(\S+), expected (\d+)"),
         "feature {1} has rank {2} after preprocessing, and its seqio.Feature declares rank {3}",
         "let the preprocessors give it rank {3} (a sequence of ids has rank 1), or declare Feature(rank={2})",
     ),
@@ -326,7 +315,7 @@ _RUN = (
     KnownError(
         "INF05",
         r"infer\.output_vocab_feature_name is '([^']+)', but task '([^']+)' has the output features ([^\n]+)",
-        "task {2} has no output feature {1}, whose vocabulary shall decode the predictions; it has {3}",
+        "task {2} has no output feature {1}, whose vocabulary is to decode the predictions; it has {3}",
         "bind infer.output_vocab_feature_name to one of them",
     ),
 )
@@ -335,12 +324,13 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (*_GIN, *_DATA, *_RUN)
 """The table; the first match wins."""
 
 
-def reword(texts: Iterable[str]) -> Reworded | None:
-    """Returns what to say of an exception, given its own text and those of its causes; None if none is known."""
+def reword(texts: Iterable[str]) -> KnownError | None:
+    """Finds what to say of an exception by its own text and those of its causes; returns None if none is known."""
     texts = tuple(texts)
     for known in KNOWN_ERRORS:
         for text in texts:
             if match := re.search(known.pattern, text, re.DOTALL):
                 groups = ["", *(group or "" for group in match.groups())]
-                return Reworded(known.code, " ".join(known.message.format(*groups).split()), known.fix.format(*groups))
+                message = " ".join(known.message.format(*groups).split())
+                return dataclasses.replace(known, message=message, fix=known.fix.format(*groups))
     return None

@@ -1,6 +1,6 @@
 """One task's metrics, computed by SeqIO's own evaluator on a few examples and generated model outputs.
 
-It works in a thread, for a bounded time: a metric may load a model of its own, or wait for a server.
+The evaluator runs in a thread, for a bounded time: a metric may load a model of its own, or wait for a server.
 """
 
 from __future__ import annotations
@@ -17,41 +17,31 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.generated_outputs import generated_outputs
+from t5x_harness.resolve.generated_outputs import MOST_OUTPUTS, generated_outputs
 from t5x_harness.resolve.reading import read_within
-
-_MOST = 8
-"""More rounds than there ever are."""
 
 _ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
 
 
 @dataclasses.dataclass(frozen=True)
-class Calls:
-    """The outcome of a task's metrics.
+class MetricCall:
+    """The outcome of calling a task's metrics.
 
     Attributes:
-      perfect: the values for the targets themselves as predictions; None if they were not computed.
-      error: what was raised; None if nothing was.
-      given: the outputs that it was raised for, in words; empty if it was raised before there were any.
+      values: the metrics for the targets themselves as predictions; None if they were not computed.
+      error: what was raised, or None.
+      given: the model outputs that it was raised for, in words; empty if it was raised before there were any.
       late: whether time ran out.
     """
 
-    perfect: Mapping[str, Any] | None = None
+    values: Mapping[str, Any] | None = None
     error: Exception | None = None
     given: str = ""
     late: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class _Round:
-    given: str
-    values: Mapping[str, Any] | None = None
-    error: Exception | None = None
-
-
 class _Unconverted(seqio.PassThroughFeatureConverter):
-    """In place of the model's converter: the generated model does not read its inputs."""
+    """Takes the place of the model's converter: generated outputs do not depend on the model's inputs."""
 
     TASK_FEATURES: Mapping[str, Any] = {}
     pack = False
@@ -63,12 +53,12 @@ def call(
     examples: Sequence[Mapping[str, Any]],
     loggers: Sequence[Any],
     seconds: float,
-) -> Calls:
+) -> MetricCall:
     """Computes and writes a task's metrics for several generated outputs, until one makes it raise.
 
     Args:
       task: a registered task whose targets are token ids.
-      role: the dataset that it is part of.
+      role: the dataset that the task is part of.
       examples: what the evaluator reads instead of the split.
       loggers: classes of SeqIO's loggers; what they write is thrown away.
       seconds: how long it may take.
@@ -78,18 +68,18 @@ def call(
         tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder,
         _reading_only(task, _dataset(examples)),
     ):
-        rounds = functools.partial(_rounds, task, role, examples, loggers, folder)
-        reading = read_within(rounds, keep=_MOST, count=0, seconds=seconds)
-    failed = next((r for r in reading.kept if r.error is not None), None)
-    perfect = reading.kept[0].values if reading.kept else None
-    if failed is not None:
-        return Calls(perfect, failed.error, failed.given)
-    return Calls(perfect, late=reading.late)
+        calls = functools.partial(_calls, task, role, examples, loggers, folder)
+        reading = read_within(calls, keep=MOST_OUTPUTS, count=0, seconds=seconds)
+    if not reading.kept:
+        return MetricCall(late=reading.late)
+    first, last = reading.kept[0], reading.kept[-1]
+    return MetricCall(first.values, last.error, last.given, reading.late and last.error is None)
 
 
-def _rounds(
+def _calls(
     task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], folder: str
-) -> Iterator[_Round]:
+) -> Iterator[MetricCall]:
+    """Yields a call for each generated output, and ends after one that raises."""
     try:
         evaluator = seqio.Evaluator(
             mixture_or_task_name=task.name,
@@ -104,7 +94,7 @@ def _rounds(
         )
         only_scores = {metric.model_output_type for metric in task.metric_objs} == _ONLY_SCORES
     except Exception as error:
-        yield _Round("", error=error)
+        yield MetricCall(error=error)
         return
     for outputs in generated_outputs(
         [example["targets"] for example in examples], task.output_features["targets"].vocabulary
@@ -118,9 +108,9 @@ def _rounds(
                 score_fn=outputs.score,
                 predict_with_aux_fn=outputs.predict_with_aux,
             )
-            yield _Round(given, values=metrics.result()[task.name])
+            yield MetricCall(metrics.result()[task.name], given=given)
         except Exception as error:  # whatever the user's functions raise
-            yield _Round(given, error=error)
+            yield MetricCall(error=error, given=given)
             return
         if only_scores:
             return
@@ -129,7 +119,7 @@ def _rounds(
 def _trimmed(
     examples: Sequence[Mapping[str, Any]], task: seqio.Task, lengths: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Examples with the features cut to their lengths, as SeqIO gives them to the evaluator."""
+    """Cuts the features of examples to their lengths, as SeqIO does for the evaluator."""
 
     def cut(name: str, value: Any) -> Any:
         length = (lengths or {}).get(name)
@@ -139,7 +129,7 @@ def _trimmed(
 
 
 def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
-    """Examples as a dataset again, with unknown dimensions where they differ."""
+    """Makes a dataset of examples again; a dimension in which they differ is unknown."""
     signature = {name: _spec([np.asarray(example[name]) for example in examples]) for name in examples[0]}
     return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
 
@@ -153,7 +143,7 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
 
 @contextlib.contextmanager
 def _reading_only(task: seqio.Task, dataset: tf.data.Dataset) -> Iterator[None]:
-    """Lets a registered task give one dataset, whatever it is asked for."""
+    """Has a registered task give one dataset, whatever it is asked for."""
     task.get_dataset = lambda *_, **__: dataset
     try:
         yield

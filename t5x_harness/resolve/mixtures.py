@@ -15,7 +15,7 @@ from t5x_harness.upstream.seqio import weights_of
 def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
     """Yields every mixture whose examples the run mixes, with the split.
 
-    Evaluation and inference read each task alone.
+    Only training mixes: evaluation and inference read each task alone.
     """
     found = {}
     for role in run.roles:
@@ -27,13 +27,13 @@ def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
 
 
 def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
-    """Returns the tasks whose rate is a function, of their size most often, and whose size is not the job's."""
+    """Returns the tasks whose rate is a function, usually of their size, while their size here is generated."""
     rates = weights_of(mixture)
-    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.has_generated_size(t)]
+    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.standins.has_generated_size(t)]
 
 
 def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
-    """Returns the rate of each task that has the split, by name; in the place of a rate what computing it raised."""
+    """Returns the rate of each task that has the split, by name, or the exception that computing it raised."""
     rates: dict[str, float | Exception] = {}
     for task in mixture.tasks:
         if split in task.splits:

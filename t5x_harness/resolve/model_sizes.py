@@ -17,11 +17,11 @@ EMBEDDING_ROWS = frozenset({"vocab_size", "num_embeddings"})
 
 
 def bound_integers(config: GinConfig, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:
-    """Yields the literal integers bound under one of some names, as a parameter or as a macro, each once.
+    """Yields each literal integer that is bound to a parameter or macro of one of these names, once.
 
     Args:
       config: the parsed config.
-      names: in small letters.
+      names: the names in lower case.
     """
     seen = set()
     for key, _ in config.items():

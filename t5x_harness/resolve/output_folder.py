@@ -1,4 +1,4 @@
-"""The folder that a job is going to write into: what lies in it already decides what T5X does."""
+"""The folder that a job is going to write into: what is in it already decides what T5X does."""
 
 from __future__ import annotations
 
@@ -26,30 +26,25 @@ class JobOutputFolder:
 
     @property
     def local(self) -> Path | None:
-        """Where it is read: itself, or an emulated bucket's folder where the user gave one; None for another."""
-        if not is_remote(self.path):
-            return Path(self.path)
-        here = store()
-        return here.local(self.path) if here is not None and here.is_declared(self.path) else None
+        """Where it is read: the folder itself, or its copy in a bucket that the user gave; None for other buckets."""
+        return Path(self.path) if not is_remote(self.path) else local_copy(self.path)
 
     def names(self) -> list[str]:
-        """Returns what lies in it, sorted; nothing where it does not exist or is not read here."""
+        """Returns the names in it, sorted; empty if it does not exist or is not read here."""
         local = self.local
         return sorted(os.listdir(local)) if local is not None and local.is_dir() else []
 
 
-@dataclasses.dataclass(frozen=True)
-class InferenceOutput:
-    """The names that T5X's infer gives to what it writes for one task."""
-
-    done: str
-    unfinished: str
+def local_copy(path: str) -> Path | None:
+    """Returns where a path in a bucket is on disk if the user gave the bucket, else None."""
+    here = store()
+    return here.local(path) if here is not None and here.is_declared(path) else None
 
 
 def output_folder(config: GinConfig) -> JobOutputFolder | None:
-    """Returns the folder that the job writes into; None where the config does not name it.
+    """Returns the folder that the job writes into, or None if the config does not name it.
 
-    It is taken from the text, as the parsed value is a folder of this run's own.
+    It is taken from the config's text, because the parsed value is a folder of this run's own.
     """
     parameter = "model_dir" if config.mode is Mode.TRAIN else "output_dir"
     bound = config.program.final.get(("", config.entry, parameter))
@@ -59,8 +54,13 @@ def output_folder(config: GinConfig) -> JobOutputFolder | None:
     return JobOutputFolder(BindingKey(*holder.key), holder.value) if isinstance(holder.value, str) else None
 
 
-def inference_output(config: GinConfig, task: str) -> InferenceOutput:
-    """Returns what the shard that the config names writes for a task."""
+def model_dir(config: GinConfig) -> JobOutputFolder | None:
+    """Returns the folder that a training job writes into, or None for other jobs and if the config does not name it."""
+    return output_folder(config) if config.mode is Mode.TRAIN else None
+
+
+def inference_output(config: GinConfig, task: str) -> tuple[str, str]:
+    """Returns the names of the files that the config's shard writes for a task: when it is done, and before."""
 
     def value(parameter: str) -> object:
         return config.value(config.owner_of(parameter))
@@ -70,7 +70,7 @@ def inference_output(config: GinConfig, task: str) -> InferenceOutput:
     shards = shards if isinstance(shards, int) else 1
     part = f"{shard:05}-of-{shards:05}"
     extension = value("file_extension") or "jsonl"
-    return InferenceOutput(f"{task}-{value('mode')}.{extension}-{part}.COMPLETED", f"tmp-{task}-{part}")
+    return f"{task}-{value('mode')}.{extension}-{part}.COMPLETED", f"tmp-{task}-{part}"
 
 
 def earlier_config(folder: JobOutputFolder) -> Path | None:
@@ -80,7 +80,7 @@ def earlier_config(folder: JobOutputFolder) -> Path | None:
 
 
 def unseen(config: GinConfig) -> list[str]:
-    """Returns what is unknown of a folder in a bucket; nothing for others, and where earlier files mean nothing."""
+    """Returns what is not known about a folder in a bucket; empty for other folders and if old files do not matter."""
     folder = output_folder(config)
     if folder is None or folder.local is not None or config.mode is Mode.EVAL:
         return []

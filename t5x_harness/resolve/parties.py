@@ -26,10 +26,10 @@ _NAMES = {
     "tensorflow": "TensorFlow",
     "tensorflow_datasets": "TFDS",
 }
-"""Libraries by the package that they are imported as; they may lie anywhere, as in a checkout."""
+"""Libraries by the package that they are imported as; they may be anywhere, such as in a checkout."""
 
 FRONT = ("T5X", "SeqIO", "Gin", "Flax", "optax", "airio", "T5")
-"""Libraries whose functions a config names; what lies below them says little about a config."""
+"""Libraries whose functions configs name; what is below them says little about a config."""
 
 
 def party_of(file: str) -> str:
@@ -57,18 +57,18 @@ def party_of(file: str) -> str:
 
 
 def is_users(file: str) -> bool:
-    """Returns whether a source file belongs to the user: no installed library, no T5X, no part of the harness."""
+    """Tells whether a source file is the user's, and not an installed library's, T5X's or the harness's."""
     return party_of(file) == USER
 
 
 def shown_path(file: str) -> str:
-    """Returns a path as the user would write it: relative where it lies below the working directory."""
+    """Returns a path as the user would write it: relative if it is below the working directory."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def library_path(file: str) -> str:
-    """Returns a path that begins with the package for a file of a known library, and as the user would write others."""
+    """Returns a path that begins with the package for a known library's file, else as the user would write it."""
     for package in _NAMES:
         for folder in _folders(package):
             if Path(file).is_relative_to(folder):

@@ -1,7 +1,7 @@
 """Reading that comes to an end: bounded in items and in time.
 
-A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  Whatever
-it does happens in a thread of its own; when the time is over, what came until then counts, and the thread is left.
+A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  So it runs
+in a thread of its own; when time is up, the items that came so far count, and the thread is left behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Reading(Generic[_Item]):
 
     Attributes:
       kept: the first items.
-      count: how many items came, with those that were not kept.
+      count: how many items came, including those that were not kept.
       ended: whether there were no more.
       late: whether time ran out before enough had come.
     """
@@ -35,15 +35,15 @@ class Reading(Generic[_Item]):
 def read_within(
     items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float, further: int = 0, spare: float = 0.0
 ) -> Reading[_Item]:
-    """Reads until enough items came, there are no more, or time is over.
+    """Reads until enough items came, there are no more, or time is up.
 
     Args:
-      items: called in the thread that reads, as making the iterable may take long, too.
+      items: called in the thread that reads, as making the iterable may also take long.
       keep: how many of the first items to keep.
-      count: how many items to count; those that are kept are read in any case.
-      seconds: how long to wait for these.
+      count: how many items to count; the items to keep are read in any case.
+      seconds: how long to wait for them.
       further: how many items to count if they come soon; none by default.
-      spare: how long reading may take for that, from its beginning.
+      spare: how long that may take, from the beginning.
 
     Raises:
       Exception: whatever ``items`` and the iteration raise in time.
@@ -58,7 +58,7 @@ def read_within(
 
 
 class _ReaderThread(threading.Thread, Generic[_Item]):
-    """Reads in the background; a daemon, because one that never ends must not keep the process alive."""
+    """Reads in the background, as a daemon: a source that never ends must not keep the process alive."""
 
     def __init__(self, items: Callable[[], Iterable[_Item]], keep: int, enough: int, most: int) -> None:
         super().__init__(name="t5x-harness-reader", daemon=True)
@@ -84,13 +84,13 @@ class _ReaderThread(threading.Thread, Generic[_Item]):
                 if self._count >= self._enough:
                     self.has_enough.set()
             self._ended = True
-        except BaseException as error:  # it belongs to the thread that asked for the items, in their thread
+        except BaseException as error:  # it is raised again in the thread that asked for the items
             self._error = error
         finally:
             self.has_enough.set()
 
     def result(self) -> Reading[_Item]:
-        """Returns what came until now; nothing that comes later changes it."""
+        """Returns what came so far; nothing that comes later changes it."""
         late = not self.has_enough.is_set()
         self._left.set()
         if self._error is not None:

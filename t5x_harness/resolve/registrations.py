@@ -1,15 +1,16 @@
-"""Where tasks and mixtures are registered: their names are all that a config holds of them."""
+"""Where tasks and mixtures are registered: a config only holds their names."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import seqio
 
+from t5x_harness.resolve.parties import shown_path
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import watch_registrations
 
@@ -23,7 +24,7 @@ class _RegisteringLine:
 
 
 class DuplicateRegistration(ValueError):
-    """SeqIO's refusal of a name that is taken, with the lines of both."""
+    """SeqIO refuses a name that is taken; this adds the lines of both registrations."""
 
     def __init__(self, text: str, name: str, first: _RegisteringLine, second: _RegisteringLine) -> None:
         super().__init__(text)
@@ -33,7 +34,7 @@ class DuplicateRegistration(ValueError):
 
     @property
     def has_two_names(self) -> bool:
-        """Whether one module runs twice, as it is imported under two names."""
+        """Whether one module runs twice because it is imported under two names."""
         return self._first.location.file == self._second.location.file and self._first.module != self._second.module
 
     @property
@@ -60,14 +61,14 @@ class DuplicateRegistration(ValueError):
 
 
 class Registrations:
-    """The lines that registered tasks and mixtures, from :meth:`record` on."""
+    """The lines that registered tasks and mixtures since :meth:`record` was called."""
 
-    def __init__(self, places: Mapping[str, _RegisteringLine] | None = None) -> None:
-        self._places = dict(places or {})
+    def __init__(self) -> None:
+        self._places: dict[str, _RegisteringLine] = {}
 
     @classmethod
     def record(cls) -> Registrations:
-        """Watches SeqIO's registries for as long as the process lives: the same object for each of its runs."""
+        """Watches SeqIO's registries for as long as the process lives; all its runs share one object."""
         found = _of_process()
         watch_registrations(found._register)
         return found
@@ -83,7 +84,7 @@ class Registrations:
         self._places[name] = place
 
     def place(self, name: str) -> Location | None:
-        """Returns the line that registered a task or mixture; None for one that was there before."""
+        """Returns the line that registered a task or mixture, or None if it was registered before the recording."""
         return self._places[name].location if name in self._places else None
 
 
@@ -93,12 +94,10 @@ def _of_process() -> Registrations:
 
 
 def _place(frame: FrameType | None) -> _RegisteringLine:
-    """Returns the innermost line that is not SeqIO's own."""
+    """Returns the innermost line that is not in SeqIO."""
     own = Path(seqio.__file__).parent
     while frame is not None and frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(own):
         frame = frame.f_back
     assert frame is not None
-    file = Path(frame.f_code.co_filename)
-    cwd = Path.cwd()
-    location = Location(str(file.relative_to(cwd)) if file.is_relative_to(cwd) else str(file), frame.f_lineno)
+    location = Location(shown_path(frame.f_code.co_filename), frame.f_lineno)
     return _RegisteringLine(location, str(frame.f_globals.get("__name__", "")))

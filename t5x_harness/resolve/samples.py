@@ -1,4 +1,4 @@
-"""A bounded sample of one task and split: a few examples as the run would read them, and what they cost to get."""
+"""A bounded sample of one task and split: a few examples as the run would read them, and whether their source ends."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import copy
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
-from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.datasets import DataRole, source_dataset
 from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.upstream.seqio import replace_source
 
 EXAMPLES = 64
-"""Examples of each task and split that are kept, and judged."""
+"""How many examples of each task and split are kept and judged."""
 
 SOURCE_EXAMPLES = 10_000
-"""Examples that are taken from a source at most, however many of them the preprocessors drop."""
+"""How many examples are taken from a source at most, however many of them the preprocessors drop."""
+
+EXAMPLES_TO_THE_END = 10_000
+"""How many examples of a source are read to find its end."""
 
 SECONDS = 20.0
 """How long one split may take; what was read by then counts."""
@@ -31,19 +34,18 @@ _THREADS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What a few examples of one task and split look like.
+    """A few examples of one task and split.
 
     Attributes:
       task: the task.
       split: the split.
       examples: what was kept, at most :data:`EXAMPLES`; features as arrays, texts as bytes.
       whole: whether features have their full lengths; otherwise the task cuts them itself.
-      count: how many examples came, with those that were not kept.
+      count: how many examples came, including those that were not kept.
       ended: whether the split has no more than that.
       late: whether time ran out before enough had come.
-      endless: True where TensorFlow knows that the split has no end, False where it knows the end or it was seen; None
-        if neither.
-      source_size: examples of the source, before preprocessing, where all of them were read.
+      endless: True if TensorFlow knows that the split has no end, False if its end is known or was seen, else None.
+      source_size: how many examples the source has before preprocessing, if all of them were read.
     """
 
     task: seqio.Task
@@ -62,19 +64,19 @@ class Sample:
         return self.ended and self.count == len(self.examples)
 
     def values(self, feature: str) -> list[Any]:
-        """Returns the values of a feature, of the examples that have it: arrays, or bytes for a text."""
+        """Returns a feature of the examples that have it, as arrays, or as bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]
 
     def lengths(self, feature: str) -> list[int]:
-        """Tokens of each value of a feature; empty where it is not a sequence."""
+        """Returns the number of tokens of each value of a feature; empty if it is not a sequence."""
         return [len(value) for value in self.values(feature) if np.ndim(value)]
 
     def longest(self, feature: str) -> int:
-        """Tokens of the longest value of a feature; 0 without examples."""
+        """Returns the number of tokens of a feature's longest value; 0 without examples."""
         return max(self.lengths(feature), default=0)
 
     def median(self, feature: str) -> float:
-        """Tokens of the middle value of a feature; 0 without examples."""
+        """Returns the median number of tokens of a feature's values; 0 without examples."""
         return statistics.median(self.lengths(feature) or [0])
 
     def truncated(self, feature: str, length: int) -> float:
@@ -83,14 +85,14 @@ class Sample:
         return sum(n > length for n in lengths) / len(lengths) if lengths else 0.0
 
     def padding(self, feature: str, length: int) -> float:
-        """Returns the share of padding where each example has a row of its own, of this length."""
+        """Returns the share of padding if each example has a row of its own, of this length."""
         lengths = self.lengths(feature)
         return 1 - sum(min(n, length) for n in lengths) / (length * len(lengths)) if lengths and length else 0.0
 
 
 @dataclasses.dataclass
-class _Size:
-    """What TensorFlow knows of the source's size and of the split's; filled in where they are made."""
+class _Cardinality:
+    """What TensorFlow knows of the sizes of a source and of a split; filled in when their datasets are made."""
 
     source: int = tf.data.UNKNOWN_CARDINALITY
     split: int = tf.data.UNKNOWN_CARDINALITY
@@ -112,7 +114,7 @@ def sample_of(
     further: int = 0,
     spare: float = 0.0,
 ) -> Sample:
-    """Reads examples of a task as the run would, but uncut where the task allows it, and keeps the first.
+    """Reads examples of a task as the run would, but uncut if the task allows it, and keeps the first ones.
 
     Args:
       role: the dataset that the task is part of.
@@ -120,14 +122,14 @@ def sample_of(
       use_cached: whether to read the task's cache instead of its source.
       count: how many examples to count at least, if there are so many; :data:`EXAMPLES` of them are kept.
       seconds: how long that may take.
-      further: how many examples to read where there is time, as any of them may make a preprocessor raise.
-      spare: how long reading may take for that, from its beginning.
+      further: how many examples to read if there is time, as any of them may make a preprocessor raise.
+      spare: how long that may take, from the beginning.
 
     Raises:
       Exception: whatever the task's source and preprocessors raise.
     """
     dataset = role.dataset
-    size = _Size()
+    size = _Cardinality()
     most = max(SOURCE_EXAMPLES, further)
     read = functools.partial(_examples, task, role, use_cached, size, most)
 
@@ -138,11 +140,11 @@ def sample_of(
     reading: Reading[Mapping[str, Any]] | None = None
     try:
         reading = within(None)
-    except Exception:  # any preprocessor may need the lengths, and says so in its own way
+    except Exception:  # any preprocessor may need the lengths, and each says so in a way of its own
         if dataset.task_feature_lengths is None:
             raise
     whole = reading is not None
-    if reading is None:  # not while that exception is handled: it would be the context of what is raised now
+    if reading is None:  # not in the except clause, whose exception would become the context of the next one
         reading = within(dict(dataset.task_feature_lengths))
     ended, source_size = reading.ended, None
     if ended and not use_cached:
@@ -162,9 +164,14 @@ def sample_of(
 
 
 def _examples(
-    task: seqio.Task, role: DataRole, use_cached: bool, size: _Size, most: int, lengths: Mapping[str, Any] | None
+    task: seqio.Task,
+    role: DataRole,
+    use_cached: bool,
+    size: _Cardinality,
+    most: int,
+    lengths: Mapping[str, Any] | None,
 ) -> Iterable[Mapping[str, Any]]:
-    """Returns the examples of a split, made of a bounded part of its source."""
+    """Returns the examples of a split, made from a bounded part of its source."""
     dataset = (task if use_cached else _bounded(task, size, most)).get_dataset(
         lengths,
         split=role.dataset.split,
@@ -179,16 +186,16 @@ def _examples(
 
 def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
     options = tf.data.Options()
-    # Enough for a source that waits in one thread while what it gave before goes through the preprocessors.
+    # Enough for a source that waits in one thread while its earlier examples go through the preprocessors.
     options.threading.private_threadpool_size = _THREADS
     iterator: Iterable[Any] = dataset.with_options(options).as_numpy_iterator()
     return iterator
 
 
-def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
-    """Returns a copy of a task whose source gives its first examples only: preprocessors may drop whatever they get.
+def _bounded(task: seqio.Task, size: _Cardinality, most: int) -> seqio.Task:
+    """Returns a copy of a task whose source gives its first examples only, as preprocessors may drop all they get.
 
-    A copy, as the reading may be left behind, and the run needs the task as it is.
+    The task itself stays as it is: a reading may be left behind while the run goes on to use the task.
     """
     source, bounded = copy.copy(task.source), copy.copy(task)
 
@@ -203,17 +210,75 @@ def _bounded(task: seqio.Task, size: _Size, most: int) -> seqio.Task:
 
 
 def _count(task: seqio.Task, role: DataRole, seconds: float, most: int) -> int:
-    """Returns how many examples a source has; one more than are taken of it stands for all larger numbers."""
-
-    def whole() -> Iterable[Any]:
-        return _iterate(task.source.get_dataset(split=role.dataset.split, shuffle=False, seed=role.dataset.seed))
-
-    reading = read_within(whole, keep=0, count=most + 1, seconds=seconds)
+    """Counts the examples of a source; ``most + 1`` stands for all larger numbers."""
+    reading = read_within(lambda: _iterate(source_dataset(task, role.dataset)), keep=0, count=most + 1, seconds=seconds)
     return reading.count if reading.ended else most + 1
 
 
+@dataclasses.dataclass(frozen=True)
+class SourceEnd:
+    """How far a source was read to find its end, and what was seen.
+
+    Attributes:
+      read: how many examples were read.
+      ended: whether there were no more.
+      period: after how many examples the same ones come again, if they go round and round.
+    """
+
+    read: int
+    ended: bool
+    period: int | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How often all examples were seen."""
+        return self.read // self.period if self.period else 1
+
+
+def find_end(task: seqio.Task, role: DataRole, seconds: float) -> SourceEnd:
+    """Reads a task's source until it ends, within bounds.
+
+    What is evaluated or inferred from is read to the last example and kept in memory, so it has to end.
+
+    Args:
+      task: its own source is read, without preprocessing.
+      role: the dataset that the task is part of.
+      seconds: how long it may take.
+
+    Raises:
+      Exception: whatever the source raises.
+    """
+
+    def marks() -> Iterable[Hashable]:
+        return map(_mark, source_dataset(task, role.dataset).as_numpy_iterator())
+
+    reading = read_within(marks, keep=EXAMPLES_TO_THE_END, count=EXAMPLES_TO_THE_END, seconds=seconds)
+    return SourceEnd(reading.count, reading.ended, None if reading.ended else period_of(reading.kept))
+
+
+def _mark(example: object) -> int:
+    """Returns a number that equal examples have in common."""
+    leaves = (np.asarray(leaf) for leaf in tf.nest.flatten(example, expand_composites=True))
+    return hash(tuple((leaf.shape, leaf.tobytes() if leaf.dtype != object else tuple(leaf.flat)) for leaf in leaves))
+
+
+def period_of(items: Sequence[Hashable]) -> int | None:
+    """Returns the number of items after which a sequence repeats itself to its end, or None if it does not."""
+    # The longest beginning of the sequence that is also its end, for each of its beginnings (Knuth, Morris, Pratt).
+    borders = [0] * len(items)
+    for i in range(1, len(items)):
+        length = borders[i - 1]
+        while length and items[i] != items[length]:
+            length = borders[length - 1]
+        borders[i] = length + (items[i] == items[length])
+    if not items:
+        return None
+    period = len(items) - borders[-1]
+    return period if 2 * period <= len(items) else None
+
+
 def packed_rows(examples: Sequence[Mapping[str, Any]], lengths: Mapping[str, int]) -> int:
-    """Rows that examples take when they are packed as SeqIO does: in order, until one of the features is full.
+    """Counts the rows that examples take if they are packed as SeqIO does: in order, until one feature is full.
 
     Args:
       examples: their features as arrays.

@@ -1,9 +1,10 @@
-"""The sentinels of span corruption: ids from the top of the vocabulary that stand for what was cut out."""
+"""The sentinels of span corruption: ids from the top of the vocabulary that mark where spans were cut out."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import seqio
@@ -12,7 +13,7 @@ from sentencepiece import sentencepiece_model_pb2
 from t5x_harness.resolve.samples import Sample
 
 _LEAST_EXAMPLES = 0.8
-"""Share of the examples that must look corrupted: ordinary text may have the highest id somewhere."""
+"""The share of examples that must look corrupted; ordinary text may also contain the highest id."""
 
 _OF_TEXT = (
     sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL,
@@ -33,7 +34,7 @@ class Piece:
 
 
 def sentinels_of(sample: Sample) -> int:
-    """Returns how many sentinels the most corrupted example has; 0 where the examples are not corrupted spans.
+    """Returns how many sentinels the most corrupted example has; 0 if the examples are not corrupted spans.
 
     The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
     """
@@ -49,7 +50,7 @@ def sentinels_of(sample: Sample) -> int:
 
 
 def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
-    """Returns how many sentinels are in both texts, each once and in order; 0 where the text has none."""
+    """Counts the sentinels that are in both texts, each once and in order."""
     number = 0
     places = (-1, -1)
     while True:
@@ -63,28 +64,26 @@ def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
 
 
 def overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> Piece | None:
-    """Returns the first sentinel that is also a piece of text; None if none is, or the vocabulary cannot tell."""
+    """Returns the first sentinel that is also a piece of text, or None if none is or the vocabulary does not tell."""
     if isinstance(vocabulary, seqio.ByteVocabulary):
-        return next((piece for i in _from_the_top(vocabulary.vocab_size, sentinels) if (piece := _byte(i))), None)
-    if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
+        piece_of: Callable[[int], Piece | None] = _byte
+    elif isinstance(vocabulary, seqio.SentencePieceVocabulary):
+        pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
+        piece_of = functools.partial(_text_piece, pieces)
+    else:
         return None
-    size = vocabulary.vocab_size
-    pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
-    return next((piece for i in _from_the_top(size, sentinels) if (piece := _text_piece(pieces, i))), None)
+    top = vocabulary.vocab_size - 1
+    return next(filter(None, map(piece_of, range(top, top - sentinels, -1))), None)
 
 
 def _byte(index: int) -> Piece | None:
-    """Returns the byte of an id, if UTF-8 has it: ByT5 takes its few sentinels from those that it has not."""
+    """Returns the byte of an id if UTF-8 uses it; ByT5 takes its few sentinels from bytes that UTF-8 does not use."""
     byte = index - _BYTES_FROM
     return Piece(index, f"0x{byte:02X}") if byte in _OF_UTF8 else None
 
 
-def _from_the_top(size: int, number: int) -> Sequence[int]:
-    return range(size - 1, size - 1 - number, -1)
-
-
 def _text_piece(pieces: Sequence[sentencepiece_model_pb2.ModelProto.SentencePiece], index: int) -> Piece | None:
-    """Returns the piece of an id, if text is made of it: extra ids are pieces of their own kind, or named so."""
+    """Returns the piece of an id if text is made of it; extra ids have a kind or a name of their own."""
     piece = pieces[index]
     if piece.type not in _OF_TEXT or "extra_id" in piece.piece:
         return None

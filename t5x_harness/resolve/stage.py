@@ -15,18 +15,18 @@ from t5x_harness.resolve.description import describe
 from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resolve.known_errors import reword
-from t5x_harness.resolve.looking import look_at_data
 from t5x_harness.resolve.output_folder import unseen
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rule import ResolveRule
+from t5x_harness.resolve.sampling import sample_data
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import READ_SECONDS, Stage
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.task_data import out_of_reach, splits_of
 
 _OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
-"""Rules that need no more than a task's name and source: what is left to say of data that cannot be looked at."""
+"""Rules that need only a task's name and source, and so judge even data that cannot be read here."""
 
 
 def resolve(
@@ -53,9 +53,9 @@ def resolve(
     report.fact("mode", config.mode)
     report.not_checked += config.program.clone_doubts
     if not _complete(config, report):
-        return Resolved(config, None)
+        return Resolved(config, None, standins, registrations)
     config.finalize()
-    run = Resolved(config, config.build("model"), roles_of(config), registrations=registrations, standins=standins)
+    run = Resolved(config, config.build("model"), standins, registrations, roles_of(config))
     report.fact("model", f"{type(run.model).__name__}, {type(run.model.module).__name__}" if run.model else "none")
     for role in run.roles:
         if not _import(role, config, report):
@@ -64,7 +64,7 @@ def resolve(
             run.tasks[role.parameter] = tasks_of(role)
         except ValueError as error:
             known = reword([str(error)])
-            if known is None or known.code != "SEQ04":  # for the rule of that code to tell
+            if known is None or known.code != "SEQ04":  # the rule of that code reports it
                 raise
         standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")
@@ -72,7 +72,7 @@ def resolve(
             report.find("RUN09", asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
-        report.attempt(look_at_data, run, report, read_seconds)
+        report.attempt(sample_data, run, report, read_seconds)
         report.attempt(call_metrics, run, report)
         report.not_checked += unseen(config)
         report.attempt(describe, run, slice_, report)
@@ -84,7 +84,7 @@ def resolve(
 
 
 def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
-    """Imports the module that a dataset's config names; whether that went well."""
+    """Imports the module that a dataset's config names; returns whether that succeeded."""
     if not role.dataset.module:
         return True
     try:
@@ -101,7 +101,7 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
                 fix=f"write `import {role.dataset.module}` in the gin file, and "
                 f"{config.owner(key).short if key else 'MIXTURE_OR_TASK_MODULE'} = None",
             )
-        if finding.code == "GIN22" or finding.location is None:  # it is fixed where the module is named
+        if finding.code == "GIN22" or finding.location is None:  # the fix is where the module is named
             finding = dataclasses.replace(finding, location=config.location(key), binding=key.short if key else None)
         report.end(finding)
         return False
@@ -109,7 +109,7 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
 
 
 def _say_why_not(run: Resolved, report: StageReport) -> None:
-    """Accounts for tasks whose splits nobody could tell, where no rule has.
+    """Reports tasks whose splits are not known, unless a rule has.
 
     Raises:
       Exception: what the task's source raises when it is asked for them.
@@ -131,7 +131,7 @@ def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> N
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:
-    """Returns whether every required value is there; all that are missing are reported together."""
+    """Tells whether every required value is bound; all that are missing are reported together."""
     for key in config.missing():
         report.find(
             "GIN03",
@@ -140,11 +140,10 @@ def _complete(config: GinConfig, report: StageReport) -> bool:
             fix=f"bind {key.short} in the file or with the run",
             binding=key.short,
         )
-    unbound = [name for name in ("model",) if name not in config.entry_bindings()]
-    for name in unbound:
+    if "model" not in config.entry_bindings():
         report.find(
             "GIN03",
-            f"{config.entry.removeprefix('__main__.')} needs {name}, and nothing binds it",
+            f"{config.entry.removeprefix('__main__.')} needs model, and nothing binds it",
             fix="include a run config such as t5x/configs/runs/pretrain.gin, or bind it",
         )
     return not report.failed

@@ -1,4 +1,4 @@
-"""Which of a config's bindings an exception is about: those whose value or name its text or the failing lines show."""
+"""Which of a config's bindings an exception is about: its text or the failing lines show their values or names."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import ConfigurableCall, calls_in
 
 MOST = 3
-"""Bindings that a message names."""
+"""How many bindings a message names at most."""
 
 _CONVINCING = 6
-"""From this weight on a binding is reported as the place of the mistake, and not only as taking part."""
+"""From this weight on, a binding is reported as the place of the mistake, and not only as one that may be."""
 
 _LEAST = 4
-"""From this weight on a binding is named at all."""
+"""From this weight on, a binding is named at all."""
 
 _PLACE = 5
-"""From this weight on the line of a binding may stand for the place; a short number may stand in a text by chance."""
+"""From this weight on, a binding's line may be the finding's; a short number may be in a text by chance."""
 
 _NEAR = 3
-"""How much lighter than the first one others may be that are named beside a convincing one."""
+"""How much lighter than a convincing binding the others may be that are named with it."""
 
 _DEPTH = 12
-"""Frames, from the innermost on, whose lines are read for names of parameters."""
+"""How many of the innermost frames are searched for names of parameters."""
 
 _COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
-"""Parameters whose names stand on too many lines to mean anything there."""
-
+"""Parameters whose names are on too many lines to mean anything there."""
 
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64"})
 
@@ -53,9 +52,9 @@ class Suspect:
 
     Attributes:
       key: the binding that holds the value, macros followed.
-      shown: as the file has it, ``BATCH_SIZE = 12``, with its place.
+      shown: the binding as the file has it, ``BATCH_SIZE = 12``, and where.
       location: its line; None for a binding given with the run.
-      weight: how much speaks for it.
+      weight: how strong the evidence is.
     """
 
     key: BindingKey
@@ -65,7 +64,7 @@ class Suspect:
 
     @property
     def may_be_the_place(self) -> bool:
-        """Whether more than a number speaks for it."""
+        """Whether there is more evidence than a number."""
         return self.weight >= _PLACE
 
     @property
@@ -81,7 +80,7 @@ def calls(error: BaseException) -> list[ConfigurableCall]:
 
 
 def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
-    """Returns the bindings that an exception is about, the likeliest first, :data:`MOST` at most."""
+    """Returns up to :data:`MOST` bindings that an exception is about, the likeliest first."""
     evidence = _Evidence(error)
     weights: dict[BindingKey, float] = {}
     used_by: dict[BindingKey, BindingKey] = {}
@@ -97,29 +96,29 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     ranked = sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
     if ranked and weights[ranked[0]] >= _CONVINCING:
         ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
-    elif unfit := users_misfits(config):  # of another type than declared: that speaks louder than a number
+    elif unfit := users_misfits(config):  # a value of the wrong type is stronger evidence than a number
         ranked = [*unfit, *(key for key in ranked if key not in unfit)]
         weights |= dict.fromkeys(unfit, _CONVINCING if len(unfit) == 1 else _PLACE)
-    elif not ranked:  # nothing tells: what the user wrote is likelier to be wrong than what T5X did
+    elif not ranked:  # without evidence, the user's code is likelier to be wrong than T5X's
         ranked = _users_code(config)
         weights |= dict.fromkeys(ranked, _PLACE)
     return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
 
 
 def _value_of_user(owner: BindingKey, config: GinConfig) -> Any:
-    """Returns a bound value; nothing in particular where it is a path that the harness gave in place of the user's."""
+    """Returns a bound value, or an object equal to nothing for a path that the harness put in place of the user's."""
     value = config.value(owner)
     return object() if isinstance(value, str) and value != config.written(owner) else value
 
 
 def misfits(config: GinConfig) -> dict[BindingKey, str]:
-    """Returns the parameters whose bound value is not what they declare, with what that is."""
+    """Returns the parameters whose bound value is not of their type, and that type as text."""
     found = {key: misfit(config, key) for key, _ in config.items() if not key.is_macro}
     return {key: hint for key, hint in found.items() if hint is not None}
 
 
 def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
-    """Returns the binding whose text an operation refused for its value, as of a pattern; None if it refused none."""
+    """Returns the binding whose text an operation refused, such as an invalid pattern; None if it refused none."""
     if not isinstance(root_cause(error), (ValueError, re.error)):
         return None
     evidence = _Evidence(error)
@@ -128,13 +127,13 @@ def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
 
 
 def users_misfits(config: GinConfig) -> list[BindingKey]:
-    """Returns the bindings of the user's own whose value is not what a parameter declares."""
+    """Returns the user's own bindings whose value is not of a parameter's type."""
     owners = dict.fromkeys(config.owner(key) for key in misfits(config))
     return [key for key in owners if config.is_of_user(key)]
 
 
 def _users_code(config: GinConfig) -> list[BindingKey]:
-    """Returns the user's bindings whose value is called and is code of the user's own."""
+    """Returns the user's bindings to functions and classes of their own."""
     found = {
         config.owner(key): None
         for key, value in config.items()
@@ -158,7 +157,7 @@ def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfi
 
 
 class _Evidence:
-    """What an exception shows: its text, the configurables in work, and the expressions that failed."""
+    """What an exception shows: its text, the configurables that were being called, and the expressions that failed."""
 
     def __init__(self, error: BaseException) -> None:
         cause = root_cause(error)
@@ -174,7 +173,7 @@ class _Evidence:
         self._names = {name: weight for name, weight in names.items() if name not in lacked}
 
     def weight(self, key: BindingKey, value: Any, config: GinConfig) -> float:
-        """Returns how much speaks for a binding; 0 for nothing."""
+        """Returns how strong the evidence against a binding is; 0 if there is none."""
         name = key.parameter
         weight = 6.0 if self.holds(value) else _stands_in(value, self._text)
         if f"{key.selector.split('.')[-1]}.{name}" in self._text:
@@ -193,7 +192,7 @@ class _Evidence:
         return weight + self._called(key) if weight else 0.0
 
     def holds(self, value: Any) -> bool:
-        """Returns whether the code that failed was working on a text of a bound value."""
+        """Tells whether the failing code was working on a text in a bound value."""
         return any(isinstance(part, str) and part in self._held for part in _leaves(value))
 
     def _called(self, key: BindingKey) -> float:
@@ -205,7 +204,7 @@ class _Evidence:
 
 
 def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
-    """Returns the names in the expressions that failed, each with a weight that falls from the innermost on."""
+    """Returns the names in the expressions that failed; the innermost weigh most."""
     found: dict[str, float] = {}
     for link in reversed(list(causes(error))):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith("<")]
@@ -214,7 +213,7 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
             weight = 5.0 if depth == 0 else max(0.5, 3.0 - depth / 2)
             if party_of(frame.filename) in (USER, *FRONT):
                 depth += 1
-            else:  # others' variables are seldom called as the parameter that they came from
+            else:  # variables elsewhere seldom have the name of the parameter that they came from
                 weight /= 2
             for name in re.findall(r"[A-Za-z_]\w*", _expression(frame)):
                 found[name.lower()] = max(found.get(name.lower(), 0.0), weight)
@@ -222,9 +221,9 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
 
 
 def _texts_held(error: BaseException) -> set[str]:
-    """Returns the texts that the failing expressions name by variables, down from the innermost code not Python's own.
+    """Returns the texts in variables of the failing expressions, from the innermost code on that is not Python's own.
 
-    Identifiers are left out: names of features and splits are in many hands.
+    Identifiers are left out, because names of features and splits are used everywhere.
     """
     found: set[str] = set()
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -239,7 +238,7 @@ def _texts_held(error: BaseException) -> set[str]:
 
 
 def _expression(frame: traceback.FrameSummary) -> str:
-    """Returns the part of the source that was being evaluated; the whole line where Python does not tell."""
+    """Returns the source that was being evaluated, or the whole line if Python does not know more."""
     if frame.lineno is None:
         return ""
     end = frame.end_lineno or frame.lineno
@@ -252,7 +251,7 @@ def _expression(frame: traceback.FrameSummary) -> str:
 
 
 def _stands_in(value: Any, text: str) -> float:
-    """Returns how surely a bound value, or a part of it, stands in a text."""
+    """Returns how surely a bound value, or a part of it, is in a text."""
     return max((_weight_in(part, text) for part in _leaves(value)), default=0.0)
 
 
@@ -267,7 +266,7 @@ def _weight_in(value: Any, text: str) -> float:
             return 0.0
         if f"'{value}'" in text or f'"{value}"' in text or f"`{value}`" in text:
             return 6.0
-        if value in _DTYPES:  # JAX names those of its arrays
+        if value in _DTYPES:  # JAX names the dtypes of its arrays
             return 0.0
         return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
     if isinstance(value, (int, float)):
@@ -277,7 +276,7 @@ def _weight_in(value: Any, text: str) -> float:
             return 0.0
         if value <= 0 and re.search(r"\b(?:positive|(?:non-?)?negative|greater than|at least)\b|> ?=? ?[01]\b", text):
             return 5.5
-        digits = len(str(value))  # a short number stands in many texts
+        digits = len(str(value))  # a short number is in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0
     return 0.0
 
@@ -295,7 +294,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _type_name(value: Any) -> str:
-    """Returns the name of a bound value's type, quoted as Python's messages have it."""
+    """Returns the name of a bound value's type, quoted as in Python's messages."""
     if isinstance(value, gin.config.ConfigurableReference):
         return f"'{value.selector.split('.')[-1]}'" if value.evaluate else "'function'"
     return f"'{type(value).__name__}'"

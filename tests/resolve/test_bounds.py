@@ -22,7 +22,7 @@ def again():
 """
 VALIDATION = "utils.DatasetConfig.split = 'validation'"
 # Python makes these examples one by one: a tenth of them shows what all 10,000 would.
-FEWER = "from t5x_harness.resolve import endings, looking\nendings.LOOKED_AT = looking.READ = 1_000\n"
+FEWER = "from t5x_harness.resolve import samples, sampling\nsamples.EXAMPLES_TO_THE_END = sampling.READ = 1_000\n"
 
 
 def of(result: StageResult, code: str) -> Finding:
@@ -89,7 +89,7 @@ def test_a_filter_that_drops_an_endless_source_comes_to_an_end(resolve: Resolve)
     assert error.message == "task counting has no example in split 'train' among the first 10,000 of its source"
 
 
-HURRIED = "from t5x_harness.resolve import looking\nlooking.SECONDS = 4.0\n"
+HURRIED = "from t5x_harness.resolve import sampling\nsampling.SECONDS = 4.0\n"
 
 
 def test_a_source_that_waits_does_not_hold_up_resolve(resolve: Resolve) -> None:

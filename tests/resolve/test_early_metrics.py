@@ -226,7 +226,7 @@ def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) ->
     assert error.location.line == line_of(files, "def exact")
     assert error.code == "INF12"
     assert error.message == (
-        "the metrics of task counting cannot be written: verdict is 'good', no number, and TensorBoardLogger raised "
+        "the metrics of task counting cannot be written: verdict is 'good', not a number, and TensorBoardLogger raised "
         "ValueError: could not convert string to float: 'good'"
     )
     assert error.fix is not None

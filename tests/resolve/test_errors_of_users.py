@@ -51,7 +51,7 @@ def test_a_mistake_of_the_harness_is_not_laid_to_t5x() -> None:
     finding = explain(caught.value, Stage.RESOLVE, None)
     assert finding.code == "RUN12"
     assert (
-        finding.message == "t5x-harness itself stopped with KeyError: 'inputs': T5X was not at work, nor was your code"
+        finding.message == "t5x-harness itself stopped with KeyError: 'inputs': neither T5X nor your code was running"
     )
     assert finding.fix == (
         "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"

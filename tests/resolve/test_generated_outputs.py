@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.generated_outputs import Outputs, generated_outputs
+from t5x_harness.resolve.generated_outputs import GeneratedOutputs, generated_outputs
 
 TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]
 
 
-def of(word: str, vocabulary: seqio.Vocabulary) -> Outputs:
+def of(word: str, vocabulary: seqio.Vocabulary) -> GeneratedOutputs:
     (found,) = (outputs for outputs in generated_outputs(TARGETS, vocabulary) if word in outputs.words)
     return found
 

@@ -339,7 +339,7 @@ RECORDED = [
     (
         "infer.output_vocab_feature_name is 'answers', but task 'x' has the output features inputs, targets",
         "INF05",
-        "task x has no output feature answers, whose vocabulary shall decode the predictions; it has inputs, targets",
+        "task x has no output feature answers, whose vocabulary is to decode the predictions; it has inputs, targets",
     ),
 ]
 

@@ -16,10 +16,17 @@ import tensorflow as tf  # noqa: E402
 from t5x import utils  # noqa: E402
 
 from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
-from t5x_harness.resolve.endings import SourceEnd, find_end, period_of  # noqa: E402
 from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
 from t5x_harness.resolve.registrations import DuplicateRegistration, Registrations  # noqa: E402
-from t5x_harness.resolve.samples import SOURCE_EXAMPLES, Sample, packed_rows, sample_of  # noqa: E402
+from t5x_harness.resolve.samples import (  # noqa: E402
+    SOURCE_EXAMPLES,
+    Sample,
+    SourceEnd,
+    find_end,
+    packed_rows,
+    period_of,
+    sample_of,
+)
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
 TEXT = tf.TensorSpec([None], tf.int32)
@@ -31,16 +38,19 @@ def numbers(count: int | None) -> tf.data.Dataset:
     return dataset.map(lambda n: {"targets": tf.cast(n, tf.int32)[None]})
 
 
+def role(given: Any = "sampled") -> DataRole:
+    """The train data of a run."""
+    dataset = utils.DatasetConfig(given, {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
+    return DataRole("train_dataset_cfg", "train", dataset)
+
+
 def task_of(make: Callable[[], tf.data.Dataset], *steps: Callable[..., Any]) -> seqio.Task:
     source = seqio.FunctionDataSource(lambda split, shuffle_files: make(), splits=("train",))
     return seqio.Task("sampled", source, {"targets": FEATURE}, preprocessors=steps)
 
 
 def sample(make: Callable[[], tf.data.Dataset], *steps: Callable[..., Any], **options: Any) -> Sample:
-    lengths = {"targets": 3}
-    dataset = utils.DatasetConfig("sampled", lengths, "train", batch_size=4, shuffle=False, seed=None)
-    role = DataRole("train_dataset_cfg", "train", dataset)
-    return sample_of(role, task_of(make, *steps), use_cached=False, **options)
+    return sample_of(role(), task_of(make, *steps), use_cached=False, **options)
 
 
 def test_a_small_split_is_known_to_the_last_example() -> None:
@@ -89,8 +99,7 @@ def test_preprocessors_that_need_the_lengths_get_them() -> None:
 
 def test_the_tasks_own_source_stays_as_it_is() -> None:
     task = task_of(lambda: numbers(SOURCE_EXAMPLES + 5))
-    dataset = utils.DatasetConfig("sampled", {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
-    sample_of(DataRole("train_dataset_cfg", "train", dataset), task, use_cached=False)
+    sample_of(role(), task, use_cached=False)
     assert int(task.get_dataset(None, split="train", shuffle=False).cardinality()) == SOURCE_EXAMPLES + 5
 
 
@@ -129,11 +138,11 @@ def test_the_period_of_what_goes_round(items: str, period: int | None) -> None:
 
 
 def test_the_end_of_a_source_is_found_or_its_rounds_are_counted() -> None:
-    assert find_end(task_of(lambda: numbers(7)), "train", None, seconds=60) == SourceEnd(7, ended=True)
-    rounds = find_end(task_of(lambda: numbers(4).repeat()), "train", None, seconds=60)
+    assert find_end(task_of(lambda: numbers(7)), role(), seconds=60) == SourceEnd(7, ended=True)
+    rounds = find_end(task_of(lambda: numbers(4).repeat()), role(), seconds=60)
     assert rounds == SourceEnd(10_000, ended=False, period=4)
     assert rounds.rounds == 2500
-    assert find_end(task_of(lambda: numbers(None)), "train", None, seconds=60) == SourceEnd(10_000, ended=False)
+    assert find_end(task_of(lambda: numbers(None)), role(), seconds=60) == SourceEnd(10_000, ended=False)
 
 
 def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +177,6 @@ def test_a_second_run_in_a_process_watches_no_second_time_and_knows_the_lines_of
 
 
 def test_the_name_of_a_task_given_as_an_object_is_known_if_it_is_registered() -> None:
-    def role(given: Any) -> DataRole:
-        dataset = utils.DatasetConfig(given, {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
-        return DataRole("train_dataset_cfg", "train", dataset)
-
     unknown = task_of(lambda: numbers(1))
     assert registered_name(role("sampled")) == "sampled"
     assert registered_name(role(unknown)) is None
@@ -206,13 +211,11 @@ def test_the_preprocessor_that_raises_is_found_among_others() -> None:
     def last(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.map(lambda e: e)
 
-    dataset = utils.DatasetConfig("sampled", {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
-    role = DataRole("train_dataset_cfg", "train", dataset)
-    found = failing_example(task_of(lambda: numbers(100), strict, last), role)
+    found = failing_example(task_of(lambda: numbers(100), strict, last), role())
     assert found is not None
     assert (found.index, found.known, found.function) == (41, True, "strict")
     assert "targets" in found.shown
-    behind = failing_example(task_of(lambda: numbers(100), odd, strict, last), role)
+    behind = failing_example(task_of(lambda: numbers(100), odd, strict, last), role())
     assert behind is not None
     assert (behind.index, behind.known, behind.function) == (20, False, "strict"), "20 odd numbers come before 41"
-    assert failing_example(task_of(lambda: numbers(10), strict), role) is None
+    assert failing_example(task_of(lambda: numbers(10), strict), role()) is None

@@ -23,10 +23,15 @@ from flax import linen as nn  # noqa: E402
 from seqio import utils as seqio_utils  # noqa: E402
 from t5x import utils  # noqa: E402
 
-from t5x_harness.resolve.callees import users_callee  # noqa: E402
 from t5x_harness.resolve.error_texts import error_text  # noqa: E402
 from t5x_harness.resolve.explanation import explain  # noqa: E402
-from t5x_harness.resolve.frames import is_deliberate, library_frame, raised_by_harness, root_cause  # noqa: E402
+from t5x_harness.resolve.frames import (  # noqa: E402
+    is_deliberate,
+    library_frame,
+    raised_by_harness,
+    root_cause,
+    users_callee,
+)
 from t5x_harness.resolve.samples import packed_rows  # noqa: E402
 from t5x_harness.spec import Stage  # noqa: E402
 

@@ -59,7 +59,7 @@ def _problem(run: Resolved, sample: Sample) -> tuple[str, Severity]:
 
     if sample.endless:
         return "has no end", Severity.ERROR
-    ending = run.endings.get((sample.task.name, sample.split))
+    ending = run.ends.get((sample.task.name, sample.split))
     if ending is None or ending.ended:
         return "", Severity.ERROR
     if ending.period and ending.rounds >= _MANY_ROUNDS:

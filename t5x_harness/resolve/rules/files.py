@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import seqio
 
     from t5x_harness.resolve.resolved import Resolved
-    from t5x_harness.resolve.tfds_state import TfdsProblem, TfdsState
+    from t5x_harness.resolve.tfds_state import TfdsProblem
 
 _SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 
@@ -55,13 +55,13 @@ def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
     return iter({(task.name, split): (task, split) for task, split in asked}.values())
 
 
-def _tfds_problems(run: Resolved, *states: TfdsState) -> Iterator[tuple[seqio.Task, TfdsProblem]]:
+def _tfds_problems(run: Resolved, *, can_be_prepared: bool) -> Iterator[tuple[seqio.Task, TfdsProblem]]:
     from t5x_harness.resolve.tfds_state import tfds_problem
 
     said = set()
     for task, split in _tasks(run):
         problem = tfds_problem(task, split)
-        if problem and problem.state in states and (task.name, problem) not in said:
+        if problem and problem.can_be_prepared is can_be_prepared and (task.name, problem) not in said:
             said.add((task.name, problem))
             yield task, problem
 
@@ -89,9 +89,7 @@ class NoSuchTfdsVersion(_SourceRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
-        from t5x_harness.resolve.tfds_state import TfdsState
-
-        for task, problem in _tfds_problems(run, TfdsState.NO_SUCH_VERSION, TfdsState.UNKNOWN):
+        for task, problem in _tfds_problems(run, can_be_prepared=False):
             yield self.of_task(
                 run,
                 task,
@@ -114,9 +112,7 @@ class NotPrepared(_SourceRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each such task."""
-        from t5x_harness.resolve.tfds_state import TfdsState
-
-        for task, problem in _tfds_problems(run, TfdsState.NOT_PREPARED):
+        for task, problem in _tfds_problems(run, can_be_prepared=True):
             yield self.of_task(
                 run,
                 task,

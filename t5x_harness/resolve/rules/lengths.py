@@ -137,7 +137,7 @@ class Truncation(ResolveRule):
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding for each feature of which most sampled examples lose a part."""
         for role, sample in run.sampled():
-            if run.has_generated_tokens(sample.task):
+            if run.standins.are_tokens_generated(sample.task):
                 continue
             for feature, length in (role.dataset.task_feature_lengths or {}).items():
                 share = sample.truncated(feature, length) if sample.whole else 0.0

@@ -118,7 +118,7 @@ class FinishedInference(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if tasks are done in a local folder."""
-        for folder, tasks in _left(run, "done"):
+        for folder, tasks in _left(run, 0):
             files = ", ".join(tasks.values())
             yield self.finding(
                 f"{folder.path} holds {files}: T5X skips {', '.join(tasks)} and leaves the predictions of an earlier "
@@ -158,7 +158,7 @@ class ResumedInference(ResolveRule):
 
     def check(self, run: Resolved) -> Iterator[Finding]:
         """Yields a finding if a local folder holds one whose config was another."""
-        for folder, tasks in _left(run, "unfinished"):
+        for folder, tasks in _left(run, 1):
             different = _different(run.config.program, folder)
             if different:
                 changes = "; ".join(f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items())
@@ -170,7 +170,7 @@ class ResumedInference(ResolveRule):
                 )
 
 
-def _left(run: Resolved, what: str) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:
+def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:
     """Yields what earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
     from t5x_harness.resolve.output_folder import inference_output
 
@@ -179,7 +179,7 @@ def _left(run: Resolved, what: str) -> Iterator[tuple[JobOutputFolder, dict[str,
         return
     names = set(folder.names())
     tasks = [task.name for role in run.roles for task in run.tasks[role.parameter]]
-    left = {task: getattr(inference_output(run.config, task), what) for task in tasks}
+    left = {task: inference_output(run.config, task)[which] for task in tasks}
     found = {task: name for task, name in left.items() if name in names}
     if found:
         yield folder, found

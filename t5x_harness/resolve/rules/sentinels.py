@@ -71,7 +71,7 @@ class OverwrittenPieces(ResolveRule):
                 said.add(sample.task.name)
                 extra = feature.vocabulary.extra_ids
                 also = f"is also the piece {piece.text!r}"
-                if run.is_vocabulary_generated(feature.vocabulary):
+                if run.standins.is_vocabulary_generated(feature.vocabulary):
                     also = "is also a piece of text, unless the last pieces of its file are sentinels"
                 yield self.finding(
                     f"the examples of task {sample.task.name} are corrupted spans with {used} sentinels, and its "

@@ -90,7 +90,7 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
     from t5x_harness.standins.task_data import declared_size
 
     task, split, count = sample.task, sample.split, sample.count
-    if sample.late or (count and run.standin_source(task)):
+    if sample.late or (count and run.standins.source_of(task)):
         return "", "", Severity.NOTE
     if not count:
         among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"

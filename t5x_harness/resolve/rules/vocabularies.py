@@ -86,7 +86,7 @@ def _but(run: Resolved, one: Any, other: Any) -> str:
     """Returns what is to be said of the pieces of two vocabularies, if anything is."""
     if type(one) is not type(other):
         return ""
-    if any(map(run.is_vocabulary_generated, (one, other))):
+    if any(map(run.standins.is_vocabulary_generated, (one, other))):
         return "; their files cannot be read here, so whether their pieces are the same is not known"
     if _have_same_pieces(one, other):
         return "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
@@ -171,7 +171,7 @@ class IdsBeyondEmbedding(ResolveRule):
             where = max(larger, key=larger.__getitem__)
             vocabulary = _vocabulary(run, where)
             guessed = run.is_vocabulary_guessed(vocabulary)
-            generated = run.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
+            generated = run.standins.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
             has = f"has {larger[where]} ids"
             if guessed:
                 has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
@@ -206,7 +206,7 @@ def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
             if feature.dtype.is_integer:
                 where = f"feature {name} of {sample.task.name}"
                 found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
-                if not run.is_vocabulary_generated(feature.vocabulary):
+                if not run.standins.is_vocabulary_generated(feature.vocabulary):
                     ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
                 sizes[where] = vocabulary_size(feature.vocabulary) or 0
     return ids, sizes

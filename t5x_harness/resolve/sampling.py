@@ -1,4 +1,4 @@
-"""The look at a run's data: every split of every task that the run uses, each once, within bounds."""
+"""Samples the data of a run: every split of every task that the run uses, each once, within bounds."""
 
 from __future__ import annotations
 
@@ -11,46 +11,50 @@ import tensorflow as tf
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole, needing_lengths
-from t5x_harness.resolve.endings import SourceEnd, find_end
 from t5x_harness.resolve.error_texts import error_text, is_of_python
 from t5x_harness.resolve.explanation import explain, log_traceback
-from t5x_harness.resolve.failing_example import FailingExample, columns_left, failing_example, is_empty
+from t5x_harness.resolve.failing_example import columns_left, failing_example, is_empty
 from t5x_harness.resolve.frames import root_cause, user_frame
 from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.resolve.samples import SECONDS, Sample, sample_of
+from t5x_harness.resolve.samples import SECONDS, Sample, SourceEnd, find_end, sample_of
 from t5x_harness.resolve.tfds_state import tfds_problem
-from t5x_harness.spec import READ_SECONDS, Finding, Severity
+from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
 from t5x_harness.standins.task_data import cache_of, declared_size, files_of, is_generated, out_of_reach
 
 _SECONDS_IN_ALL = 60.0
-"""How long the reading of a run takes at most, but for the second that each task is given even then."""
+"""How long all reading may take, except that each task is always given a second."""
 
 _REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
 
 _MOST_COUNTED = 1024
-"""Examples of the training data that are counted at most, to see whether they fill one batch."""
+"""How many examples of the training data are counted at most, to see whether they fill one batch."""
 
 READ = 10_000
-"""Examples of each split that are read where there is time; any of them may make a preprocessor raise."""
+"""How many examples of each split are read if there is time; any of them may make a preprocessor raise."""
 
 _NO_END = 2**62
 _SPLITS_IN_FULL = 6
-"""Splits that may take all of their time; those after them get what is left."""
+"""How many splits may take all of their time; the splits after them get what is left."""
 
 
-def look_at_data(run: Resolved, report: StageReport, read_seconds: float) -> None:
-    """Samples the tasks of a run and looks for the end of what is read to its end.
+def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None:
+    """Samples the tasks of a run, and looks for the ends of those that are read to their end.
 
     Args:
-      run: gets the samples and endings.
-      report: gets what the tasks raise, and what was not looked at.
+      run: gets the samples and the ends.
+      report: gets what the tasks raise, and what was not read.
       read_seconds: how long to read on in each split, to find examples that cannot be preprocessed.
     """
-    _Look(run, report, read_seconds).look()
+    sampler = _Sampler(run, report, read_seconds)
+    for role in run.roles:
+        for task in run.tasks[role.parameter]:
+            split = role.dataset.split
+            if split.split("[")[0] in task.splits or "+" in split:
+                sampler.sample(role, task)
 
 
-class _Look:
-    """One look at all data of a run; what was read for one dataset serves the others."""
+class _Sampler:
+    """Samples one task after another; what was read for one dataset serves the others."""
 
     def __init__(self, run: Resolved, report: StageReport, read_seconds: float) -> None:
         self._run = run
@@ -59,31 +63,25 @@ class _Look:
         self._until = time.monotonic() + max(_SECONDS_IN_ALL, _SPLITS_IN_FULL * read_seconds)
         self._failed: set[tuple[str, str]] = set()
 
-    def look(self) -> None:
-        for role in self._run.roles:
-            for task in self._run.tasks[role.parameter]:
-                split = role.dataset.split
-                if split.split("[")[0] in task.splits or "+" in split:
-                    self._look_at(role, task)
-
-    def _look_at(self, role: DataRole, task: seqio.Task) -> None:
+    def sample(self, role: DataRole, task: seqio.Task) -> None:
+        """Samples a task for a dataset; what its source or preprocessors raise becomes a finding."""
         where = (task.name, role.dataset.split)
-        if where in self._failed or not self._is_there(role, task):
+        if where in self._failed or not self._is_readable(role, task):
             return
         try:
             sample = self._sample(role, task)
             if self._run.is_read_to_the_end(role, task) and sample.endless is None and is_generated(task):
-                self._run.endings[where] = self._end(role, task)
-        except Exception as error:  # the user's source or preprocessor; the next task may be well
+                self._run.ends[where] = self._run.ends.get(where) or self._end(role, task)
+        except Exception as error:  # the next task may be fine
             self._failed.add(where)
             self._explain(error, task, role)
             return
         self._run.samples[role.parameter, task.name] = sample
 
-    def _is_there(self, role: DataRole, task: seqio.Task) -> bool:
-        """Returns whether there is anything to read: rules tell of a cache, data or lengths that are missing."""
+    def _is_readable(self, role: DataRole, task: seqio.Task) -> bool:
+        """Tells whether there is anything to read; rules report a cache, data or lengths that are missing."""
         split = role.dataset.split
-        uncached = self._run.is_uncached(task)
+        uncached = self._run.standins.is_uncached(task)
         if task.requires_caching and not uncached and not (role.dataset.use_cached and cache_of(task)):
             if role.dataset.use_cached:
                 self._doubt(f"the examples of {task.name}: they are in no cache that can be read here")
@@ -103,13 +101,14 @@ class _Look:
     def _sample(self, role: DataRole, task: seqio.Task) -> Sample:
         split = role.dataset.split
         cached = role.dataset.use_cached and bool(
-            cache_of(task) or (task.requires_caching and self._run.is_uncached(task))
+            cache_of(task) or (task.requires_caching and self._run.standins.is_uncached(task))
         )
+        use_cached = {each.parameter: bool(each.dataset.use_cached) for each in self._run.roles}
         for (parameter, name), other in self._run.samples.items():
             same = name == task.name and other.split == split and other.whole
-            if same and bool(self._role(parameter).dataset.use_cached) is bool(role.dataset.use_cached):
+            if same and use_cached[parameter] is bool(role.dataset.use_cached):
                 return other
-        batch = role.dataset.batch_size  # plan tells of one that is not a number (GIN08)
+        batch = role.dataset.batch_size  # plan reports one that is not a number (GIN08)
         count = min(batch, _MOST_COUNTED) if role.name == "train" and isinstance(batch, int) else 0
         seconds = self._seconds()
         sample = sample_of(
@@ -125,65 +124,45 @@ class _Look:
         if sample.late:
             came = f"{sample.count} came" if sample.count else "none came"
             self._doubt(f"more examples of {task.name} {split}: {came} within {seconds:.0f} s")
-        elif not sample.ended and not self._run.standin_source(task):
+        elif not sample.ended and not self._run.standins.source_of(task):
             self._doubt(_unread(sample))
         return sample
 
     def _end(self, role: DataRole, task: seqio.Task) -> SourceEnd:
-        where = (task.name, role.dataset.split)
-        if where in self._run.endings:
-            return self._run.endings[where]
-        ending = find_end(task, role.dataset.split, role.dataset.seed, self._seconds())
-        if not ending.ended and ending.period is None:
-            self._doubt(f"whether {task.name} {role.dataset.split} ends: {ending.read:,} examples of its source came")
-        return ending
+        end = find_end(task, role, self._seconds())
+        if not end.ended and end.period is None:
+            self._doubt(f"whether {task.name} {role.dataset.split} ends: {end.read:,} examples of its source came")
+        return end
 
     def _explain(self, error: Exception, task: seqio.Task, role: DataRole) -> None:
-        split = role.dataset.split
         log_traceback(error)
         remote = _REMOTE.search(str(error)) if isinstance(error, tf.errors.OpError) else None
         if remote:  # a vocabulary, most often
-            self._doubt(f"the examples of {task.name} {split}: {remote.group()} cannot be read here")
-            return
-        self._report.add([self._finding(error, task, role)])
+            self._doubt(f"the examples of {task.name} {role.dataset.split}: {remote.group()} cannot be read here")
+        else:
+            self._report.add([self._finding(error, task, role)])
 
     def _finding(self, error: Exception, task: seqio.Task, role: DataRole) -> Finding:
-        """Returns what a task raised while it was read: of which example, if it is one.
-
-        Else of what the task declares.
-        """
+        """Builds the finding for what a task raised, about one of its examples if that is at fault."""
         place, where = self._run.registrations.place(task.name), f"task {task.name} {role.dataset.split}"
+
+        def own(code: str, message: str, location: Location | None, fix: str) -> Finding:
+            return Finding(code, Severity.ERROR, self._report.stage, message, location, fix)
+
         if is_empty(task, role):
-            key = role.key(self._run.config, "split")
-            return Finding(
-                "SEQ36",
-                Severity.ERROR,
-                self._report.stage,
+            message = (
                 f"task {task.name} has no example in split {role.dataset.split!r}, and its preprocessors cannot take "
-                f"that: {error_text(root_cause(error))}",
-                place or self._run.config.location(key),
-                "check the source's files and filters",
+                f"that: {error_text(root_cause(error))}"
             )
+            location = place or self._run.config.location(role.key(self._run.config, "split"))
+            return own("SEQ36", message, location, "check the source's files and filters")
         finding = explain(error, self._report.stage, self._run.config)
-        known = finding.code not in ("RUN01", "USR01")
         if finding.code == "SEQ06":
             left = ", ".join(columns_left(task, role)) or "nothing"
             finding = dataclasses.replace(finding, message=f"{finding.message}; they leave: {left}")
-        if not known and (failing := _failing(task, role)):
-            which = f"example {failing.index:,}" if failing.known else f"an example after {failing.index:,}"
-            shown = f" ({failing.shown})" if failing.shown else ""
-            inner = user_frame(failing.error) if is_of_python(failing.error) else None
-            location = inner.location if inner else failing.location
-            by = str(inner) if inner else f"{failing.function} in {location}" if location else failing.function
-            return Finding(
-                "USR01",
-                Severity.ERROR,
-                self._report.stage,
-                f"{which} of {where}{shown} cannot be preprocessed: "
-                f"{by} raised {error_text(root_cause(failing.error))}",
-                location or place,
-                f"correct {failing.function}, or drop such examples before it",
-            )
+        if finding.code in ("RUN01", "USR01") and (of_example := _about_example(task, role)):
+            message, location, fix = of_example
+            return own("USR01", message, location or place, fix)
         if finding.code == "RUN01":  # SeqIO raised it
             finding = dataclasses.replace(finding, message=f"the examples of {where} cannot be read: {finding.message}")
         return dataclasses.replace(finding, location=finding.location or place)
@@ -194,23 +173,33 @@ class _Look:
     def _left(self) -> float:
         return max(0.0, self._until - time.monotonic())
 
-    def _role(self, parameter: str) -> DataRole:
-        return next(role for role in self._run.roles if role.parameter == parameter)
-
     def _doubt(self, what: str) -> None:
         if what not in self._report.not_checked:
             self._report.not_checked.append(what)
 
 
-def _failing(task: seqio.Task, role: DataRole) -> FailingExample | None:
+def _about_example(task: seqio.Task, role: DataRole) -> tuple[str, Location | None, str] | None:
+    """Returns the message, the place and the fix for an example that cannot be preprocessed; None if none is found."""
     try:
-        return failing_example(task, role)
-    except Exception:  # raised before there was an example: what was raised at first says all there is
+        failing = failing_example(task, role)
+    except Exception:  # raised before there was an example: the first exception says all there is
         return None
+    if failing is None:
+        return None
+    which = f"example {failing.index:,}" if failing.known else f"an example after {failing.index:,}"
+    shown = f" ({failing.shown})" if failing.shown else ""
+    inner = user_frame(failing.error) if is_of_python(failing.error) else None
+    location = inner.location if inner else failing.location
+    by = str(inner) if inner else f"{failing.function} in {location}" if location else failing.function
+    message = (
+        f"{which} of task {task.name} {role.dataset.split}{shown} cannot be preprocessed: {by} raised "
+        f"{error_text(root_cause(failing.error))}"
+    )
+    return message, location, f"correct {failing.function}, or drop such examples before it"
 
 
 def _unread(sample: Sample) -> str:
-    """Returns what was left of a split, in words."""
+    """Says how much of a split was not read."""
     name, size = f"{sample.task.name} {sample.split}", declared_size(sample.task, sample.split)
     if size is not None and size > sample.count:
         return f"{size - sample.count:,} of {size:,} examples of {name}: the first {sample.count:,} were read"

@@ -1,0 +1,245 @@
+"""What failed when SeqIO computed the metrics of a task: which part of the task, what it was given, and the fix."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import inspect
+import re
+import traceback
+import urllib.error
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import seqio
+
+from t5x_harness.resolve.error_texts import error_text, one_line
+from t5x_harness.resolve.frames import causes, definition_of, functions, is_deliberate, root_cause, user_frame
+from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
+from t5x_harness.upstream.seqio import metric_functions
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.samples import Sample
+
+_LATE = (
+    "; with concurrent_metrics this runs in a thread beside training, and T5X shows its failure at the next eval or at "
+    "the end"
+)
+_LONGEST = 60
+_SEQIO = Path(seqio.__file__).parent
+_POSTPROCESSING = ("postprocess", "postprocess_fn")
+_CALLS = (("targets", "predictions"), ("targets", "scores"), ("targets", "predictions", "aux_values"))
+"""The positional arguments that SeqIO knows how to call a metric function with."""
+
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT)
+_REFUSED = ("ConnectionError", "ConnectTimeout", "MaxRetryError", "UnavailableError", "gaierror")
+"""Exceptions, by name, of libraries that are not imported just for this."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricFailure:
+    """The code of a kind of failure, and its smallest fix."""
+
+    code: str
+    fix: str
+
+
+_POSTPROCESS = "SEQ24"
+_POSTPROCESSOR = MetricFailure(
+    _POSTPROCESS, "make the postprocess function accept any text that an untrained model may produce"
+)
+_KEYWORDS = MetricFailure(
+    _POSTPROCESS, "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
+)
+_DUPLICATE = MetricFailure("SEQ22", "give each metric function keys of its own")
+_SIGNATURE = MetricFailure(
+    "SEQ23", "name them (targets, predictions), (targets, scores) or (targets, predictions, aux_values), in this order"
+)
+_LOGGED = MetricFailure(
+    "INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram"
+)
+_RETURNED = MetricFailure("SEQ20", "return a dict of names and values from the metric function")
+_OUTPUT = MetricFailure("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
+_METRIC = MetricFailure("SEQ20", "correct the metric function")
+
+
+def failure_of(error: BaseException) -> MetricFailure:
+    """Tells which part of a task raised an exception that came out of SeqIO's evaluator."""
+    cause = root_cause(error)
+    text = str(cause)
+    if re.match(r"Duplicate metric key ", text):
+        return _DUPLICATE
+    if text.startswith("Metric functions must have positional arguments"):
+        return _SIGNATURE
+    frames = [(file, frame.f_code.co_name) for file, frame in _seqio_frames(error)]
+    if any(file == "loggers.py" for file, _ in frames):
+        return _LOGGED
+    if any(file == "metrics.py" and name in _POSTPROCESSING for file, name in frames):
+        refused = re.search(r"unexpected keyword argument '(?:example|is_target)'", text)
+        return _KEYWORDS if refused else _POSTPROCESSOR
+    if isinstance(cause, KeyError) and isinstance(cause.args[0], seqio.metrics.ModelOutputType):
+        return _OUTPUT
+    if re.search(r"object has no attribute 'items'", text) and frames[-1][0] == "evaluation.py":
+        return _RETURNED
+    return _METRIC
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Tells whether a function failed because it needs the network, so that nothing is known about it."""
+    return any(
+        isinstance(link, (urllib.error.URLError, ConnectionError, TimeoutError))
+        or (isinstance(link, OSError) and link.errno in _UNREACHABLE)
+        or type(link).__name__ in _REFUSED
+        for link in causes(error)
+    )
+
+
+def failure_in_stage(task: str, error: BaseException, stage: Stage) -> Finding:
+    """Builds the finding for a metric that raised while a stage ran, perhaps in a thread beside training."""
+    failure, frame = failure_of(error), user_frame(error)
+    beside = stage is Stage.TRAIN and any(name in functions(error) for name in ("result", "_async_compute_metrics"))
+    code, late = _when(failure, beside)
+    message = f"the metrics of task {task} cannot be computed: {_raised(error, code)}{late}"
+    return Finding(code, Severity.ERROR, stage, message, frame.location if frame else None, failure.fix)
+
+
+def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> Finding:
+    """Builds the finding for an exception of SeqIO's evaluator that was called early.
+
+    Args:
+      error: the exception.
+      given: the model outputs that it was raised for, in words; empty if it was raised without any.
+      run: the run.
+      role: the dataset whose predictions are evaluated.
+      sample: the task with the examples that it was given.
+    """
+    failure, task = failure_of(error), sample.task
+    severity, location = Severity.ERROR, None
+    if failure is _DUPLICATE:
+        message = f"two metric functions of task {task.name} give the same key: {one_line(root_cause(error))}"
+    elif failure is _SIGNATURE:
+        message, location = _signature(task)
+    elif failure is _LOGGED:
+        name, problem = _unwritable(error)
+        message = f"the metrics of task {task.name} cannot be written: {problem}"
+        location = _definition(_function_with(name, task))
+    else:
+        message = f"the metrics of task {task.name} cannot be computed: {_raised(error, failure.code)}"
+        message += _given(error, given)
+        if failure.code == "SEQ20" and not sample.is_all and is_deliberate(root_cause(error)):
+            severity = Severity.WARNING
+            message += f"; it was given the first {len(sample.examples)} examples, which may be what it refuses"
+    concurrent = run.config.value(run.config.owner_of("concurrent_metrics")) is not False
+    code, late = _when(failure, run.config.mode is Mode.TRAIN and concurrent)
+    frame, metrics = user_frame(error), metric_functions(task)
+    own = task.postprocessor if code == _POSTPROCESS else metrics[0] if len(metrics) == 1 else None
+    place = location or (frame.location if frame else None) or _definition(own) or run.registrations.place(task.name)
+    key = role.key(run.config, "mixture_or_task_name")
+    return Finding(
+        code,
+        severity,
+        Stage.RESOLVE,
+        message + late,
+        place or run.config.location(key),
+        failure.fix,
+        key.short if key else None,
+    )
+
+
+def _when(failure: MetricFailure, beside_training: bool) -> tuple[str, str]:
+    """Returns the code of a failure, and what to add to its message if T5X shows it only later."""
+    return ("SEQ21", _LATE) if failure.code == "SEQ20" and beside_training else (failure.code, "")
+
+
+def _raised(error: BaseException, code: str) -> str:
+    part = "its postprocess_fn" if code == _POSTPROCESS else "a metric function"
+    return f"{user_frame(error) or part} raised {error_text(root_cause(error))}"
+
+
+def _given(error: Exception, given: str) -> str:
+    """Says what the function was given; for a postprocess function, the very text."""
+    for file, frame in _seqio_frames(error):
+        if file == "metrics.py" and frame.f_code.co_name in _POSTPROCESSING:
+            options = frame.f_locals.get("postprocess_kwargs", {})
+            shown = _short(frame.f_locals.get("targets_or_predictions"))
+            return (
+                f", given the target {shown}"
+                if options.get("is_target")
+                else f", given the prediction {shown} ({given})"
+            )
+    return f", given {given}" if given else ""
+
+
+def _signature(task: seqio.Task) -> tuple[str, Location | None]:
+    """Describes the metric function that SeqIO cannot tell how to call, and where it is defined."""
+    for function in metric_functions(task):
+        parameters = inspect.signature(function).parameters.items()
+        names = tuple(n for n, p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
+        if names not in _CALLS:
+            name = getattr(function, "__name__", type(function).__name__)
+            return (
+                f"metric function {name} of task {task.name} has the positional arguments ({', '.join(names)}), from "
+                "which SeqIO cannot tell what to call it with",
+                _definition(function),
+            )
+    return f"a metric function of task {task.name} has positional arguments that SeqIO does not know", None
+
+
+def _definition(function: Callable[..., Any] | None) -> Location | None:
+    place = definition_of(function)
+    return place.location if place else None
+
+
+def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
+    """Finds the one metric function that has a metric's name among its constants, if there is exactly one."""
+    found = [
+        function
+        for function in metric_functions(task)
+        for constants in [getattr(getattr(function, "__code__", None), "co_consts", ())]
+        if metric in constants or any(isinstance(names, tuple) and metric in names for names in constants)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _unwritable(error: Exception) -> tuple[str, str]:
+    """Returns the metric that a logger could not write, empty if it is not known, and what is wrong with it."""
+    logger: str = "a logger"
+    metrics: Mapping[str, Any] = {}
+    for file, frame in _seqio_frames(error):
+        if file == "loggers.py" and "metrics" in frame.f_locals:
+            logger, metrics = type(frame.f_locals.get("self")).__name__, frame.f_locals["metrics"]
+    raised = f"{logger} raised {error_text(root_cause(error))}"
+    bad = next(((name, value) for name, value in metrics.items() if not _is_writable(value)), None)
+    if bad is None:
+        return "", raised
+    name, value = bad
+    return name, f"{name} is {_short(getattr(value, 'value', value))}, not a number, and {raised}"
+
+
+def _is_writable(value: Any) -> bool:
+    if isinstance(value, seqio.metrics.MetricValue) and not isinstance(value, seqio.metrics.Scalar):
+        return True  # loggers know the other kinds
+    try:
+        float(np.array(getattr(value, "value", value)))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _seqio_frames(error: BaseException) -> Iterator[tuple[str, FrameType]]:
+    """Yields every frame in SeqIO with the name of its file, outermost first."""
+    for link in causes(error):
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            path = Path(frame.f_code.co_filename)
+            if path.parent == _SEQIO:
+                yield path.name, frame
