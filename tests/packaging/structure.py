@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import graphlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,3 +144,64 @@ def lines_below(folder: Path) -> int:
 
 def long_files(repository: Path) -> dict[str, int]:
     return {name: module.lines for name, module in modules_of(repository).items() if module.lines > LONGEST_FILE}
+
+
+def codes_of(repository: Path) -> dict[str, list[str]]:
+    """Returns the modules that define the mistake of a code: a class with ``code`` among its attributes."""
+    found = collections.defaultdict(list)
+    for module in modules_of(repository).values():
+        for node in module.classes:
+            for code in filter(None, map(_code_set_by, node.body)):
+                found[code].append(module.name)
+    return found
+
+
+def _code_set_by(statement: ast.stmt) -> str | None:
+    """Returns the code that a statement of a class gives to ``code``, alone or together with other attributes."""
+    if not isinstance(statement, ast.Assign):
+        return None
+    for target in statement.targets:
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+        for name, value in zip(names, values, strict=False):
+            if isinstance(name, ast.Name) and name.id == "code" and isinstance(value, ast.Constant):
+                return str(value.value)
+    return None
+
+
+def modules_that_name(repository: Path, option: str) -> list[str]:
+    """Returns the modules that have an option's name, as an identifier or in a text, whatever divides its words."""
+    pattern = re.compile(rf"(?<![a-z]){option.replace('_', '[-_ ]')}(?![a-z])", re.IGNORECASE)
+    return [module.name for module in modules_of(repository).values() if pattern.search(module.text)]
+
+
+def counts(repository: Path) -> Iterator[tuple[str, int]]:
+    """Yields what is counted, and how many there are."""
+    modules = modules_of(repository)
+    rooms = collections.Counter(module.room for module in modules.values())
+    names = classes_by_name(repository)
+    yield "lines of the package, without the embedded T5X", sum(module.lines for module in modules.values())
+    yield "lines of the tests", lines_below(repository / "tests")
+    yield "rooms", len(rooms)
+    yield "modules", len(modules)
+    yield "fields of RunSpec", fields_of(modules["spec.run"], "RunSpec")
+    yield "modules that name the option read_seconds", len(modules_that_name(repository, "read_seconds"))
+    yield "classes of runs/", sum(len(list(m.classes)) for m in modules.values() if m.room == "runs")
+    yield "constructions of RunResult", len(calls_of(repository, "RunResult"))
+    yield "codes with two definitions", sum(len(where) > 1 for where in codes_of(repository).values())
+    yield "modules in circles of imports", len(circle(arrows_of(repository)))
+    yield f"files of more than {LONGEST_FILE} lines", len(long_files(repository))
+    yield "class names that occur twice", sum(len(where) == 2 for where in names.values())
+    yield "class names that occur more often", sum(len(where) > 2 for where in names.values())
+    yield "public class names that occur again", sum(len(names[n]) > 1 for n in public_names(repository) & set(names))
+
+
+def fields_of(module: Module, name: str) -> int:
+    (found,) = (node for node in module.classes if node.name == name)
+    return sum(isinstance(statement, ast.AnnAssign) for statement in found.body)
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
+    for what, number in counts(root):
+        print(f"{number:>7,}  {what}")
