@@ -10,9 +10,9 @@ from pathlib import Path
 from t5x_harness.buckets.emulated import misplaced_buckets
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.google.vertex.settings import JUDGING, VertexOptions
+from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import find_project
-from t5x_harness.spec import AotMode, StandInPolicy
+from t5x_harness.spec import StandInPolicy
 
 
 def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +55,6 @@ def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
         "'preempt:train*,output=step 100', 'oom:*,seconds=5' or 'fail:JobService.Create*,code=UNAVAILABLE,times=2'; "
         "preempt, stockout, oom, exceed_hbm, internal and expire are for jobs by display name, fail and stall for "
         "methods (may be repeated; times is 1 by default, all for always)",
-    )
-    parser.add_argument(
-        "--vertex-aot",
-        metavar="MODE",
-        choices=[mode.value for mode in JUDGING],
-        help="compile what jobs of T5X's scripts on TPUs run with the TPU's own compiler, at full size for the slice, "
-        "before their processes begin: a job with a program that exceeds the memory of a device fails in XLA's words; "
-        "memory: all layers, until memory is assigned; depths: two small depths, extrapolated; full: to the machine's "
-        "code; needs the extra aot (default: not at all)",
     )
 
 
@@ -122,7 +113,6 @@ def options_of(args: argparse.Namespace, project: str = "", *, shrink: bool = Fa
         queued_seconds=args.vertex_queued,
         pending_seconds=args.vertex_pending,
         faults=tuple(args.vertex_fault),
-        aot=AotMode(args.vertex_aot) if args.vertex_aot else None,
         job_environment=program_setup.variables(project, shrink=shrink) if project or shrink else {},
     )
 

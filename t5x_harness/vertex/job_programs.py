@@ -9,25 +9,20 @@ import fnmatch
 import itertools
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.google.vertex.jobs.judging import CannotJudge
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder, harness_cache_folder
+from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import AotMode
 from t5x_harness.system.switch import is_on
 from t5x_harness.variables import (
     BRIEF_VARIABLE,
-    CACHE_VARIABLE,
     EXACT_NUMERICS_VARIABLE,
     RUNTIME_VARIABLE,
-    SHRINK_VARIABLE,
     TPU_NUMERICS_VARIABLE,
 )
 
@@ -110,25 +105,3 @@ def environment(
             seen[BRIEF_VARIABLE] = "1"
     seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers
     return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
-
-
-JUDGE = "t5x_harness.runs.job_judge"
-"""The program that compiles those of a job."""
-
-
-def judge(words: Sequence[str], slice: Slice, mode: AotMode) -> tuple[list[str], dict[str, str]]:
-    """Returns the process that compiles what a program of T5X runs, at its own size; see :data:`JUDGE`."""
-    program = _program_of(words)
-    cache = harness_cache_folder(os.environ)  # the job's HOME, where it would be else, is its own
-    variables = {CACHE_VARIABLE: str(cache) if cache is not None else "off", SHRINK_VARIABLE: ""}
-    return [sys.executable, "-m", JUDGE, slice.name, mode.value, *program], variables
-
-
-def _program_of(words: Sequence[str]) -> list[str]:
-    """Returns the module of T5X that words run, and its arguments."""
-    for index, (word, module) in enumerate(itertools.pairwise(words)):
-        if word == "-m" and module.startswith("t5x."):
-            return [*words[index + 1 :]]
-    if runs(words):
-        raise CannotJudge("its command is a script for a shell: give T5X's script as words of command and args")
-    raise CannotJudge("its command is not one of T5X's scripts, such as python -m t5x.main")

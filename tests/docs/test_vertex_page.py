@@ -39,7 +39,7 @@ def test_the_program_runs(page: str, tmp_path: Path) -> None:
 def test_the_commands_parse(page: str) -> None:
     (block,) = blocks(page, "shell")
     commands = [shlex.split(line)[1:] for line in block.splitlines()]
-    assert [words[0] for words in commands] == ["exec", "exec", "serve", "exec", "serve", "serve"]
+    assert [words[0] for words in commands] == ["exec", "exec", "serve", "exec", "serve"]
     for words in commands:
         parser, _ = parser_of(words[0])
         parser.parse_args(words)

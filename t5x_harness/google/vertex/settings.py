@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.spec import AotMode
-
-JUDGING = tuple(mode for mode in AotMode if mode is not AotMode.LOWER)
-"""The ways to compile programs that tell whether they fit a device."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +40,6 @@ class VertexOptions:
       expected: jobs that are about to come; None if nobody knows.
       faults: that are armed from the start.
       programs: the module that has what is known of the programs in jobs; see ``jobs/programs.py``.
-      aot: how the programs of a job on a TPU are compiled for its slice before its processes begin, so that one that
-        exceeds the memory of a device ends the job as on the service; None for not at all.
       job_environment: variables that the processes of all jobs are given, such as those by which they make stand-ins.
     """
 
@@ -59,15 +53,7 @@ class VertexOptions:
     expected: ExpectedJobs | None = None
     faults: tuple[VertexFault, ...] = ()
     programs: str = "t5x_harness.vertex.job_programs"
-    aot: AotMode | None = None
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.aot is None:
-            return
-        if self.aot not in JUDGING:  # a plain string is taken, too
-            raise ValueError(f"aot={str(self.aot)!r} judges no job; there are {', '.join(JUDGING)}")
-        object.__setattr__(self, "aot", AotMode(self.aot))
 
     @property
     def has_lasting_state(self) -> bool:

@@ -15,7 +15,6 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from t5x_harness.commands import serve
 from t5x_harness.commands.google_arguments import options_of, project_of
 from t5x_harness.commands.main import main
-from t5x_harness.spec import AotMode
 
 SUBMIT = """
 import time
@@ -98,7 +97,6 @@ def test_what_cannot_be_had_is_said(tmp_path: Path, words: tuple[str, ...], mess
             ("serve", "--vertex-fault=crash:train"),
             "argument --vertex-fault: 'crash:train': there is no fault 'crash'; there are fail, stall, preempt",
         ),
-        (("exec", "--vertex-aot=lower", "--", "true"), "argument --vertex-aot: invalid choice: 'lower'"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(
@@ -106,13 +104,6 @@ def test_an_option_that_means_nothing_is_refused(
 ) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
-
-
-def test_what_serve_is_given_of_the_tpus_compiler_reaches_its_jobs() -> None:
-    parser = argparse.ArgumentParser()
-    serve.add_arguments(parser)
-    assert options_of(parser.parse_args(["--vertex-aot=depths"])).aot is AotMode.DEPTHS
-    assert options_of(parser.parse_args([])).aot is None
 
 
 def test_what_serve_is_told_of_stand_ins_reaches_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

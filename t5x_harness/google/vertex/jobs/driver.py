@@ -18,8 +18,7 @@ from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFa
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.judging import CannotJudge, Judge, Judgement, Verdict, not_judged
-from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, pools
+from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
 from t5x_harness.google.vertex.jobs.publishing import publish
@@ -117,17 +116,7 @@ class _Order(enum.Enum):
     STRIKE = "the job meets its fault"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Judged:
-    """A process that judges the job has ended."""
-
-    judge: str
-    status: int
-
-
-_Message = Event | _Order | _Judged
-
-_ENDED_BEFORE = 143  # as a process that SIGTERM ends
+_Message = Event | _Order
 
 
 class Driver:
@@ -163,9 +152,6 @@ class Driver:
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
         self._stopped: set[str] = set()
-        self._is_judged = services.settings.options.aot is None
-        self._judges: dict[str, Judge] = {}
-        self._held: set[str] = set()  # units that run once the job is judged
         self._fault: VertexFault | None = None
         self._deadlines: Deadlines[_Message] = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
@@ -230,13 +216,7 @@ class Driver:
         """Yields what there is to take now, with what tells others that it was; waits until there is something."""
         nobody = threading.Event()
         for each in self._watched.wait(self._deadlines.seconds()):
-            if (judge := self._judges.get(each.unit)) is not None:
-                if isinstance(each, Said):
-                    for note in judge.notes(each.lines):
-                        self._log.service(note)
-                else:
-                    yield _Judged(each.unit, each.status), nobody
-            elif isinstance(each, Said):
+            if isinstance(each, Said):
                 self._log.write(each.unit, each.lines, each.severity)
                 for hint in python_environment.hints(each.lines):
                     self._log.service(hint, "WARNING")
@@ -273,8 +253,6 @@ class Driver:
                 self._look()
             case _Order.STRIKE:
                 self._strike()
-            case _Judged(judge, status):
-                self._conclude(judge, status)
             case _:
                 self._advance(message)
 
@@ -320,68 +298,15 @@ class Driver:
             self._deadlines.set("provisioned", fault.seconds, machine.Provisioned())
 
     def _do(self, command: Command) -> None:
-        if isinstance(command, machine.Start) and not self._is_judged:
-            self._is_judged = True
-            self._judge()
         for unit in sorted(command.units):
             if isinstance(command, machine.Start):
                 self._stopped.discard(unit)
-                if self._judges:
-                    self._held.add(unit)
-                else:
-                    self._watched.start(unit, self._tasks[unit])
-            elif unit in self._held:
-                self._held.discard(unit)
-                self._deadlines.set(f"{unit} did not begin", 0.0, machine.Exited(unit, _ENDED_BEFORE))
+                self._watched.start(unit, self._tasks[unit])
             else:
                 self._stopped.add(unit)
                 self._watched.stop(unit, self._graces.warned if command.warned else self._graces.ended)
         if isinstance(command, machine.Start):
             self._look()
-
-    def _judge(self) -> None:
-        """Starts what judges whether the job fits its TPUs; its own processes wait for that."""
-        attempt = Attempt(self._job.name, self._job.job_spec, self._services.settings, self._trial)
-        for pool in pools(self._job.job_spec, self._services.settings):
-            units = [unit.name for unit in pool.units()]
-            if pool.slice is None or not units:
-                continue
-            name = f"workerpool{pool.number}-judge"
-            try:
-                self._watched.start(name, attempt.judge(pool))
-            except (CannotJudge, OSError) as error:
-                self._log.service(not_judged(pool.slice.name, str(error)), "WARNING")
-                continue
-            self._judges[name] = Judge(pool.slice.name, units)
-            self._log.service(
-                f"t5x-harness compiles the programs of {units[0]} for {pool.slice.name} before it begins: "
-                f"aot={self._options.aot}"
-            )
-
-    def _conclude(self, name: str, status: int) -> None:
-        """Does what follows from a judgement: the job fails, or its processes begin once all are there."""
-        judge = self._judges.pop(name)
-        judgement = judge.judgement(status)
-        if judgement.verdict is Verdict.EXCEEDS:
-            self._refuse(judge, judgement)
-        elif judgement.verdict is Verdict.FITS:
-            self._log.service(f"t5x-harness has judged the job on {judge.slice}: {judgement.text}")
-        else:
-            self._log.service(not_judged(judge.slice, judgement.text), "WARNING")
-        for each in judgement.open:
-            self._log.service(each, "WARNING")
-        if not self._judges:
-            for unit in sorted(self._held):
-                self._watched.start(unit, self._tasks[unit])
-            self._held.clear()
-
-    def _refuse(self, judge: Judge, judgement: Judgement) -> None:
-        """Has the processes fail that exceed the memory of their TPU, as they would when they compile."""
-        waiting = [unit for unit in judge.units if unit in self._held]
-        for unit in waiting:
-            self._log.write(unit, judgement.text.splitlines(), "ERROR")
-        if waiting:
-            self._advance(machine.Refused(endings.exited(waiting[0], 1)))  # no crash that may pass
 
     def _look(self) -> None:
         """Takes a fault for the processes that run now, if there is one."""

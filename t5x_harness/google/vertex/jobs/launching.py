@@ -19,7 +19,6 @@ from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
-from t5x_harness.google.vertex.jobs.judging import CannotJudge
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.programs import Programs, find_programs
@@ -186,34 +185,6 @@ class Attempt:
         own = (work, home, self._temporary(unit), *copies)
         links = {work / name: path for name, path in self._programs.folders().items()} if brings_folders else {}
         return Task(tuple(words), environment, work, home, own, copies, links)
-
-    def judge(self, pool: Pool) -> Task:
-        """Returns what judges whether the programs of a pool, which is TPUs, fit these, as the options ask for.
-
-        Raises:
-          CannotJudge: nothing can be said of them; the message says why.
-        """
-        mode, unit = self.settings.options.aot, next(pool.units())
-        assert pool.slice is not None
-        assert mode is not None
-        folder = self.folder / f"workerpool{pool.number}-judge"
-        work, temporary = folder / "work", self.folder / "tmp" / f"judge{pool.number}"
-        try:
-            image, words, spec = self._words(pool)
-            environment = self._environment(unit, spec, folder)
-            judging, variables = self._programs.judge(expand(words, environment), pool.slice, mode)
-            copies: dict[Path, Path] = {}
-            if pool.spec.WhichOneof("task") == "python_package_spec":
-                environment, copies = self._with_packages(spec.package_uris, folder, environment)
-            environment = {**environment, **variables, "TMPDIR": str(temporary)}
-            judging, environment = self._with_gcs(judging, environment)
-        except (ImageUnknown, PackageError, NamespaceRefused) as error:
-            raise CannotJudge(str(error)) from None
-        links = {}
-        if self._programs.runs(image.entry_point):
-            links = {work / name: path for name, path in self._programs.folders().items()}
-        own = (work, folder / "home", temporary, *copies)
-        return Task(tuple(judging), environment, work, None, own, copies, links)
 
     def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
         """Returns what stands for the image, the words of the command, and the part of the spec that says so."""

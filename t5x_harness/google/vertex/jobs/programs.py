@@ -9,7 +9,6 @@ from typing import Any, Protocol, cast
 
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import AotMode
 
 
 class Programs(Protocol):
@@ -47,22 +46,6 @@ class Programs(Protocol):
           words_are_theirs: whether it runs one of the programs.
           slice: that it is on; None for none.
           pod: its place, if it is one host of several.
-        """
-
-    def judge(self, words: Sequence[str], slice: Slice, mode: AotMode) -> tuple[list[str], dict[str, str]]:
-        """Returns the process that judges whether what these words run fits the memory of a slice's devices.
-
-        It is started where the words are, with their variables, and writes what
-        :mod:`t5x_harness.google.vertex.jobs.judging` reads.
-
-        Args:
-          mode: how their programs are compiled.
-
-        Returns:
-          Its words, and variables beside those of the job.
-
-        Raises:
-          CannotJudge: nobody can; the message says why.
         """
 
 

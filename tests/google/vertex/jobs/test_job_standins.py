@@ -15,7 +15,6 @@ from google.protobuf.json_format import ParseDict
 from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-from t5x_harness.spec import AotMode
 from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
 
 
@@ -51,10 +50,8 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
 
 
 @pytest.mark.parametrize("own", ["0", None])
-def test_a_jobs_own_variable_wins_over_the_servers_and_what_judges_it_sees_full_size(
-    own: str | None, tmp_path: Path
-) -> None:
-    chosen = VertexOptions(job_environment={SHRINK_VARIABLE: "1"}, aot=AotMode.MEMORY)
+def test_a_jobs_own_variable_wins_over_the_servers(own: str | None, tmp_path: Path) -> None:
+    chosen = VertexOptions(job_environment={SHRINK_VARIABLE: "1"})
     container = {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]}
     if own is not None:
         container["env"] = [{"name": SHRINK_VARIABLE, "value": own}]
@@ -66,6 +63,5 @@ def test_a_jobs_own_variable_wins_over_the_servers_and_what_judges_it_sees_full_
     spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
     settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
     attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
-    [(pool_of, unit)] = attempt.units.values()
-    assert attempt.task(unit.name).environment[SHRINK_VARIABLE] == (own or "1")
-    assert attempt.judge(pool_of).environment[SHRINK_VARIABLE] == ""
+    [unit] = attempt.units
+    assert attempt.task(unit).environment[SHRINK_VARIABLE] == (own or "1")
