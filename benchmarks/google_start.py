@@ -20,7 +20,7 @@ import time
 
 from reporting import report
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.vertex.cloud import GoogleSession
 
 
 def measure() -> dict[str, float]:

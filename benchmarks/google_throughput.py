@@ -40,7 +40,7 @@ from pathlib import Path
 
 from reporting import report
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.vertex.cloud import GoogleSession
 
 BUCKET = "benchmark"
 SMALL, LARGE, HUGE = 1 << 10, 8 << 20, 2 << 30

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from t5x_harness.fixtures.tasks import TinyTask as TinyTask
     from t5x_harness.google.gcs import FakeGcs as FakeGcs
     from t5x_harness.google.gcs_mount import launched as launched
-    from t5x_harness.google.session import GoogleSession as GoogleSession
     from t5x_harness.google.vertex.settings import VertexOptions as VertexOptions
     from t5x_harness.google.vertex_admin import EmulatorError as EmulatorError
     from t5x_harness.google.vertex_admin import FakeVertex as FakeVertex
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from t5x_harness.spec import Stage as Stage
     from t5x_harness.spec import StageResult as StageResult
     from t5x_harness.spec import StandInPolicy as StandInPolicy
+    from t5x_harness.vertex.cloud import GoogleSession as GoogleSession
     from t5x_harness.vertex.target import VertexTarget as VertexTarget
 
 

@@ -170,6 +170,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     from t5x_harness.google.environment import google_environment, with_programs
     from t5x_harness.google.server.launch import launch
     from t5x_harness.google.server.settings import ServerError, ServerSettings
+    from t5x_harness.vertex.cloud import with_programs_of_t5x
 
     root = root_of(args.google_root, "--google-root")
     try:
@@ -178,7 +179,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
                 root,
                 owner=os.getpid(),
                 create_buckets=args.create_buckets,
-                vertex=options_of(args, project, shrink=args.shrink),
+                vertex=with_programs_of_t5x(options_of(args, project, shrink=args.shrink)),
             )
         )
     except ServerError as error:

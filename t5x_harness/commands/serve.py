@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         require_extra()
         from t5x_harness.google.server.process import serve
+        from t5x_harness.vertex.cloud import with_programs_of_t5x
 
         with contextlib.ExitStack() as stack:
             asyncio.run(
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
                         args.port,
                         args.proxy_port,
                         create_buckets=args.create_buckets,
-                        vertex=options_of(args, project, shrink=args.shrink),
+                        vertex=with_programs_of_t5x(options_of(args, project, shrink=args.shrink)),
                     ),
                     lambda endpoints: _announce(endpoints, root, env_file, stack),
                 )

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from t5x_harness.google.product import PACKAGE
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -95,7 +97,7 @@ def _error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": _STATUSES[status], "errors": details}}
 
 
-_CONNECTION = "t5x_harness.connection"
+_CONNECTION = f"{PACKAGE}.connection"
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 

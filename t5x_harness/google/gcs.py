@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest, UnmetFault
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
-from t5x_harness.google.session import GoogleSession, ask_server, pages_of
+from t5x_harness.google.product import PRODUCT
+from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
 
-APP = "t5x_harness.google.storage_http.faulting:make_app"
+APP = f"{__package__}.storage_http.faulting:make_app"
 """The application of sessions that a handle can be made for."""
 
 
@@ -26,7 +27,7 @@ class FakeGcs:
     (fewer requests may meet it), as :class:`Fault` has them, and raise ValueError for what it refuses.
     """
 
-    def __init__(self, session: GoogleSession) -> None:
+    def __init__(self, session: EmulatedCloud) -> None:
         self._session = session
 
     @property
@@ -94,7 +95,7 @@ class FakeGcs:
 
     def buckets(self) -> list[str]:
         """Returns the names of all buckets."""
-        return [str(bucket["name"]) for bucket in self._items("/storage/v1/b?project=t5x-harness")]
+        return [str(bucket["name"]) for bucket in self._items(f"/storage/v1/b?project={PRODUCT}")]
 
     def remove_buckets(self) -> None:
         """Removes all buckets with all that is in them."""

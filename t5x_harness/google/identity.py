@@ -13,7 +13,9 @@ import time
 import zlib
 from typing import Any
 
-PROJECT = "t5x-harness"
+from t5x_harness.google.product import PACKAGE, PRODUCT
+
+PROJECT = PRODUCT
 """The project that clients without one are in."""
 
 PROJECT_NUMBER = "100000000000"
@@ -30,14 +32,14 @@ def project_number(project: str) -> str:
 TOKEN = "fake"
 """The access token of clients that show nothing for it. It is good for Cloud Storage, which checks none."""
 
-PRIVATE = "/_t5x_harness"
+PRIVATE = f"/_{PACKAGE}"
 """Paths below this are the harness's own. No bucket's name starts with an underscore, so none can be meant."""
 
-UNRECORDED = "x-t5x-harness-unrecorded"
+UNRECORDED = f"x-{PRODUCT}-unrecorded"
 """A header of the harness's own requests, which meet no fault and are not recorded."""
 
 UNAUTHENTICATED = (
-    "Request had invalid authentication credentials. t5x-harness takes only those of its own session: start the client "
+    f"Request had invalid authentication credentials. {PRODUCT} takes only those of its own session: start the client "
     "with this session's variables (GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE), and give it no "
     "credentials of your own"
 )

@@ -13,7 +13,7 @@ from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.gcs_mount.mount import Mode
 from t5x_harness.google.server.launch import missing_packages
-from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.google.session import EmulatedCloud, ServerError
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
 
 
@@ -76,7 +76,7 @@ class GooglePool:
         given = {SOURCE_VARIABLE: str(self._source)} if self._source is not None else {}
         return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
 
-    def server_of(self, environment: Mapping[str, str]) -> GoogleSession:
+    def server_of(self, environment: Mapping[str, str]) -> EmulatedCloud:
         """Returns the server that a run which was given this environment cannot go on without."""
         return self._taken[environment[ROOT_VARIABLE]].session
 
@@ -116,12 +116,12 @@ class _PooledServer:
     def __init__(self, source: Path | None) -> None:
         self.is_taken = self.is_used = False
         self.said_before = 0  # bytes, of runs before this one
-        self.session = GoogleSession()
+        self.session = EmulatedCloud()
         self._source = source
         self._started = Future[None]()
         threading.Thread(target=self._start, name="private-google", daemon=True).start()
 
-    def made_ready(self) -> GoogleSession:
+    def made_ready(self) -> EmulatedCloud:
         """Returns the server, its store as it began.
 
         Raises:

@@ -19,10 +19,10 @@ from t5x_harness.google.server.launch import Launched, launch
 from t5x_harness.google.server.settings import APP, ServerError, ServerGone, ServerSettings
 from t5x_harness.google.vertex.settings import VertexOptions
 
-__all__ = ["GoogleSession", "ServerError", "ask_server", "pages_of"]
+__all__ = ["EmulatedCloud", "ServerError", "ask_server", "pages_of"]
 
 
-class GoogleSession:
+class EmulatedCloud:
     """A server, started by ``with``; it ends with the block, or with this process, however that ends.
 
     Any number may run at once, each with its own ports, buckets and certificates.

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
 from t5x_harness.google.server.endpoints import SessionFolder
-from t5x_harness.google.session import GoogleSession, ask_server, pages_of
+from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
 from t5x_harness.google.vertex.faults import (
     AVAILABLE,
     MODULE,
@@ -75,7 +75,7 @@ class FakeVertex:
       location: that jobs are looked for in.
     """
 
-    def __init__(self, session: GoogleSession, location: str = "us-central1") -> None:
+    def __init__(self, session: EmulatedCloud, location: str = "us-central1") -> None:
         self.project = PROJECT
         self.location = location
         self._session = session

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from t5x_harness.findings.text import paragraph
-from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules, read_table
+from t5x_harness.google.vertex.validation import service_rules
+from t5x_harness.google.vertex.validation.rules import SpecRule, read_table
 from t5x_harness.rulebook.example_text import marked
+from t5x_harness.vertex.job_rules import job_rules
 
 _LEVELS: Mapping[bool, str] = {
     True: "error: the service refuses the job",
@@ -47,9 +49,9 @@ class JobCode:
     good_location: str = ""
 
     @property
-    def rules(self) -> tuple[RuleText, ...]:
+    def rules(self) -> tuple[SpecRule, ...]:
         """The rules of specs that find it."""
-        return tuple(rule for rule in read_rules() if rule.code == self.code)
+        return tuple(rule for rule in (*service_rules(), *job_rules()) if rule.code == self.code)
 
     @property
     def found_by(self) -> str:
@@ -67,7 +69,7 @@ class JobCode:
 @functools.cache
 def job_codes() -> Mapping[str, JobCode]:
     """Returns every mistake with a job by its code, sorted."""
-    return {code: JobCode(code, **about) for code, about in sorted(read_table("codes.toml").items())}
+    return {code: JobCode(code, **about) for code, about in sorted(read_table(__package__, "job_codes.toml").items())}
 
 
 def job_page(code: str) -> str:

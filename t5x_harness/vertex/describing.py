@@ -7,21 +7,22 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t5x_harness.google.vertex.validation import Verdict, judge
+from t5x_harness.google.vertex.validation import SpecVerdict, judge
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.job import T5XJob
+from t5x_harness.vertex.job_rules import job_rules
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED
 from t5x_harness.vertex.target import placeholders_in
 
 
-def verdict_of(job: T5XJob) -> Verdict:
+def verdict_of(job: T5XJob) -> SpecVerdict:
     """Returns what Vertex AI is going to say of a job's spec."""
-    return judge(job.to_pb(), job.target.location)
+    return judge(job.to_pb(), job.target.location, job_rules())
 
 
-def refusals(job: T5XJob, verdict: Verdict) -> str:
+def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
     """Returns every reason why Vertex AI refuses a job, a line each; empty where it does not."""
     if not verdict.violations:
         return ""
@@ -29,7 +30,7 @@ def refusals(job: T5XJob, verdict: Verdict) -> str:
     return f"{job.name}: Vertex AI refuses this job:\n{found}"
 
 
-def as_values(job: T5XJob, verdict: Verdict) -> dict[str, Any]:
+def as_values(job: T5XJob, verdict: SpecVerdict) -> dict[str, Any]:
     """Returns what is going to be sent, for other programs."""
     message = job.to_pb()
     return {
@@ -51,7 +52,7 @@ def as_values(job: T5XJob, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def as_text(job: T5XJob, verdict: Verdict, *, spec: bool) -> Iterator[str]:
+def as_text(job: T5XJob, verdict: SpecVerdict, *, spec: bool) -> Iterator[str]:
     """Yields the same for people, line by line.
 
     Args:

@@ -59,8 +59,8 @@ def emulated_google(
         yield
         return
     from t5x_harness.google.buckets_copy import copy_buckets
-    from t5x_harness.google.session import GoogleSession
     from t5x_harness.google.vertex.settings import VertexOptions
+    from t5x_harness.vertex.cloud import GoogleSession
 
     before = dict(os.environ)
     with GoogleSession(root, vertex=VertexOptions(warm=warm, expected=expected)) as session:

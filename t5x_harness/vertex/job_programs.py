@@ -1,7 +1,4 @@
-"""T5X's programs, for jobs of the emulated Vertex AI: their images, words and variables, and what to import ahead.
-
-:class:`~t5x_harness.google.vertex.jobs.programs.Programs` says what each name is for.
-"""
+"""T5X's programs, for jobs of the emulated Vertex AI: their images, words and variables, and what to import ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +8,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from t5x_harness.google.vertex.jobs.programs import Programs
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.compile_options import compile_cheaply
@@ -26,10 +25,11 @@ from t5x_harness.variables import (
     TPU_NUMERICS_VARIABLE,
 )
 
-MODULE = "t5x.main"
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.validation.rules import SpecRule
 
 # What ``t5x.main`` and its modes need, and nothing of T5X itself: its modules are imported by the job, in its order.
-LIBRARIES = (
+_LIBRARIES = (
     "absl.app",
     "gin",
     "numpy",
@@ -56,52 +56,62 @@ _PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
 _MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 
 
-def prepare() -> None:
-    """Takes AutoGraph's conversions of SeqIO's functions, which TensorFlow keeps by the functions' code."""
-    from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-    from t5x_harness.upstream.autograph_sibling import SiblingConversions
+class T5XPrograms(Programs):
+    """T5X's entry points and scripts, by its images or by commands that name them."""
 
-    SiblingConversions(SEQIO_FUNCTIONS).take()
+    module = "t5x.main"
+    libraries = _LIBRARIES
+
+    def spec_rules(self) -> Sequence[SpecRule]:
+        """Returns what T5X makes of the arguments in a spec."""
+        from t5x_harness.vertex.job_rules import job_rules
+
+        return job_rules()
+
+    def prepare(self) -> None:
+        """Takes AutoGraph's conversions of SeqIO's functions, which TensorFlow keeps by the functions' code."""
+        from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
+        from t5x_harness.upstream.autograph_sibling import SiblingConversions
+
+        SiblingConversions(SEQIO_FUNCTIONS).take()
+
+    def entry_point(self, image: str) -> Sequence[str]:
+        """Returns ``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
+        return ("python", "-m", self.module) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
+
+    def with_modules(self, words: Sequence[str]) -> list[str]:
+        """Returns the words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
+        made: list[str] = []
+        for word in words:
+            found = _SCRIPT_WORD.fullmatch(word)
+            if found and made and _PYTHON_WORD.fullmatch(made[-1]):
+                made += ["-m", f"t5x.{found['module']}"]
+            else:
+                made.append(_SCRIPT_LINE.sub(r"\g<python> -m t5x.\g<module>", word))
+        return made
+
+    def runs(self, words: Sequence[str]) -> bool:
+        """Returns whether the words of a container run a program of T5X."""
+        return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
+            _MODULE_LINE.search(word) for word in words
+        )
+
+    def folders(self) -> Mapping[str, Path]:
+        """Returns T5X's repository, from which configs include their files."""
+        return {"t5x/t5x": Path(find_runtime().location)}
+
+    def environment(
+        self, base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
+    ) -> dict[str, str]:
+        """Returns the harness's environment, as for programs of ``t5x-harness exec``."""
+        seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
+        if words_are_theirs:
+            if not is_on(os.environ.get(EXACT_NUMERICS_VARIABLE, "")):
+                compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
+            if pod is None:  # what a host of several saves is divided as on a TPU
+                seen[BRIEF_VARIABLE] = "1"
+        seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers
+        return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
 
-def entry_point(image: str) -> Sequence[str]:
-    """Returns ``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
-    return ("python", "-m", MODULE) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
-
-
-def with_modules(words: Sequence[str]) -> list[str]:
-    """Returns the words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
-    made: list[str] = []
-    for word in words:
-        found = _SCRIPT_WORD.fullmatch(word)
-        if found and made and _PYTHON_WORD.fullmatch(made[-1]):
-            made += ["-m", f"t5x.{found['module']}"]
-        else:
-            made.append(_SCRIPT_LINE.sub(r"\g<python> -m t5x.\g<module>", word))
-    return made
-
-
-def runs(words: Sequence[str]) -> bool:
-    """Returns whether the words of a container run a program of T5X."""
-    return any(word == "-m" and module.startswith("t5x.") for word, module in itertools.pairwise(words)) or any(
-        _MODULE_LINE.search(word) for word in words
-    )
-
-
-def folders() -> Mapping[str, Path]:
-    """Returns T5X's repository, from which configs include their files."""
-    return {"t5x/t5x": Path(find_runtime().location)}
-
-
-def environment(
-    base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
-) -> dict[str, str]:
-    """Returns the harness's environment, as for programs of ``t5x-harness exec``."""
-    seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
-    if words_are_theirs:
-        if not is_on(os.environ.get(EXACT_NUMERICS_VARIABLE, "")):
-            compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
-        if pod is None:  # what a host of several saves is divided as on a TPU
-            seen[BRIEF_VARIABLE] = "1"
-    seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers
-    return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
+PROGRAMS = T5XPrograms()

@@ -16,9 +16,9 @@ from train_desk import Desk
 
 from t5x_harness.commands.main import main
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.vertex.cloud import GoogleSession
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 pytest.importorskip("google_crc32c", reason="needs the extra google")

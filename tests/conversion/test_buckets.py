@@ -14,8 +14,8 @@ import pytest
 from tiny_models import STEP, parameters_of, write
 
 from t5x_harness.conversion.request import Form, Request
-from t5x_harness.google.session import GoogleSession
 from t5x_harness.variables import ROOT_VARIABLE
+from t5x_harness.vertex.cloud import GoogleSession
 
 pytest.importorskip("tensorflow", reason="reads and writes gs://")
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.google.vertex.validation import Violation, judge, misspelt_accelerators
+from t5x_harness.google.vertex.validation import SpecViolation, judge, misspelt_accelerators
 from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
 from t5x_harness.rulebook.example_text import base_page
 from t5x_harness.rulebook.job_pages import job_codes, job_page
 from t5x_harness.rulebook.pages import pages
 from t5x_harness.rulebook.rules import all_codes
+from t5x_harness.vertex.job_rules import job_rules
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "rules"
@@ -110,14 +111,14 @@ def test_the_bad_spec_of_a_page_has_its_mistake_and_the_good_one_none(code: str)
     assert found_in(yaml.safe_load(mistake.good), mistake.good_location) == []
 
 
-def found_in(spec: dict[str, object], location: str) -> list[Violation]:
+def found_in(spec: dict[str, object], location: str) -> list[SpecViolation]:
     from google.cloud.aiplatform_v1.types import CustomJob
     from google.protobuf import json_format
 
     document = {"displayName": "x", "jobSpec": spec}
     if misspelt := misspelt_accelerators(document):
         return list(misspelt)
-    verdict = judge(json_format.ParseDict(document, CustomJob.pb()()), location)
+    verdict = judge(json_format.ParseDict(document, CustomJob.pb()()), location, job_rules())
     return [*verdict.violations, *verdict.warnings]
 
 

@@ -15,7 +15,7 @@ from page_blocks import bash, blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import with_programs
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.vertex.cloud import GoogleSession
 
 CREATE = (
     "gcloud alpha compute tpus tpu-vm create old --zone us-central2-b --accelerator-type v4-8 --version v2-alpha-tpuv4"

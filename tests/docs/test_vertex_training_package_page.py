@@ -17,7 +17,7 @@ import pytest
 from page_blocks import bash, blocks
 
 from t5x_harness.commands.main import parser_of
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.vertex.cloud import GoogleSession
 
 PACKAGE = "sample_tasks/trainer_package"
 

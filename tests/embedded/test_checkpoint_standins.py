@@ -201,7 +201,7 @@ def test_in_a_bucket_over_the_network(tmp_path: Path) -> None:
     model_dir.mkdir(parents=True)
     (model_dir / "config.gin").touch()  # a folder without an object is none in a bucket
     here = Path(__file__).parent
-    with session.GoogleSession(tmp_path) as google:
+    with session.EmulatedCloud(tmp_path) as google:
         folders = [str(here), str(here.parent)]
         program = f"import sys; sys.path[:0] = {folders}; import t5x_in_use; t5x_in_use.use()\n{IN_A_BUCKET}"
         environment = {**os.environ, **google.environment(), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}

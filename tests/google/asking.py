@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 
 def ask(
-    session: GoogleSession,
+    session: EmulatedCloud,
     host: str,
     path: str,
     *,

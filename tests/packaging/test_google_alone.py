@@ -1,8 +1,9 @@
-"""The emulated Google Cloud knows nothing of T5X: what jobs run is told to it by a module that the options name."""
+"""The emulated Google Cloud knows nothing of T5X: what it has to know of jobs is handed in by whoever starts it."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 BELOW = (
@@ -19,6 +20,8 @@ BELOW = (
 )
 """What it may import of the package."""
 
+IMPORT = re.compile(r"\s*(from|import) t5x_harness\b")
+
 
 def test_it_imports_nothing_that_knows_t5x(repository: Path) -> None:
     wrong = []
@@ -33,4 +36,17 @@ def test_it_imports_nothing_that_knows_t5x(repository: Path) -> None:
             wrong += [
                 f"{path.name}:{node.lineno} {name}" for name in names if not name.partition(".")[2].startswith(BELOW)
             ]
+    assert wrong == []
+
+
+def test_no_file_of_it_names_t5x_in_any_spelling(repository: Path) -> None:
+    """The package's own import path may stand where it is imported, and nowhere else."""
+    wrong = []
+    for path in sorted((repository / "t5x_harness" / "google").rglob("*")):
+        if not path.is_file() or path.suffix == ".pyc":
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            rest = IMPORT.sub("", line, count=1) if path.suffix == ".py" else line
+            if re.search(r"t\W?5\W?x", rest, re.IGNORECASE):
+                wrong.append(f"{path.relative_to(repository)}:{number} {line.strip()}")
     assert wrong == []

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.sample_tasks import CONFIGS
+from t5x_harness.vertex.cloud import GoogleSession
 
 TEST = """
 import pytest

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.vertex.cloud import GoogleSession
 
 pytest.importorskip("google.cloud.aiplatform")
 

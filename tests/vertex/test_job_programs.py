@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.vertex.jobs.images import find_image
-from t5x_harness.vertex import job_programs
+from t5x_harness.vertex.job_programs import PROGRAMS
 
 
 @pytest.mark.parametrize("uri", ["gcr.io/p/t5x:latest", "us-docker.pkg.dev/p/repo/my-t5x-base@sha256:12"])
 def test_t5x_images_run_t5x(uri: str) -> None:
-    image = find_image(uri, {}, job_programs.entry_point)
+    image = find_image(uri, {}, PROGRAMS.entry_point)
     assert image.entry_point == ("python", "-m", "t5x.main")
-    assert job_programs.runs(image.entry_point)
+    assert PROGRAMS.runs(image.entry_point)
 
 
 def test_a_project_s_name_makes_no_image_t5x() -> None:
-    assert not find_image("gcr.io/t5x-team/trainer:1", {}, job_programs.entry_point).known
+    assert not find_image("gcr.io/t5x-team/trainer:1", {}, PROGRAMS.entry_point).known
 
 
 def test_the_user_s_map_comes_before_what_is_known_of_images() -> None:
-    image = find_image("gcr.io/p/t5x-fork", {"*": "true"}, job_programs.entry_point)
+    image = find_image("gcr.io/p/t5x-fork", {"*": "true"}, PROGRAMS.entry_point)
     assert image.entry_point == ("true",)
-    assert not job_programs.runs(image.entry_point)
+    assert not PROGRAMS.runs(image.entry_point)
 
 
 @pytest.mark.parametrize(
@@ -44,19 +44,19 @@ def test_the_user_s_map_comes_before_what_is_known_of_images() -> None:
     ],
 )
 def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words: list[str]) -> None:
-    made = job_programs.with_modules([*command, "--gin.X=1"])
+    made = PROGRAMS.with_modules([*command, "--gin.X=1"])
     assert made == words
-    assert job_programs.runs(made) == ("t5x." in " ".join(words))
+    assert PROGRAMS.runs(made) == ("t5x." in " ".join(words))
 
 
 def test_a_long_argument_is_read_once() -> None:
     """The server has no thread that could answer while it reads one again from each of its characters."""
     words = ["sh", "-c", "x" * 2_000_000, "/" * 2_000_000]
-    assert job_programs.with_modules(words) == words
+    assert PROGRAMS.with_modules(words) == words
 
 
 def test_a_job_stands_for_one_on_a_tpu_which_has_its_own_numbers() -> None:
-    made = job_programs.environment({"T5X_HARNESS_TPU_NUMERICS": "1", "PATH": "/bin"}, True, None, None)
+    made = PROGRAMS.environment({"T5X_HARNESS_TPU_NUMERICS": "1", "PATH": "/bin"}, True, None, None)
     assert made["T5X_HARNESS_TPU_NUMERICS"] == ""
 
 
@@ -65,5 +65,5 @@ def test_jobs_are_compiled_as_t5x_does_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, exact: str, is_cheap: bool
 ) -> None:
     monkeypatch.setenv("T5X_HARNESS_EXACT_NUMERICS", exact)
-    made = job_programs.environment({"PATH": "/bin"}, True, None, None)
+    made = PROGRAMS.environment({"PATH": "/bin"}, True, None, None)
     assert ("xla_backend_optimization_level" in made.get("XLA_FLAGS", "")) is is_cheap

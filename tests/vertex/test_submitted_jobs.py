@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
 from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.vertex.cloud import GoogleSession
 
 pytest.importorskip("google.cloud.aiplatform")
 pytest.importorskip("google_crc32c", reason="needs the extra google")

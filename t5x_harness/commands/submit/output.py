@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.google.vertex.validation import Verdict
+from t5x_harness.google.vertex.validation import SpecVerdict
 from t5x_harness.report.json import document, json_text
 from t5x_harness.report.programs import verdicts
 from t5x_harness.report.report import Report
@@ -38,7 +38,7 @@ class SubmitOutput:
         self._lines: list[str] = []
         self._document: dict[str, Any] = {"jobs": [], "sent": [], "notes": []}
 
-    def job(self, job: T5XJob, verdict: Verdict) -> None:
+    def job(self, job: T5XJob, verdict: SpecVerdict) -> None:
         """Shows a job that is going to be sent."""
         self._document["jobs"].append(as_values(job, verdict))
         self._show(as_text(job, verdict, spec=self._args.dry_run))

@@ -1,4 +1,4 @@
-"""Runs a command that sees a store at ``/gcs``; what :func:`t5x_harness.google.gcs_mount.command_prefix` starts."""
+"""Runs a command that sees a store at ``/gcs``; what ``command_prefix`` of this package starts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
+
+from t5x_harness.google.product import PRODUCT
 
 # As a shell and env(1) have it; 125 for what failed before the command.
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
@@ -34,5 +36,5 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _end(message: str, status: int) -> NoReturn:
-    print(f"t5x-harness: {message}", file=sys.stderr)
+    print(f"{PRODUCT}: {message}", file=sys.stderr)
     sys.exit(status)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, enter_namespace
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
 
@@ -30,7 +31,7 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
     """Has this process, and what it starts from now on, see the store at ``/gcs``; for good.
 
     For a process just forked, which has a single thread: the kernel gives no namespace of users to any other. Where
-    the machine allows none, Python is patched: see :mod:`t5x_harness.google.gcs_mount.patching`.
+    the machine allows none, Python is patched: see the module ``patching``.
 
     Args:
       root: of the store; its folder ``buckets`` is made if need be.
@@ -48,7 +49,7 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
     except NamespaceRefused as refused:
         if Mode(mode) is Mode.FUSE:
             raise NamespaceRefused(
-                f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor, or choose --gcs=folder"
+                f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see {PRODUCT} doctor, or choose --gcs=folder"
             ) from None
         from t5x_harness.google.gcs_mount.patching import patch
 

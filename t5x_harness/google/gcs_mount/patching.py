@@ -3,7 +3,7 @@
 Python's own functions that take paths are replaced for good by ones that look into the store. Reached are ``open``,
 ``os`` and what is written on them (``pathlib``, ``shutil``, ``glob``, numpy's files, ``etils.epath``), TensorFlow's
 ``tf.io.gfile``, ``TFRecordWriter``, ``tf.summary``, ``tf.data`` readers and ``tf.io.read_file``, and tensorstore's
-``open`` and ``KvStore.open``: what T5X's jobs use. Not reached is what else opens files in native code
+``open`` and ``KvStore.open``: what training jobs use. Not reached is what else opens files in native code
 (``tf.train.Checkpoint``, paths generated in a ``tf.function``), and functions that another module took before this was
 called (``from os import stat``).
 """

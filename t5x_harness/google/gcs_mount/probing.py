@@ -14,6 +14,7 @@ from pathlib import Path
 from t5x_harness.google.gcs_mount.mount import Mode, Way, is_mounted
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
+from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.variables import PATCH_VARIABLE
 
 # A process that mounts and ends at once; a machine that swaps may take a while for it.
@@ -21,7 +22,7 @@ _PROBE_SECONDS = 30.0
 
 # Does not depend on the import path or the environment of the command, and takes as little time as Python can.
 _BOOT = (
-    "import sys; sys.path.append({parent!r}); from t5x_harness.google.gcs_mount.launch import main; main(sys.argv[1:])"
+    "import sys; sys.path.append({parent!r}); from {package}.google.gcs_mount.launch import main; main(sys.argv[1:])"
 )
 
 
@@ -61,7 +62,7 @@ def probe(root: str | os.PathLike[str] | None = None) -> Mount:
 @functools.cache
 def refusal(mode: Mode) -> str | None:
     """Returns why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
-    with tempfile.TemporaryDirectory(prefix="t5x-gcs-") as root:
+    with tempfile.TemporaryDirectory(prefix="gcs-probe-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
         return _try(root, mode)
@@ -80,7 +81,7 @@ def _try(root: str, mode: Mode) -> str | None:
     if done.returncode == 0 and done.stdout == "found":
         return None
     lines = done.stderr.strip().splitlines()
-    return lines[-1].removeprefix("t5x-harness: /gcs: ") if lines else f"the probe exited with {done.returncode}"
+    return lines[-1].removeprefix(f"{PRODUCT}: /gcs: ") if lines else f"the probe exited with {done.returncode}"
 
 
 def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> list[str]:
@@ -93,7 +94,7 @@ def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER)
       root: of the store; its folder ``buckets`` is made if need be.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
-    boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[3]))
+    boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))
     return [sys.executable, "-I", "-S", "-c", boot, Mode(mode).value, os.path.abspath(root)]
 
 
@@ -106,7 +107,7 @@ def launched(
     """Returns a command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
 
     Where it does not, paths in the command's words and in the variables are rewritten, and Python processes are patched
-    as they start: see :mod:`t5x_harness.google.gcs_mount.patching`.
+    as they start: see the module ``patching``.
 
     Raises:
       NamespaceRefused: the mode needs a namespace, and this machine refuses it.

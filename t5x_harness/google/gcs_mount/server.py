@@ -41,7 +41,7 @@ class FuseServer:
 def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
     """Starts the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
 
-    For a process of one thread; see :func:`~t5x_harness.system.side_process.side_process`.
+    For a process of one thread; see :func:`side_process`.
 
     Raises:
       NamespaceRefused: files that have no name yet cannot be made in the store's folder.
@@ -55,7 +55,7 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
     def serve(device: int) -> None:
         _Server(device, FileSystem(folder)).serve()
 
-    with side_process("t5x-gcsfuse", serve) as hand_over:
+    with side_process("gcsfuse", serve) as hand_over:
         yield FuseServer(hand_over)
 
 

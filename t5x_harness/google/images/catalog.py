@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_harness.google.product import PRODUCT
+
 MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 _LATEST = "latest"
@@ -39,7 +41,7 @@ class Image:
     def manifest(self) -> bytes:
         """The manifest: no layers, and a note that makes each name's another one."""
         config = {"mediaType": CONFIG_TYPE, "size": len(self.config), "digest": digest_of(self.config)}
-        note = {"t5x-harness.image": self.name}
+        note = {f"{PRODUCT}.image": self.name}
         return _json(
             {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [], "annotations": note}
         )

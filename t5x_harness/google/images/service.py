@@ -8,6 +8,7 @@ from typing import Any
 
 from t5x_harness.google.asgi import NOT_EMULATED, Scope, Send, answer, answer_error, answer_json, not_emulated
 from t5x_harness.google.images.catalog import CONFIG_TYPE, MANIFEST_TYPE, Catalog, Image, tags_list
+from t5x_harness.google.product import PRODUCT
 
 ARTIFACTS = "artifactregistry.googleapis.com"
 ANALYSIS = "containeranalysis.googleapis.com"
@@ -49,7 +50,7 @@ class ImageService:
             return await answer_json(send, 200, {})
         if scope["method"] not in _READS or found is None:
             message = (
-                f"t5x-harness does not emulate {scope['method']} {host}{path}: images are neither kept nor run here; "
+                f"{PRODUCT} does not emulate {scope['method']} {host}{path}: images are neither kept nor run here; "
                 "a job's image stands for a command, see --vertex-image"
             )
             self._refused(host, message)
@@ -76,13 +77,13 @@ class ImageService:
             return await answer_json(send, 200, {"name": settings["name"], "legacyRedirectionState": state})
         if scope["method"] != "GET" or found is None:
             message = (
-                f"t5x-harness does not emulate {scope['method']} {ARTIFACTS}{path}; of Artifact Registry it has lists "
+                f"{PRODUCT} does not emulate {scope['method']} {ARTIFACTS}{path}; of Artifact Registry it has lists "
                 "and descriptions of the images that --vertex-image names"
             )
             return await answer_json(send, NOT_EMULATED, not_emulated(message))
         shown = self._artifact(found)
         if shown is None:
-            message = f"Requested entity was not found. t5x-harness has the images that --vertex-image names: {path}"
+            message = f"Requested entity was not found. {PRODUCT} has the images that --vertex-image names: {path}"
             return await answer_error(send, 404, message)
         await answer_json(send, 200, shown)
 
@@ -90,7 +91,7 @@ class ImageService:
         """Answers for Container Analysis: nothing is known of any image."""
         if scope["method"] == "GET" and _OCCURRENCES.fullmatch(scope["path"]):
             return await answer_json(send, 200, {})
-        message = f"t5x-harness does not emulate {scope['method']} {ANALYSIS}{scope['path']}"
+        message = f"{PRODUCT} does not emulate {scope['method']} {ANALYSIS}{scope['path']}"
         await answer_json(send, NOT_EMULATED, not_emulated(message))
 
     def _artifact(self, found: re.Match[str]) -> dict[str, Any] | None:
@@ -126,7 +127,7 @@ class ImageService:
 
     async def _unknown(self, host: str, what: str, code: str, send: Send) -> None:
         known = "those that --vertex-image, or images of VertexOptions, names"
-        message = f"t5x-harness has no image {host}/{what}: it has {known}"
+        message = f"{PRODUCT} has no image {host}/{what}: it has {known}"
         self._refused(host, message)
         await answer_json(send, 404, {"errors": [{"code": code, "message": message, "detail": what}]})
 

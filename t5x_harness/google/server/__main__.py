@@ -1,4 +1,4 @@
-"""The process of a server; started by :mod:`t5x_harness.google.server.launch`."""
+"""The process of a server; started by the module ``launch``."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from t5x_harness.google.asgi import (
     header_of,
 )
 from t5x_harness.google.identity import PROJECT, PROJECT_NUMBER, TOKEN, Authority
+from t5x_harness.google.product import PRODUCT
 
 TOKEN_PATHS: Mapping[str, tuple[str, ...]] = {
     "oauth2.googleapis.com": ("/token",),
@@ -37,7 +38,7 @@ _LIFETIME = 3600
 _TOKEN = {"access_token": TOKEN, "expires_in": _LIFETIME, "token_type": "Bearer"}
 _ACCOUNT = {
     "aliases": ["default"],
-    "email": f"t5x-harness@{PROJECT}.iam.gserviceaccount.com",
+    "email": f"{PRODUCT}@{PROJECT}.iam.gserviceaccount.com",
     "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
 }
 _METADATA = {
@@ -58,7 +59,7 @@ async def answer_token(authority: Authority, scope: Scope, receive: Receive, sen
         return await answer_json(send, 400, {"error": "invalid_request", "error_description": str(error)})
     grant = form.get("grant_type", [""])[0]
     if scope["method"] != "POST" or grant not in _GRANTS:
-        description = f"t5x-harness gives tokens to a POST with a grant_type of {' or '.join(_GRANTS)}, not {grant!r}"
+        description = f"{PRODUCT} gives tokens to a POST with a grant_type of {' or '.join(_GRANTS)}, not {grant!r}"
         return await answer_json(send, 400, {"error": "unsupported_grant_type", "error_description": description})
     signed = await asyncio.to_thread(authority.has_signed, form.get("assertion", [""])[0])
     await answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
@@ -76,7 +77,7 @@ async def answer_metadata(scope: Scope, send: Send) -> None:
     value: object = _METADATA
     for part in parts:
         if not isinstance(value, dict) or part not in value:
-            return await answer_error(send, 404, f"t5x-harness: its metadata server has no {path}")
+            return await answer_error(send, 404, f"{PRODUCT}: its metadata server has no {path}")
         value = value[part]
     text, kind = _shown(value, recursive=query.get("recursive", "").lower() == "true")
     await answer(send, 200, text.encode(), {"content-type": kind, "metadata-flavor": "Google"})

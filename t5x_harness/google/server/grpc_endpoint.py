@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.google.identity import bearer
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.vertex_endpoint import VertexMissing, VertexService
 from t5x_harness.google.vertex.wire.errors import ApiError
 
@@ -89,7 +90,7 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
         # Another address of the loopback interface may have the port of a relay's connection, too.
         host = hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
         if host is None:  # it came past the relay, and so past the question whose connection it is
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "t5x-harness: this port is its own server's alone")
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{PRODUCT}: this port is its own server's alone")
         assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")
         try:
@@ -111,7 +112,7 @@ def _refusing(grpc: Any) -> Callable[..., Awaitable[None]]:
     async def refuse(method: str, requests: Any, context: Any) -> None:
         await context.abort(
             grpc.StatusCode.UNIMPLEMENTED,
-            f"t5x-harness does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "
+            f"{PRODUCT} does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "
             "JSON and XML APIs",
         )
 

@@ -14,6 +14,7 @@ from typing import cast
 from urllib.parse import unquote
 
 from t5x_harness.google.asgi import App, Message, Scope, state_with
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.eager import begin
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
@@ -215,7 +216,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         if self._exchange is not None and self._exchange.begun:
             self.transport.abort()
             return
-        self.transport.write(plain_answer(error.status, f"t5x-harness: this is not a request of HTTP/1.1: {error}"))
+        self.transport.write(plain_answer(error.status, f"{PRODUCT}: this is not a request of HTTP/1.1: {error}"))
         self.transport.close()
 
 
@@ -273,7 +274,7 @@ class HttpExchange:
         except (ConnectionError, asyncio.CancelledError):
             self.transport.abort()  # the client went away, or what was being sent to it, or the server ends
         except Exception:
-            print(f"t5x-harness: cannot answer {self._scope['method']} {self._scope['path']}", file=sys.stderr)
+            print(f"{PRODUCT}: cannot answer {self._scope['method']} {self._scope['path']}", file=sys.stderr)
             traceback.print_exc()
             self._break_off()
 

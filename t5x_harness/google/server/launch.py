@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.system.diagnosis import read_tail
@@ -32,10 +33,10 @@ _END_SECONDS = 10.0
 # The server must run the same code as its parent, which may use a source tree that only it has on its path.
 _BOOT = """\
 import importlib.util, os, sys
-found = importlib.util.find_spec("t5x_harness")
+found = importlib.util.find_spec({package!r})
 if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
     sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
-from t5x_harness.google.server.__main__ import main
+from {package}.google.server.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -86,7 +87,7 @@ def launch(settings: ServerSettings, output: IO[bytes] | None = None) -> Launche
     """
     require_extra()
     reading, writing = os.pipe()
-    boot = _BOOT.format(origin=str(Path(__file__).resolve().parents[2] / "__init__.py"))
+    boot = _BOOT.format(package=PACKAGE, origin=str(Path(__file__).resolve().parents[2] / "__init__.py"))
     try:
         try:
             # What is started here ends at once, and leaves the server behind as nobody's child.
@@ -124,7 +125,7 @@ def require_extra() -> None:
     if missing := missing_packages():
         raise ServerError(
             f"the emulated Google Cloud needs {', '.join(missing)}, not installed here: "
-            "python -m pip install 't5x-harness[google]'"
+            f"python -m pip install '{PRODUCT}[google]'"
         )
 
 

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-SERVERS = "t5x-harness-google-"
+from t5x_harness.google.product import PRODUCT
+
+SERVERS = f"{PRODUCT}-google-"
 """How the names of servers' folders begin."""
 
 _LOCK = "lock"

@@ -17,6 +17,7 @@ from t5x_harness.google.asgi import (
 from t5x_harness.google.identity import PRIVATE, Authority
 from t5x_harness.google.images import service as image_service
 from t5x_harness.google.images.service import ImageService
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answer_metadata, answer_token
 from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.server.tunnel import Refusals
@@ -51,7 +52,7 @@ def front(
       tpu: answers for Cloud TPU.
       images: answers for registries of images.
       authority: knows who is given the session's token.
-      refusals: of the proxy, which the private path ``/_t5x_harness/refused`` tells.
+      refusals: of the proxy, which the private path ``PRIVATE/refused`` tells.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +66,7 @@ def front(
                 site = value
         name, is_googles = _place(host)
         if refusal := _refusal(name, host, origin, site, scope["scheme"].encode()):
-            return await answer_error(send, 403, f"t5x-harness: {refusal}")
+            return await answer_error(send, 403, f"{PRODUCT}: {refusal}")
         path = scope["path"]
         if path in TOKEN_PATHS.get(name, ()):
             return await answer_token(authority, scope, receive, send)
@@ -97,9 +98,9 @@ def front(
         if name == image_service.ANALYSIS:
             return await images.answer_analysis(scope, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
-            return await answer_error(send, 404, "t5x-harness: accounts have no trust boundary here")
+            return await answer_error(send, 404, f"{PRODUCT}: accounts have no trust boundary here")
         message = (
-            f"t5x-harness does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training, "
+            f"{PRODUCT} does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training, "
             "TPU VMs and tokens are emulated"
         )
         await answer_json(send, NOT_EMULATED, not_emulated(message))

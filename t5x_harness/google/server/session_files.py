@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from t5x_harness.google.identity import PRIVATE, PROJECT
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
 from t5x_harness.google.tpu import remote_shell
@@ -39,13 +40,13 @@ def make_certificates() -> tuple[bytes, bytes]:
     """
     now = datetime.datetime.now(datetime.UTC)
     authority = trustme.CA(
-        path_length=0, organization_name="t5x-harness session CA", organization_unit_name="for one session"
+        path_length=0, organization_name=f"{PRODUCT} session CA", organization_unit_name="for one session"
     )
     server = authority.issue_cert(
         *SERVED_NAMES,
         *_LOCAL_NAMES,
-        common_name="t5x-harness",
-        organization_name="t5x-harness",
+        common_name=PRODUCT,
+        organization_name=PRODUCT,
         organization_unit_name="session",
         not_before=now - _BEFORE,
         not_after=now + _AFTER,
@@ -68,7 +69,7 @@ def service_account(project: str, key: bytes, token_uri: str) -> str:
       key: as PEM.
       token_uri: where clients turn its signature into a token.
     """
-    email = f"t5x-harness@{project}.iam.gserviceaccount.com"
+    email = f"{PRODUCT}@{project}.iam.gserviceaccount.com"
     return json.dumps(
         {
             "type": "service_account",

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Self
 
+from t5x_harness.google.product import PACKAGE
 from t5x_harness.google.vertex.settings import VertexOptions
 
-APP = "t5x_harness.google.storage_http.app:make_app"
+APP = f"{PACKAGE}.google.storage_http.app:make_app"
 """The application that answers for Cloud Storage, as ``module:factory``."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from t5x_harness.google.product import PRODUCT
+
 
 class ThrottledLog:
     """Writes at most one line a second, and counts the lines that it leaves out."""
@@ -20,5 +22,5 @@ class ThrottledLog:
             self._left_out += 1
             return
         more = f" (and {self._left_out} more such lines since the last one)" if self._left_out else ""
-        print(f"t5x-harness: {text}{more}", file=sys.stderr, flush=True)
+        print(f"{PRODUCT}: {text}{more}", file=sys.stderr, flush=True)
         self._next, self._left_out = now + 1.0, 0

@@ -13,6 +13,7 @@ from typing import cast
 from urllib.parse import unquote
 
 from t5x_harness.google.asgi import App, Receive, Scope, Send, answer
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.hosts import is_served
 from t5x_harness.google.server.http1_parsing import plain_answer
@@ -121,7 +122,7 @@ class Refusals:
         target = _CONTROL.sub("?", target)[:300]
         self.counts[target] += 1
         message = message or (
-            f"t5x-harness refuses {target}: only Google's API hosts are emulated here (*.googleapis.com), "
+            f"{PRODUCT} refuses {target}: only Google's API hosts are emulated here (*.googleapis.com), "
             "and nothing passes through to the network"
         )
         if self.counts[target] == 1:
@@ -188,7 +189,7 @@ class Proxy(asyncio.Protocol):
     def give_up(self) -> None:
         """Closes the connection, on which no request has come, or not all of its head."""
         if self.head_since != BUSY:
-            self._close(408, "t5x-harness: the head of the request did not end")
+            self._close(408, f"{PRODUCT}: the head of the request did not end")
         else:
             self.shut_down()
 
@@ -212,19 +213,19 @@ class Proxy(asyncio.Protocol):
         if end:
             self._connect(head.split(b"\r\n", 1)[0].decode("latin-1"), early)
         elif len(self._head) > _LONGEST_HEAD:
-            self._close(400, f"t5x-harness: a request of more than {_LONGEST_HEAD} bytes")
+            self._close(400, f"{PRODUCT}: a request of more than {_LONGEST_HEAD} bytes")
 
     def _connect(self, line: str, early: bytes) -> None:
         target, _, version = line.removeprefix("CONNECT ").partition(" ")
         host, port = _host_and_port(target, 0)
         if not version.startswith("HTTP/1.") or not host or port <= 0:
-            self._close(400, "t5x-harness: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443")
+            self._close(400, f"{PRODUCT}: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443")
         elif not is_served(host) or port != 443:
             # Clients show the reason and drop the body, or the other way round.
             message = self._refusals.refuse(target)
             self._close(403, message, reason=message)
         elif early:
-            self._close(400, "t5x-harness: data came before the tunnel was there")
+            self._close(400, f"{PRODUCT}: data came before the tunnel was there")
         else:
             self._connections.discard(self)
             self._transport.pause_reading()  # what comes next is for TLS

@@ -25,6 +25,7 @@ from t5x_harness.google.asgi import (
     not_emulated,
 )
 from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, UNRECORDED, Authority, bearer
+from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store
@@ -107,7 +108,7 @@ class VertexService:
         try:
             body = await body_of(receive, _LARGEST_BODY)
         except ValueError as error:
-            return await answer_error(send, 400, f"t5x-harness: {error}")
+            return await answer_error(send, 400, f"{PRODUCT}: {error}")
         if scope["path"] == f"{ADMIN}warm":
             self._load()
             return await answer_json(send, 200, None)
@@ -150,14 +151,14 @@ class VertexService:
 
     def _make(self) -> Api:
         try:
-            rpc_table = importlib.import_module("t5x_harness.google.vertex.wire.rpc_table")
+            rpc_table = importlib.import_module(f"{PACKAGE}.google.vertex.wire.rpc_table")
             rpc_table.import_messages_only()
             rpc_table.rpc_table()
-            service = importlib.import_module("t5x_harness.google.vertex.wire.api")
+            service = importlib.import_module(f"{PACKAGE}.google.vertex.wire.api")
         except ModuleNotFoundError as error:
             raise VertexMissing(
-                "t5x-harness emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
-                f"{error.name}): python -m pip install 't5x-harness[vertex]'"
+                f"{PRODUCT} emulates Vertex AI with google-cloud-aiplatform, which is not installed here (there is no "
+                f"{error.name}): python -m pip install '{PRODUCT}[vertex]'"
             ) from None
         assert self._settings is not None
         found: Api = service.Api(self._settings, state=self._state, authority=self._authority)

@@ -134,7 +134,7 @@ class Core:
             return
         self._checkpointing = True
         try:
-            Thread(target=self._checkpoint, name="t5x-google-checkpoint").start()
+            Thread(target=self._checkpoint, name="google-checkpoint").start()
         except RuntimeError:  # the system gives no thread: the next operation tries again
             self._checkpointing = False
 

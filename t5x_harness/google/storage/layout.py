@@ -1,17 +1,19 @@
 """Where things lie in the folder of a store.
 
 <root>/buckets/<bucket>/<name>   the objects whose names a folder can hold: the tree that ``/gcs`` shows
-<root>/.t5x-harness/storage.db   what is known of buckets, objects and uploads
-<root>/.t5x-harness/incoming/    bodies on their way in
-<root>/.t5x-harness/aside/       bodies of objects that the tree cannot hold
-<root>/.t5x-harness/lock         which process has the store open
-<root>/.t5x-harness/reserve      room that is given away when the disk is full, so that objects can be read and deleted
+<root>/.PRODUCT/storage.db   what is known of buckets, objects and uploads
+<root>/.PRODUCT/incoming/    bodies on their way in
+<root>/.PRODUCT/aside/       bodies of objects that the tree cannot hold
+<root>/.PRODUCT/lock         which process has the store open
+<root>/.PRODUCT/reserve      room that is given away when the disk is full, so that objects can be read and deleted
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from t5x_harness.google.product import PRODUCT
 
 LONGEST_PATH = 4095  # Linux' PATH_MAX without its NUL
 
@@ -26,7 +28,7 @@ class Layout:
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.buckets = str(self.root / "buckets")
-        private = self.root / ".t5x-harness"
+        private = self.root / f".{PRODUCT}"
         self.database = private / "storage.db"
         self.lock = private / "lock"
         self.reserve = private / "reserve"

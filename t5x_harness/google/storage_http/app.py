@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StorageError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
@@ -98,7 +99,7 @@ class _Refusals:
             refused = self._store.refusal(error)
             if time.monotonic() - self._reported > _TELL_SECONDS:
                 self._reported = time.monotonic()
-                print(f"t5x-harness: {refused.message}", file=sys.stderr, flush=True)
+                print(f"{PRODUCT}: {refused.message}", file=sys.stderr, flush=True)
             raise refused from error
 
 

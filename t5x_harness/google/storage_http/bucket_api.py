@@ -15,6 +15,7 @@ from typing import Any
 
 from t5x_harness.google.asgi import NOT_EMULATED
 from t5x_harness.google.identity import PROJECT, project_number
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, StorageError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
@@ -84,7 +85,7 @@ class MissingBuckets:
         self._asked[bucket] += 1
         if self._asked[bucket] == _TIMES:
             print(
-                f"t5x-harness: there is no bucket {bucket!r}, which was asked for {_TIMES} times; some programs ask "
+                f"{PRODUCT}: there is no bucket {bucket!r}, which was asked for {_TIMES} times; some programs ask "
                 f"again for ever. Make it: {self._command(bucket)}, or have all buckets made: --create-buckets of "
                 "exec and serve",
                 file=sys.stderr,
@@ -201,5 +202,5 @@ def not_allowed(request: Request) -> StorageError:
 def not_emulated(what: str) -> StorageError:
     """Returns what to raise for a part of Google's API that is not emulated."""
     return NotEmulated(
-        f"t5x-harness does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
+        f"{PRODUCT} does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
     )

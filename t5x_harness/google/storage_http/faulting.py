@@ -65,7 +65,7 @@ class _Faulting:
 
 
 def make_app(root: Path) -> StorageApp:
-    """Returns Cloud Storage over a folder, with the private path ``/_t5x_harness/faults``.
+    """Returns Cloud Storage over a folder, with the private path ``PRIVATE/faults``.
 
     Raises as ``app.make_app``.
     """

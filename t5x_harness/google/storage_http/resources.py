@@ -47,7 +47,7 @@ def header_name(text: str) -> str:
     return quote(text, safe=_IN_NAMES)
 
 
-POLICY = "t5xHarnessPolicy"
+POLICY = "emulatedPolicy"
 """The field of buckets that keeps their IAM policy, and that is not among those shown."""
 
 

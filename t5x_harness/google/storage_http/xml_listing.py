@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
@@ -116,5 +117,5 @@ def _contents(write: _Writer, it: StoredObject, *, owner: bool) -> str:
         f"<Generation>{it.generation}</Generation><MetaGeneration>{it.metageneration}</MetaGeneration>"
         f"<LastModified>{rfc3339(it.updated)}</LastModified><ETag>&quot;{xml_etag_of(it)}&quot;</ETag><Size>{it.size}</Size>"
     )
-    who = "<Owner><ID>t5x-harness</ID></Owner>" if owner else ""
+    who = f"<Owner><ID>{PRODUCT}</ID></Owner>" if owner else ""
     return f"<Contents>{write('Key', it.name)}{fields}{who}</Contents>"

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions
 from t5x_harness.slices.generations import GENERATIONS
@@ -137,4 +138,4 @@ def _spelled(generation: str) -> str:
 def _not_found(asked: str, zone: str, why: str) -> TpuError:
     code = zlib.crc32(f"{asked} {zone}".encode())
     message = f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone}"
-    return TpuError("INVALID_ARGUMENT", f"{message} [EID: {code:#x}] (t5x-harness: {why})")
+    return TpuError("INVALID_ARGUMENT", f"{message} [EID: {code:#x}] ({PRODUCT}: {why})")

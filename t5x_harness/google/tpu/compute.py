@@ -7,6 +7,7 @@ from typing import Any
 
 from t5x_harness.google.asgi import Scope, Send, answer_error, answer_json
 from t5x_harness.google.identity import project_number
+from t5x_harness.google.product import PRODUCT
 
 HOST = "compute.googleapis.com"
 ZONES = tuple(
@@ -54,7 +55,7 @@ async def answer_compute(scope: Scope, send: Send) -> bool:
     elif name in places:
         await answer_json(send, 200, places[name])
     else:
-        known = f"t5x-harness has {', '.join(places)}"
+        known = f"{PRODUCT} has {', '.join(places)}"
         await answer_error(send, 404, f"The resource 'projects/{project}/{kind}/{name}' was not found ({known})")
     return True
 

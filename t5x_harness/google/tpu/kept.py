@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.vertex.jobs.replicas import free_ports
@@ -55,7 +56,7 @@ class Kept:
         """Returns the numbers of addresses that no worker has; one that is gone comes again as late as can be."""
         taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
         if len(taken) + count > _ADDRESSES:
-            raise TpuError("RESOURCE_EXHAUSTED", f"t5x-harness has {_ADDRESSES} addresses for workers, and no more")
+            raise TpuError("RESOURCE_EXHAUSTED", f"{PRODUCT} has {_ADDRESSES} addresses for workers, and no more")
         found: list[int] = []
         while len(found) < count:
             self.addresses = (self.addresses + 1) % _ADDRESSES

@@ -2,8 +2,7 @@
 
 On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command as it is, and
 programs that install, configure or end a machine say what they do not do. Those that end processes by their names end
-the worker's. Like ``remote_shell`` it is run by its path,
-and imports nothing but the standard library.
+the worker's. Like ``remote_shell`` it is run by its path, and imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -18,9 +17,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
+PRODUCT = Path(__file__).parents[2].name.replace("_", "-")  # product.py has it, which cannot be imported here
 _REFUSED, _NOT_FOUND, _APT_ERROR = 1, 127, 100
 
 _PIPS = ("pip", "pip3")
@@ -248,7 +249,7 @@ def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
     if status and "install" in arguments:
         _say(
             f"{name} ended with {status}: on an emulated worker it asks no index. What the environment has that "
-            f"t5x-harness runs in is there already: go on without the rest, or run {sys.executable} -m pip install … "
+            f"{PRODUCT} runs in is there already: go on without the rest, or run {sys.executable} -m pip install … "
             "in a shell of your own"
         )
     sys.exit(status if status >= 0 else 128 - status)
@@ -275,7 +276,7 @@ def _become(program: str, words: Sequence[str]) -> NoReturn:
 
 
 def _say(text: str) -> None:
-    print(f"t5x-harness: {text}", file=sys.stderr, flush=True)
+    print(f"{PRODUCT}: {text}", file=sys.stderr, flush=True)
 
 
 def _end(text: str, status: int) -> NoReturn:

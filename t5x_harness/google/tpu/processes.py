@@ -20,7 +20,7 @@ from pathlib import Path
 
 from t5x_harness.variables import TPU_VM_VARIABLE
 
-SERVER_NAME = "t5x-google"
+SERVER_NAME = "google-emulator"
 """The name of a server's process, as ``ps`` shows it."""
 
 _LIMIT = 10  # RLIMIT_LOCKS

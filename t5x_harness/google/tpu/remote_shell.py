@@ -27,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+PACKAGE = Path(__file__).parents[2].name
+PRODUCT = PACKAGE.replace("_", "-")  # as google/product.py has it, which cannot be imported here
 _LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
@@ -51,7 +53,7 @@ _FORWARDING = "DLRW"
 _REMOTE = re.compile(r"(?:(?P<user>[^@:/]+)@)?(?P<host>[^@:/]+):(?P<path>.*)", re.DOTALL)
 _PROJECT = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
-NEW_CONFIGURATION = "# Made by t5x-harness, and not changed since.\n"
+NEW_CONFIGURATION = f"# Made by {PRODUCT}, and not changed since.\n"
 """How a configuration of gcloud begins in which nothing was set; gcloud leaves no comments when it sets something."""
 _EMULATED = re.compile(r"198\.1[89]\.\d+\.\d+")
 
@@ -77,7 +79,7 @@ class Server:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             headers = {"Authorization": f"Bearer {self.token.read_text()}", "Content-Type": "application/json"}
-            request = urllib.request.Request(f"{self.url}/_t5x_harness/tpu/worker", body, headers)
+            request = urllib.request.Request(f"{self.url}/_{PACKAGE}/tpu/worker", body, headers)
             with direct.open(request, timeout=60) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
@@ -316,7 +318,7 @@ def _this_user() -> str:
 
 
 def _say(message: str) -> None:
-    print(f"t5x-harness: {message}", file=sys.stderr)
+    print(f"{PRODUCT}: {message}", file=sys.stderr)
 
 
 def _end(message: str) -> NoReturn:

@@ -22,6 +22,7 @@ from t5x_harness.google.asgi import (
 )
 from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer
 from t5x_harness.google.json_text import BadJson, read_json
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import checks
 from t5x_harness.google.tpu.compute import ZONES
 from t5x_harness.google.tpu.errors import TpuError
@@ -98,7 +99,7 @@ class TpuService:
             code, status = (error.http_status, error.code) if isinstance(error, TpuError) else (503, "UNAVAILABLE")
             return await answer_json(send, code, {"error": {"code": code, "message": str(error), "status": status}})
         if found is None:
-            message = f"t5x-harness does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
+            message = f"{PRODUCT} does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
             return await answer_json(send, NOT_EMULATED, not_emulated(message))
         await answer_json(send, 200, found)
 

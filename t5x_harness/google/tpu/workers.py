@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5x_harness.google.identity import PROJECT
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import machine_programs
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
@@ -28,7 +29,7 @@ from t5x_harness.system.ownership import foreign_folder
 from t5x_harness.variables import TPU_VM_VARIABLE
 
 _SHELL = "/bin/bash"
-_MARK = ".t5x-harness-tpu-vm"
+_MARK = f".{PRODUCT}-tpu-vm"
 _COORDINATOR = re.compile(r"127\.0\.0\.1:[0-9]+")
 _PROJECT = re.compile(r"[a-z0-9][-a-z0-9.:]*")
 
@@ -52,7 +53,7 @@ class Workers:
     Args:
       folder: for those of this server; it is made when the first is needed.
       programs: the session's own, which go in front of PATH.
-      settings: what jobs of Vertex AI are run with, too: the environment, and what stands for T5X.
+      settings: what jobs of Vertex AI are run with, too: the environment, and what is known of their programs.
     """
 
     def __init__(self, folder: Path, programs: Path, settings: VertexSettings) -> None:

@@ -6,6 +6,7 @@ from google.longrunning.operations_pb2 import Operation
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.lists import PageToken, page_bounds, page_size
 from t5x_harness.google.vertex.services import ApiCall
 from t5x_harness.google.vertex.wire.errors import ApiNotEmulated
@@ -21,7 +22,7 @@ def get_operation(call: ApiCall) -> Message:
 def list_operations(call: ApiCall) -> Message:
     request = call.request
     if request.filter:
-        raise ApiNotEmulated("t5x-harness lists operations without filters only")
+        raise ApiNotEmulated(f"{PRODUCT} lists operations without filters only")
     operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
     first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
     token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""

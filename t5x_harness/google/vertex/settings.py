@@ -39,7 +39,7 @@ class VertexOptions:
       warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
       expected: jobs that are about to come; None if nobody knows.
       faults: that are armed from the start.
-      programs: the module that has what is known of the programs in jobs; see ``jobs/programs.py``.
+      programs: the import path, ``module:name``, of what is known of the programs in jobs; see ``jobs/programs.py``.
       job_environment: variables that the processes of all jobs are given, such as those by which they make stand-ins.
     """
 
@@ -52,7 +52,7 @@ class VertexOptions:
     warm: bool = False
     expected: ExpectedJobs | None = None
     faults: tuple[VertexFault, ...] = ()
-    programs: str = "t5x_harness.vertex.job_programs"
+    programs: str = ""
     job_environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property

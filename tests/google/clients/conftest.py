@@ -18,7 +18,7 @@ import pytest
 from client_process import ClientProcess
 
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 _TENSORS = """
 import base64, numpy as np, tensorflow as tf, tensorstore as ts
@@ -51,7 +51,7 @@ def _installed() -> None:
 
 
 @pytest.fixture(scope="session")
-def client_environment(fake_gcs_server: GoogleSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def client_environment(fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     home = tmp_path_factory.mktemp("home")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "HOME": str(home)}
     return {**os.environ, **fake_gcs_server.environment(), **quiet}

@@ -102,6 +102,6 @@ def file_systems(zygote: Zygote) -> list[int]:
     found = []
     for pid in processes.descendants(zygote.pid):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            if Path(f"/proc/{pid}/comm").read_text() == "t5x-gcsfuse\n":
+            if Path(f"/proc/{pid}/comm").read_text() == "gcsfuse\n":
                 found.append(pid)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from asking import ask, run_command
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex.settings import VertexOptions
 
 IMAGES = {"gcr.io/p/trainer:1": "", "us-docker.pkg.dev/p/r/t5x*": ""}
@@ -21,12 +21,12 @@ REPOSITORY = "/v1/projects/p/locations/us/repositories/r"
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[GoogleSession]:
-    with GoogleSession(vertex=VertexOptions(images=IMAGES)) as session:
+def session() -> Iterator[EmulatedCloud]:
+    with EmulatedCloud(vertex=VertexOptions(images=IMAGES)) as session:
         yield session
 
 
-def test_artifact_registry_lists_what_was_declared(session: GoogleSession) -> None:
+def test_artifact_registry_lists_what_was_declared(session: EmulatedCloud) -> None:
     def artifacts(path: str) -> Any:
         return ask(session, "artifactregistry.googleapis.com", path)
 
@@ -51,7 +51,7 @@ def test_artifact_registry_lists_what_was_declared(session: GoogleSession) -> No
 
 
 @pytest.fixture
-def gcloud(session: GoogleSession, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def gcloud(session: EmulatedCloud, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     if shutil.which("gcloud") is None:
         pytest.skip("gcloud is not installed")
 

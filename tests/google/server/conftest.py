@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 ECHO = "echo_app:make_app"
 
@@ -22,9 +22,9 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="session")
-def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleSession]:
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
     """A session for all tests that only ask something."""
-    session = GoogleSession(tmp_path_factory.mktemp("google"), app=ECHO)
+    session = EmulatedCloud(tmp_path_factory.mktemp("google"), app=ECHO)
     with pytest.MonkeyPatch.context() as patch:  # not for what other tests start meanwhile
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         session.start()
@@ -36,7 +36,7 @@ Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def client(google: GoogleSession, tmp_path: Path) -> Shell:
+def client(google: EmulatedCloud, tmp_path: Path) -> Shell:
     """Runs a command as a client of the session, in a home folder that is empty."""
 
     def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -9,13 +9,13 @@ import urllib.parse
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 JWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN = {"access_token": "fake", "expires_in": 3600, "token_type": "Bearer"}
 
 
-def _ask(google: GoogleSession, method: str, host: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
+def _ask(google: EmulatedCloud, method: str, host: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", google.endpoints.http, timeout=60)
     sent = {"Host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
     connection.request(method, path, body, sent)
@@ -36,36 +36,36 @@ def _ask(google: GoogleSession, method: str, host: str, path: str, body: str = "
     ],
 )
 @pytest.mark.parametrize("grant", [JWT, "refresh_token"])
-def test_a_token_for_everybody(google: GoogleSession, host: str, path: str, grant: str) -> None:
+def test_a_token_for_everybody(google: EmulatedCloud, host: str, path: str, grant: str) -> None:
     status, text = _ask(google, "POST", host, path, urllib.parse.urlencode({"grant_type": grant, "assertion": "x"}))
     assert (status, json.loads(text)) == (200, TOKEN)
 
 
 @pytest.mark.parametrize("body", ["grant_type=password", "", "grant_type=%E9"])
-def test_a_request_that_is_none_for_a_token(google: GoogleSession, body: str) -> None:
+def test_a_request_that_is_none_for_a_token(google: EmulatedCloud, body: str) -> None:
     status, text = _ask(google, "POST", "oauth2.googleapis.com", "/token", body)
     assert status == 400
     assert json.loads(text)["error"] == "unsupported_grant_type"
 
 
 @pytest.mark.parametrize("body", ["x" * (2 << 20), "grant_type=\u00e9"], ids=["2 MB", "no UTF-8"])
-def test_a_body_that_cannot_be_a_form_is_refused(google: GoogleSession, body: str) -> None:
+def test_a_body_that_cannot_be_a_form_is_refused(google: EmulatedCloud, body: str) -> None:
     status, text = _ask(google, "POST", "oauth2.googleapis.com", "/token", body)
     assert (status, json.loads(text)["error"]) == (400, "invalid_request")
 
 
-def test_the_path_of_a_token_is_a_bucket_elsewhere(google: GoogleSession) -> None:
+def test_the_path_of_a_token_is_a_bucket_elsewhere(google: EmulatedCloud) -> None:
     for host in ("storage.googleapis.com", "127.0.0.1"):
         status, text = _ask(google, "POST", host, "/token", f"grant_type={JWT}")
         assert (status, json.loads(text)["path"]) == (200, "/token")
 
 
-def _metadata(google: GoogleSession, path: str, host: str = "metadata.google.internal") -> tuple[int, str]:
+def _metadata(google: EmulatedCloud, path: str, host: str = "metadata.google.internal") -> tuple[int, str]:
     return _ask(google, "GET", host, f"/computeMetadata/v1/{path}", Metadata_Flavor="Google")
 
 
 @pytest.mark.parametrize("host", ["metadata.google.internal", "169.254.169.254", "127.0.0.1:8000"])
-def test_the_metadata_server(google: GoogleSession, host: str) -> None:
+def test_the_metadata_server(google: EmulatedCloud, host: str) -> None:
     assert _metadata(google, "project/project-id", host) == (200, "t5x-harness")
     status, text = _metadata(google, "instance/service-accounts/default/token?scopes=a", host)
     assert (status, json.loads(text)) == (200, TOKEN)
@@ -75,13 +75,13 @@ def test_the_metadata_server(google: GoogleSession, host: str) -> None:
     assert _metadata(google, "instance/attributes/tpu-env", host)[0] == 404
 
 
-def test_the_metadata_server_wants_its_header(google: GoogleSession) -> None:
+def test_the_metadata_server_wants_its_header(google: EmulatedCloud) -> None:
     status, text = _ask(google, "GET", "metadata.google.internal", "/computeMetadata/v1/project/project-id")
     assert status == 403
     assert json.loads(text)["error"]["message"] == "Missing Metadata-Flavor:Google header."
 
 
-def test_trust_boundaries_are_not_there(google: GoogleSession) -> None:
+def test_trust_boundaries_are_not_there(google: EmulatedCloud) -> None:
     path = "/v1/projects/-/serviceAccounts/a@b.iam.gserviceaccount.com/allowedLocations"
     assert _ask(google, "GET", "iamcredentials.googleapis.com", path)[0] == 404
 
@@ -89,7 +89,7 @@ def test_trust_boundaries_are_not_there(google: GoogleSession) -> None:
 @pytest.mark.parametrize(
     ("host", "path"), [("pubsub.googleapis.com", "/v1/projects/p/topics"), ("www.googleapis.com", "/drive/v3/files")]
 )
-def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: str, path: str) -> None:
+def test_other_apis_say_that_they_are_not_emulated(google: EmulatedCloud, host: str, path: str) -> None:
     status, text = _ask(google, "GET", host, path)
     assert status == 403  # clients repeat what is answered with 501
     error = json.loads(text)["error"]
@@ -114,13 +114,13 @@ def test_other_apis_say_that_they_are_not_emulated(google: GoogleSession, host: 
         ("[::1]:8000", "/bucket/object"),
     ],
 )
-def test_what_is_of_storage_goes_there(google: GoogleSession, host: str, path: str) -> None:
+def test_what_is_of_storage_goes_there(google: EmulatedCloud, host: str, path: str) -> None:
     status, text = _ask(google, "GET", host, path)
     assert (status, json.loads(text)["path"]) == (200, path)
 
 
 @pytest.mark.parametrize("host", ["gcr.io", "eu.gcr.io", "us-docker.pkg.dev"])
-def test_registries_of_images_refuse_in_their_own_form(google: GoogleSession, host: str) -> None:
+def test_registries_of_images_refuse_in_their_own_form(google: EmulatedCloud, host: str) -> None:
     assert _ask(google, "GET", host, "/v2/") == (200, "{}")
     status, text = _ask(google, "PUT", host, "/v2/p/image/manifests/latest")
     (error,) = json.loads(text)["errors"]
@@ -142,7 +142,7 @@ def test_registries_of_images_refuse_in_their_own_form(google: GoogleSession, ho
 @pytest.mark.parametrize(
     "path", ["/storage/v1/b", "/computeMetadata/v1/project/", "/v1/projects/p", "/_t5x_harness/token"]
 )
-def test_another_name_that_leads_here_is_refused(google: GoogleSession, host: str, path: str) -> None:
+def test_another_name_that_leads_here_is_refused(google: EmulatedCloud, host: str, path: str) -> None:
     """A page may have a name of its own lead to 127.0.0.1, and then read what it is answered."""
     status, text = _ask(google, "POST", host, path)
     assert (status, json.loads(text)["error"]["message"]) == (
@@ -164,7 +164,7 @@ def test_another_name_that_leads_here_is_refused(google: GoogleSession, host: st
     ids=str,
 )
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "storage.googleapis.com"])
-def test_pages_of_other_sites_may_ask_nothing(google: GoogleSession, host: str, headers: dict[str, str]) -> None:
+def test_pages_of_other_sites_may_ask_nothing(google: EmulatedCloud, host: str, headers: dict[str, str]) -> None:
     path = "/upload/storage/v1/b/stage/o?uploadType=media&name=pkg.tar.gz"
     status, text = _ask(google, "POST", host, path, "evil", Content_Type="text/plain", **headers)
     assert status == 403
@@ -174,7 +174,7 @@ def test_pages_of_other_sites_may_ask_nothing(google: GoogleSession, host: str, 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://localhost:8000"}, {"Sec-Fetch-Site": "none"}], ids=str)
 def test_an_address_that_the_user_typed_is_answered_and_taken_for_what_it_says(
-    google: GoogleSession, headers: dict[str, str]
+    google: EmulatedCloud, headers: dict[str, str]
 ) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", google.endpoints.http, timeout=60)
     connection.request("GET", "/bucket/object", headers={"Host": "localhost:8000", **headers})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.server.http1_parsing import LONGEST_HEAD
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 
 def _memory(pid: int) -> int:
@@ -24,7 +24,7 @@ def _memory(pid: int) -> int:
 
 
 @pytest.fixture(params=["http", "tls", "tunnel"])
-def connection(request: pytest.FixtureRequest, google: GoogleSession) -> Iterator[http.client.HTTPConnection]:
+def connection(request: pytest.FixtureRequest, google: EmulatedCloud) -> Iterator[http.client.HTTPConnection]:
     ends = google.endpoints
     if request.param == "http":
         made = http.client.HTTPConnection("127.0.0.1", ends.http, timeout=60)
@@ -39,7 +39,7 @@ def connection(request: pytest.FixtureRequest, google: GoogleSession) -> Iterato
 
 
 def test_large_bodies_stream_both_ways_in_little_memory(
-    connection: http.client.HTTPConnection, google: GoogleSession
+    connection: http.client.HTTPConnection, google: EmulatedCloud
 ) -> None:
     before, size = _memory(google.endpoints.pid), 96 << 20
     piece = bytes(range(256)) * 4096
@@ -56,7 +56,7 @@ def test_large_bodies_stream_both_ways_in_little_memory(
     assert _memory(google.endpoints.pid) - before < 48 << 20
 
 
-def test_a_reader_that_stands_still_holds_nothing_up(google: GoogleSession) -> None:
+def test_a_reader_that_stands_still_holds_nothing_up(google: EmulatedCloud) -> None:
     before = _memory(google.endpoints.pid)
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as slow:
         slow.sendall(b"GET /zeros/1073741824 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -90,14 +90,14 @@ def test_names_of_any_length_and_kind(connection: http.client.HTTPConnection) ->
         assert (answer["raw_path"], answer["query"]) == (f"/{name}", f"q={name}")
 
 
-def test_a_head_that_is_too_long_is_refused(google: GoogleSession) -> None:
+def test_a_head_that_is_too_long_is_refused(google: EmulatedCloud) -> None:
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
         connection.settimeout(60)
         connection.sendall(b"GET /" + b"x" * LONGEST_HEAD)
         assert connection.recv(4096).startswith(b"HTTP/1.1 400")
 
 
-def test_a_client_may_ask_before_it_sends(google: GoogleSession) -> None:
+def test_a_client_may_ask_before_it_sends(google: EmulatedCloud) -> None:
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
         connection.settimeout(60)
         connection.sendall(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
@@ -106,7 +106,7 @@ def test_a_client_may_ask_before_it_sends(google: GoogleSession) -> None:
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_many_clients_at_once(google: GoogleSession) -> None:
+def test_many_clients_at_once(google: EmulatedCloud) -> None:
     failures: list[BaseException] = []
 
     def ask(name: str) -> None:

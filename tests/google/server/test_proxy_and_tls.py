@@ -13,7 +13,7 @@ import sys
 import grpc
 import pytest
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 REFUSED = (
     "t5x-harness refuses {}: only Google's API hosts are emulated here (*.googleapis.com), "
@@ -21,7 +21,7 @@ REFUSED = (
 )
 
 
-def _ask_proxy(google: GoogleSession, request: bytes) -> bytes:
+def _ask_proxy(google: EmulatedCloud, request: bytes) -> bytes:
     """What the proxy answers before it closes the connection."""
     with socket.create_connection(("127.0.0.1", google.endpoints.proxy)) as connection:
         connection.settimeout(60)
@@ -29,7 +29,7 @@ def _ask_proxy(google: GoogleSession, request: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def _tunnel(google: GoogleSession, alpn: list[str]) -> ssl.SSLSocket:
+def _tunnel(google: EmulatedCloud, alpn: list[str]) -> ssl.SSLSocket:
     raw = socket.create_connection(("127.0.0.1", google.endpoints.proxy))
     raw.settimeout(60)
     raw.sendall(b"CONNECT storage.googleapis.com:443 HTTP/1.1\r\nHost: storage.googleapis.com:443\r\n\r\n")
@@ -43,7 +43,7 @@ def _tunnel(google: GoogleSession, alpn: list[str]) -> ssl.SSLSocket:
 @pytest.mark.parametrize(
     ("alpn", "agreed"), [([], None), (["http/1.1"], "http/1.1"), (["h2", "http/1.1"], "http/1.1"), (["h2"], "h2")]
 )
-def test_only_who_offers_nothing_but_h2_gets_it(google: GoogleSession, alpn: list[str], agreed: str | None) -> None:
+def test_only_who_offers_nothing_but_h2_gets_it(google: EmulatedCloud, alpn: list[str], agreed: str | None) -> None:
     with _tunnel(google, alpn) as tls:
         assert tls.selected_alpn_protocol() == agreed
         if agreed == "h2":
@@ -55,7 +55,7 @@ def test_only_who_offers_nothing_but_h2_gets_it(google: GoogleSession, alpn: lis
 
 
 @pytest.mark.parametrize("size", [1, 5, 40])
-def test_the_request_for_a_tunnel_may_come_in_pieces(google: GoogleSession, size: int) -> None:
+def test_the_request_for_a_tunnel_may_come_in_pieces(google: EmulatedCloud, size: int) -> None:
     request = b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n"
     with socket.create_connection(("127.0.0.1", google.endpoints.proxy)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -68,7 +68,7 @@ def test_the_request_for_a_tunnel_may_come_in_pieces(google: GoogleSession, size
 @pytest.mark.parametrize(
     "target", ["example.org:443", "evilgoogleapis.com:443", "127.0.0.1:443", "storage.googleapis.com:80"]
 )
-def test_other_hosts_and_ports_get_no_tunnel(google: GoogleSession, target: str) -> None:
+def test_other_hosts_and_ports_get_no_tunnel(google: EmulatedCloud, target: str) -> None:
     before = google.refused().get(target, 0)
     answer = _ask_proxy(google, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
     head, _, body = answer.decode().partition("\r\n\r\n")
@@ -77,14 +77,14 @@ def test_other_hosts_and_ports_get_no_tunnel(google: GoogleSession, target: str)
     assert google.refused()[target] == before + 1
 
 
-def test_plain_requests_for_other_hosts_are_refused(google: GoogleSession) -> None:
+def test_plain_requests_for_other_hosts_are_refused(google: EmulatedCloud) -> None:
     answer = _ask_proxy(google, b"GET http://example.net/x?y=1 HTTP/1.1\r\nHost: example.net\r\n\r\n")
     assert answer.startswith(f"HTTP/1.1 403 {REFUSED.format('example.net')}\r\n".encode())
     assert answer.endswith(f"\r\n\r\n{REFUSED.format('example.net')}\n".encode())
     assert google.refused()["example.net"] == 1
 
 
-def test_plain_requests_for_googles_hosts_are_answered(google: GoogleSession) -> None:
+def test_plain_requests_for_googles_hosts_are_answered(google: EmulatedCloud) -> None:
     proxy = http.client.HTTPConnection("127.0.0.1", google.endpoints.proxy, timeout=60)
     for path in ("/b/a%2Fc?alt=json", ""):
         proxy.request("GET", f"http://storage.googleapis.com{path}", headers={"Host": "wrong.example"})
@@ -105,13 +105,13 @@ def test_plain_requests_for_googles_hosts_are_answered(google: GoogleSession) ->
         (b"CONNECT " + b"x" * 70_000, b"a request of more than 65536 bytes"),
     ],
 )
-def test_what_is_no_request_for_a_tunnel(google: GoogleSession, request_: bytes, message: bytes) -> None:
+def test_what_is_no_request_for_a_tunnel(google: EmulatedCloud, request_: bytes, message: bytes) -> None:
     answer = _ask_proxy(google, request_)
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert message in answer
 
 
-def test_what_is_no_tls_in_a_tunnel_ends_it(google: GoogleSession) -> None:
+def test_what_is_no_tls_in_a_tunnel_ends_it(google: EmulatedCloud) -> None:
     with socket.create_connection(("127.0.0.1", google.endpoints.proxy)) as raw:
         raw.settimeout(60)
         raw.sendall(b"CONNECT storage.googleapis.com:443 HTTP/1.1\r\n\r\n")
@@ -123,7 +123,7 @@ def test_what_is_no_tls_in_a_tunnel_ends_it(google: GoogleSession) -> None:
         assert tls.version() == "TLSv1.3"
 
 
-def test_grpc_is_refused_at_once_naming_the_method(google: GoogleSession) -> None:
+def test_grpc_is_refused_at_once_naming_the_method(google: EmulatedCloud) -> None:
     authority = (google.endpoints.folder / "ca.pem").read_bytes()
     over_tls = grpc.secure_channel(f"localhost:{google.endpoints.tls}", grpc.ssl_channel_credentials(authority))
     for channel in (over_tls, grpc.insecure_channel(f"127.0.0.1:{google.endpoints.grpc}")):

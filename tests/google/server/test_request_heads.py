@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5x_harness.google.server.http1_parsing import LONGEST_HEAD, BadRequest, HeadBuffer, drop_identity
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
 CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
@@ -94,7 +94,7 @@ def _receive_answers(connection: socket.socket, count: int) -> list[dict[str, ob
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
-def test_the_server_takes_it_in_small_pieces(google: GoogleSession, size: int) -> None:
+def test_the_server_takes_it_in_small_pieces(google: EmulatedCloud, size: int) -> None:
     data = HEAD + b"12345"
     with socket.create_connection(("127.0.0.1", google.endpoints.http)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,7 +107,7 @@ def test_the_server_takes_it_in_small_pieces(google: GoogleSession, size: int) -
 
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(CHUNKED) + 3 * len(HEAD)), max_size=6))
-def test_requests_that_do_not_wait_for_answers(google: GoogleSession, cuts: list[int]) -> None:
+def test_requests_that_do_not_wait_for_answers(google: EmulatedCloud, cuts: list[int]) -> None:
     """Four at once, cut anywhere: each is answered, in order, and none is refused for the header."""
     requests = [(b"first", b"/1"), (b"", b"/2"), (b"thirdbody", b"/3")]
     data = CHUNKED + b"".join(

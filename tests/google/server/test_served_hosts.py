@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_harness.google.server.hosts import SERVED_NAMES, is_served, would_bypass
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 GOOGLES = [
     "storage.googleapis.com",
@@ -47,7 +47,7 @@ def test_other_hosts(host: str) -> None:
     assert not is_served(host)
 
 
-def test_the_certificate_names_what_is_served_and_this_machine(google: GoogleSession) -> None:
+def test_the_certificate_names_what_is_served_and_this_machine(google: EmulatedCloud) -> None:
     context = ssl.create_default_context(cafile=str(google.endpoints.folder / "ca.pem"))
     for host in (*GOOGLES, "localhost", "127.0.0.1"):
         _handshake(context, google.endpoints.tls, host.removesuffix("."))

@@ -22,13 +22,13 @@ import pytest
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import launch
 from t5x_harness.google.server.settings import ServerSettings
-from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.google.session import EmulatedCloud, ServerError
 
 # A process with a session, which says where it is and then does what its argument says.
 OWNER = """
 import os, sys
-from t5x_harness.google.session import GoogleSession
-session = GoogleSession(app=sys.argv[1])
+from t5x_harness.google.session import EmulatedCloud
+session = EmulatedCloud(app=sys.argv[1])
 session.start()
 print(session.endpoints.to_json(), flush=True)
 exec(sys.argv[2])
@@ -79,7 +79,7 @@ def ask(endpoints: Endpoints, path: str = "/x") -> dict[str, object]:
 
 
 def test_a_session_is_ready_when_it_says_so_and_leaves_nothing(echo: str, temporary: Path) -> None:
-    with GoogleSession(app=echo) as session:
+    with EmulatedCloud(app=echo) as session:
         ends = session.endpoints
         for port in (ends.http, ends.tls, ends.proxy, ends.grpc):
             socket.create_connection(("127.0.0.1", port)).close()
@@ -104,7 +104,7 @@ def test_a_session_is_ready_when_it_says_so_and_leaves_nothing(echo: str, tempor
 
 def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Path) -> None:
     roots = [tmp_path / "a", tmp_path / "b"]
-    with GoogleSession(roots[0], app=echo) as a, GoogleSession(roots[1], app=echo) as b:
+    with EmulatedCloud(roots[0], app=echo) as a, EmulatedCloud(roots[1], app=echo) as b:
         ports = [port for e in (a.endpoints, b.endpoints) for port in (e.http, e.tls, e.proxy, e.grpc)]
         assert len(set(ports)) == 8
         with socket.create_connection(("127.0.0.1", a.endpoints.proxy)) as connection:
@@ -120,7 +120,7 @@ def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Pa
     assert [(root / "closed").read_text() for root in roots] == pids
 
 
-def assert_keys_are_for_this_user_alone(*sessions: GoogleSession) -> None:
+def assert_keys_are_for_this_user_alone(*sessions: EmulatedCloud) -> None:
     """They are never the same either."""
     keys = []
     for session in sessions:
@@ -166,7 +166,7 @@ def test_it_is_nobodys_child(echo: str) -> None:
 
 
 def test_it_outlives_the_thread_that_started_it(echo: str) -> None:
-    session = GoogleSession(app=echo)
+    session = EmulatedCloud(app=echo)
     thread = threading.Thread(target=session.start)
     thread.start()
     thread.join()
@@ -177,7 +177,7 @@ def test_it_outlives_the_thread_that_started_it(echo: str) -> None:
 
 
 def test_a_fork_of_the_owner_does_not_end_it(echo: str) -> None:
-    with GoogleSession(app=echo) as session:
+    with EmulatedCloud(app=echo) as session:
         child = os.fork()
         if child == 0:
             session.close()
@@ -187,7 +187,7 @@ def test_a_fork_of_the_owner_does_not_end_it(echo: str) -> None:
 
 
 def test_what_a_killed_server_leaves_is_cleared_up(echo: str, temporary: Path) -> None:
-    with GoogleSession(app=echo) as session:
+    with EmulatedCloud(app=echo) as session:
         ends = session.endpoints
         os.kill(ends.pid, signal.SIGKILL)
         assert select.select([session], [], [], 60)[0]
@@ -199,13 +199,13 @@ def test_what_a_killed_server_leaves_is_cleared_up(echo: str, temporary: Path) -
 def test_what_a_killed_server_without_an_owner_leaves_is_removed_by_the_next_one(echo: str, temporary: Path) -> None:
     with (temporary.parent / "output").open("w+b") as output:
         killed = launch(ServerSettings(app=echo), output)
-        with GoogleSession(app=echo) as session:
+        with EmulatedCloud(app=echo) as session:
             lives = session.endpoints.folder
             os.kill(killed.endpoints.pid, signal.SIGKILL)
             assert select.select([killed], [], [], 60)[0]
             foreign = temporary / "t5x-harness-google-of-another-kind"
             foreign.mkdir()
-            with GoogleSession(app=echo) as other:
+            with EmulatedCloud(app=echo) as other:
                 assert not killed.endpoints.folder.exists()
                 assert sorted(temporary.iterdir()) == sorted([lives, foreign, other.endpoints.folder])
         foreign.rmdir()
@@ -214,14 +214,14 @@ def test_what_a_killed_server_without_an_owner_leaves_is_removed_by_the_next_one
 
 def test_a_server_that_is_stuck_is_killed(echo: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("t5x_harness.google.server.launch._END_SECONDS", 0.5)
-    with GoogleSession(app=echo) as session:
+    with EmulatedCloud(app=echo) as session:
         ends = session.endpoints
         os.kill(ends.pid, signal.SIGSTOP)
     assert_gone(ends, temporary)
 
 
 def test_answers_under_way_do_not_keep_it(echo: str, temporary: Path) -> None:
-    with GoogleSession(app=echo) as session, contextlib.ExitStack() as stack:
+    with EmulatedCloud(app=echo) as session, contextlib.ExitStack() as stack:
         ends = session.endpoints
         for request in (
             b"GET /zeros/1073741824 HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -253,9 +253,9 @@ def test_it_says_what_it_refuses_where_it_is_heard(echo: str, tmp_path: Path) ->
 def test_why_it_cannot_start_is_said(echo: str, tmp_path: Path, temporary: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match=r"could not start: .*/file/below cannot keep buckets: Not a directory"):
-        GoogleSession(tmp_path / "file" / "below", app=echo).start()
+        EmulatedCloud(tmp_path / "file" / "below", app=echo).start()
     with pytest.raises(ServerError, match=r"could not start: .*/root is being served by process 1"):
-        GoogleSession(app="echo_app:refuse").start()
+        EmulatedCloud(app="echo_app:refuse").start()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (tmp_path / "output").open("w+b") as output, pytest.raises(ServerError) as caught:
@@ -276,7 +276,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("httptools", "grpc") else find(name))
     with pytest.raises(ServerError) as caught:
-        GoogleSession().start()
+        EmulatedCloud().start()
     assert str(caught.value) == (
         "the emulated Google Cloud needs httptools, grpcio, not installed here: "
         "python -m pip install 't5x-harness[google]'"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 # tf.io.gfile has Google's addresses compiled in: it comes through the proxy and TLS, and sends its odd header.
 CLIENTS = """
@@ -42,7 +42,7 @@ def _missing() -> list[str]:
 
 @pytest.mark.skipif(bool(_missing()), reason=f"{', '.join(_missing())} is not installed")
 def test_what_tensorflow_wrote_is_read_by_all(tmp_path: Path) -> None:
-    with GoogleSession() as session:
+    with EmulatedCloud() as session:
         environment = {**os.environ, **session.environment(), "HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(
             [sys.executable, "-c", CLIENTS], env=environment, capture_output=True, text=True, timeout=300, check=False

@@ -10,13 +10,13 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 __all__ = ["ask", "break_off", "make_bucket", "path_of", "start_resumable"]
 
 
 def ask(
-    session: GoogleSession, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    session: EmulatedCloud, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
     """Status, headers (names in lower case) and body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", session.endpoints.http, timeout=30)
@@ -27,25 +27,25 @@ def ask(
         return answer.status, told, answer.read()
 
 
-def make_bucket(session: GoogleSession, name: str = "bucket", **fields: Any) -> None:
+def make_bucket(session: EmulatedCloud, name: str = "bucket", **fields: Any) -> None:
     status, _, body = ask(session, "POST", "/storage/v1/b?project=p", json.dumps({"name": name, **fields}).encode())
     assert status == 200, body
 
 
-def path_of(session: GoogleSession, address: str) -> str:
+def path_of(session: EmulatedCloud, address: str) -> str:
     """The path of an address that the server gave."""
     assert address.startswith(f"{session.endpoints.url}/")
     return address.removeprefix(session.endpoints.url)
 
 
-def start_resumable(session: GoogleSession, name: str, bucket: str = "bucket") -> str:
+def start_resumable(session: EmulatedCloud, name: str, bucket: str = "bucket") -> str:
     path = f"/upload/storage/v1/b/{bucket}/o?uploadType=resumable"
     status, headers, _ = ask(session, "POST", path, json.dumps({"name": name}).encode())
     assert status == 200
     return path_of(session, headers["location"])
 
 
-def break_off(session: GoogleSession, head: str, sent: bytes, *, reset: bool) -> None:
+def break_off(session: EmulatedCloud, head: str, sent: bytes, *, reset: bool) -> None:
     """Sends a request's head and the beginning of its body, and breaks the connection when the server has them."""
     with socket.create_connection(("127.0.0.1", session.endpoints.http), timeout=30) as connection:
         connection.sendall(f"{head}\r\nHost: 127.0.0.1:{session.endpoints.http}\r\n\r\n".encode() + sent)

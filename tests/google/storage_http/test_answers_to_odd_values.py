@@ -37,7 +37,7 @@ resources = st.dictionaries(st.sampled_from(FIELDS), mostly_texts, max_size=3).f
     lambda fields: st.dictionaries(texts, texts, max_size=2).map(lambda meta: {"metadata": meta, **fields})
 )
 buckets = st.dictionaries(
-    st.sampled_from(["location", "storageClass", "labels", "lifecycle", "projectNumber", "t5xHarnessPolicy", "x"]),
+    st.sampled_from(["location", "storageClass", "labels", "lifecycle", "projectNumber", "emulatedPolicy", "x"]),
     mostly_texts,
     max_size=3,
 )

@@ -12,19 +12,19 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from serving_storage import ask, break_off, make_bucket, start_resumable
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 BODY = b"0123456789"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleSession]:
-    with GoogleSession(tmp_path_factory.mktemp("root")) as running:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
+    with EmulatedCloud(tmp_path_factory.mktemp("root")) as running:
         make_bucket(running)
         yield running
 
 
-def kept_of(session: GoogleSession, at: str, size: int) -> int:
+def kept_of(session: EmulatedCloud, at: str, size: int) -> int:
     """How many bytes of an upload the server has; all of them if it is over."""
     status, headers, _ = ask(session, "PUT", at, headers={"Content-Range": f"bytes */{size}"})
     if status == 200:
@@ -34,7 +34,7 @@ def kept_of(session: GoogleSession, at: str, size: int) -> int:
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-def test_a_resumable_upload_broken_at_every_byte(session: GoogleSession, reset: bool) -> None:
+def test_a_resumable_upload_broken_at_every_byte(session: EmulatedCloud, reset: bool) -> None:
     for cut in range(len(BODY) + 1):
         at = start_resumable(session, f"cut/{cut}")
         head = f"PUT {at} HTTP/1.1\r\nContent-Length: {len(BODY)}\r\nContent-Range: bytes 0-9/10"
@@ -48,7 +48,7 @@ def test_a_resumable_upload_broken_at_every_byte(session: GoogleSession, reset: 
         assert ask(session, "GET", f"/bucket/cut/{cut}")[2] == BODY
 
 
-def test_a_large_resumable_upload_broken_again_and_again(session: GoogleSession) -> None:
+def test_a_large_resumable_upload_broken_again_and_again(session: EmulatedCloud) -> None:
     body = bytes(range(251)) * 20_000
     at = start_resumable(session, "large")
     sent = 0
@@ -74,7 +74,7 @@ def test_a_large_resumable_upload_broken_again_and_again(session: GoogleSession)
         "PUT /bucket/whole HTTP/1.1\r\nTransfer-Encoding: chunked",
     ],
 )
-def test_other_uploads_are_whole_or_not_there(session: GoogleSession, head: str, reset: bool) -> None:
+def test_other_uploads_are_whole_or_not_there(session: EmulatedCloud, head: str, reset: bool) -> None:
     ask(session, "PUT", "/bucket/whole", b"before")
     for cut in range(len(BODY)):
         sent = b"a\r\n" + BODY[:cut] if "chunked" in head else BODY[:cut]
@@ -82,7 +82,7 @@ def test_other_uploads_are_whole_or_not_there(session: GoogleSession, head: str,
     assert ask(session, "GET", "/bucket/whole")[2] == b"before"
 
 
-def test_nothing_is_left_of_broken_uploads(session: GoogleSession) -> None:
+def test_nothing_is_left_of_broken_uploads(session: EmulatedCloud) -> None:
     root = session.endpoints.root
     before = {path for path in Path(root).rglob("*") if path.is_file() and path.suffix not in (".db", "")}
     for _ in range(5):

@@ -22,36 +22,36 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from serving_storage import ask, make_bucket, start_resumable
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 OBJECTS = "/storage/v1/b/bucket/o"
 NAMES = ["plain", "a", "a/b", "a//b", "a/", "/", "a/../b", "ü/☃", "tab\t%2F?#", "\0", "x" * 1024, "seg/" + "y" * 300]
 
 
 @contextlib.contextmanager
-def killed_at_the_end(root: Path) -> Iterator[GoogleSession]:
-    with GoogleSession(root) as session:
+def killed_at_the_end(root: Path) -> Iterator[EmulatedCloud]:
+    with EmulatedCloud(root) as session:
         yield session
         with contextlib.suppress(ProcessLookupError):
             os.kill(session.endpoints.pid, signal.SIGKILL)
 
 
-def put_media(session: GoogleSession, name: str, body: bytes) -> None:
+def put_media(session: EmulatedCloud, name: str, body: bytes) -> None:
     path = f"/upload/storage/v1/b/bucket/o?uploadType=media&name={quote(name, safe='')}"
     assert ask(session, "POST", path, body)[0] == 200
 
 
-def put_xml(session: GoogleSession, name: str, body: bytes) -> None:
+def put_xml(session: EmulatedCloud, name: str, body: bytes) -> None:
     assert ask(session, "PUT", f"/bucket/{quote(name, safe='')}", body)[0] == 200
 
 
-def put_resumable(session: GoogleSession, name: str, body: bytes) -> None:
+def put_resumable(session: EmulatedCloud, name: str, body: bytes) -> None:
     at, half, size = start_resumable(session, name), len(body) // 2, len(body)
     assert ask(session, "PUT", at, body[:half], {"Content-Range": f"bytes 0-{half - 1}/{size}"})[0] == 308
     assert ask(session, "PUT", at, body[half:], {"Content-Range": f"bytes {half}-{size - 1}/{size}"})[0] == 200
 
 
-def put_composed(session: GoogleSession, name: str, body: bytes) -> None:
+def put_composed(session: EmulatedCloud, name: str, body: bytes) -> None:
     put_media(session, f"{name}.half", body[: len(body) // 2])
     put_media(session, f"{name}.rest", body[len(body) // 2 :])
     sources = {"sourceObjects": [{"name": f"{name}.half"}, {"name": f"{name}.rest"}]}
@@ -59,13 +59,13 @@ def put_composed(session: GoogleSession, name: str, body: bytes) -> None:
     assert ask(session, "POST", path, json.dumps(sources).encode())[0] == 200
 
 
-def put_rewritten(session: GoogleSession, name: str, body: bytes) -> None:
+def put_rewritten(session: EmulatedCloud, name: str, body: bytes) -> None:
     put_media(session, f"{name}.first", body)
     path = f"{OBJECTS}/{quote(f'{name}.first', safe='')}/rewriteTo/b/bucket/o/{quote(name, safe='')}"
     assert ask(session, "POST", path)[0] == 200
 
 
-WAYS: list[Callable[[GoogleSession, str, bytes], None]] = [
+WAYS: list[Callable[[EmulatedCloud, str, bytes], None]] = [
     put_media,
     put_xml,
     put_resumable,
@@ -78,7 +78,7 @@ def body_of(index: int) -> bytes:
     return f"{index};".encode() * (1 + index * 7919 % 5000)
 
 
-def write_until_it_ends(session: GoogleSession, worker: int, start: int, enough: threading.Event) -> dict[str, int]:
+def write_until_it_ends(session: EmulatedCloud, worker: int, start: int, enough: threading.Event) -> dict[str, int]:
     """What the server has acknowledged, by name: which of the worker's writes was the last."""
     acknowledged: dict[str, int] = {}
     for index in itertools.count(start):
@@ -95,12 +95,12 @@ def write_until_it_ends(session: GoogleSession, worker: int, start: int, enough:
 
 def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(4)
-    with GoogleSession(tmp_path) as session:
+    with EmulatedCloud(tmp_path) as session:
         make_bucket(session)
     kept: dict[str, int] = {}
     for turn in range(2):
         enough = threading.Event()
-        with GoogleSession(tmp_path) as session, concurrent.futures.ThreadPoolExecutor() as pool:
+        with EmulatedCloud(tmp_path) as session, concurrent.futures.ThreadPoolExecutor() as pool:
             running = [
                 pool.submit(write_until_it_ends, session, worker, 10_000 * turn + worker, enough) for worker in range(3)
             ]
@@ -109,7 +109,7 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -
             os.kill(session.endpoints.pid, signal.SIGKILL)
             for each in running:
                 kept |= each.result()
-        with GoogleSession(tmp_path) as session:
+        with EmulatedCloud(tmp_path) as session:
             for name, index in kept.items():
                 status, headers, body = ask(session, "GET", f"/bucket/{quote(name, safe='')}")
                 assert status == 200, (name, index)
@@ -142,12 +142,12 @@ def test_fields_survive_a_killed_server(tmp_path: Path) -> None:
         put_composed(session, "composed", b"0123456789")
         before = described(session, path)
     assert {**resource, "metadata": {**resource["metadata"], "more": "x"}}.items() <= before[0].items()  # type: ignore[dict-item]
-    with GoogleSession(tmp_path) as session:
+    with EmulatedCloud(tmp_path) as session:
         assert described(session, path) == before
         assert ask(session, "GET", f"{path}?alt=media")[2] == b"body"
 
 
-def described(session: GoogleSession, path: str) -> list[dict[str, Any]]:
+def described(session: EmulatedCloud, path: str) -> list[dict[str, Any]]:
     """An object, a composed one and the bucket, without the addresses, which have the server's port in them."""
     told = [json.loads(ask(session, "GET", p)[2]) for p in (path, f"{OBJECTS}/composed", "/storage/v1/b/bucket")]
     return [{key: value for key, value in each.items() if not key.endswith("Link")} for each in told]
@@ -164,7 +164,7 @@ def test_an_upload_goes_on_with_the_next_server(tmp_path: Path) -> None:
         upload = begun.partition("<UploadId>")[2].partition("<")[0]
         status, headers, _ = ask(session, "PUT", f"/bucket/m?uploadId={upload}&partNumber=1", body)
         assert status == 200
-    with GoogleSession(tmp_path) as session:
+    with EmulatedCloud(tmp_path) as session:
         status, told, _ = ask(session, "PUT", at, headers={"Content-Range": f"bytes */{len(body)}"})
         assert (status, told["range"]) == (308, f"bytes=0-{(1 << 18) - 1}")
         rest = {"Content-Range": f"bytes {1 << 18}-{len(body) - 1}/{len(body)}"}

@@ -203,7 +203,7 @@ def test_a_null_in_the_metadata_of_a_new_object(call: Any) -> None:
 
 def test_a_field_of_the_stores_own(call: Any) -> None:
     policy = call("GET", f"{BUCKET}/iam").json
-    assert call("PATCH", BUCKET, b'{"t5xHarnessPolicy": "text"}').status == 200
+    assert call("PATCH", BUCKET, b'{"emulatedPolicy": "text"}').status == 200
     assert call("GET", f"{BUCKET}/iam").json["bindings"] == policy["bindings"]
 
 

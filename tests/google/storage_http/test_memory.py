@@ -13,7 +13,7 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from serving_storage import make_bucket, start_resumable
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 PIECE = bytes(range(256)) * (1 << 12)
 COUNT = 200
@@ -21,13 +21,13 @@ MOST = 32 << 20
 
 
 @pytest.fixture
-def session() -> Iterator[GoogleSession]:
-    with GoogleSession() as running:
+def session() -> Iterator[EmulatedCloud]:
+    with EmulatedCloud() as running:
         make_bucket(running)
         yield running
 
 
-def peak(session: GoogleSession) -> int:
+def peak(session: EmulatedCloud) -> int:
     """The most memory that the server has had resident, in bytes."""
     found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{session.endpoints.pid}/status").read_text())
     assert found
@@ -45,7 +45,7 @@ def body(kind: str) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["media", "multipart", "resumable", "xml"])
-def test_large_objects(session: GoogleSession, kind: str) -> None:
+def test_large_objects(session: EmulatedCloud, kind: str) -> None:
     method, path = {
         "media": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=large"),
         "multipart": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart"),

@@ -14,7 +14,7 @@ from serving_storage import ask
 
 from t5x_harness.google.server.launch import launch
 from t5x_harness.google.server.settings import ServerSettings
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.storage_http.bucket_api import MissingBuckets
 
 LISTING, UPLOAD = "/storage/v1/b/{}/o", "/upload/storage/v1/b/{}/o?uploadType=media&name=x"
@@ -40,7 +40,7 @@ def test_the_third_request_for_it_says_so_and_how_to_make_it(
 
 
 def test_a_session_keeps_what_its_server_said_of_it() -> None:
-    with GoogleSession() as session:
+    with EmulatedCloud() as session:
         assert session.said() == ("", 0)
         for path in ("/storage/v1/b/acme-nlp", LISTING.format("acme-nlp"), "/acme-nlp/object"):
             assert ask(session, "GET", path)[0] == 404
@@ -53,7 +53,7 @@ def test_buckets_are_made_when_they_are_first_used_if_that_is_wanted(tmp_path: P
     with (tmp_path / "output").open("w+b") as output:
         launched = launch(ServerSettings(tmp_path / "root", owner=os.getpid(), create_buckets=True), output)
         try:
-            session = GoogleSession()
+            session = EmulatedCloud()
             session._launched = launched
             used = {"one": ("POST", UPLOAD), "two": ("GET", LISTING), "three": ("GET", "/storage/v1/b/{}")}
             for bucket, (method, path) in {**used, "four": ("PUT", "/{}/x")}.items():

@@ -12,7 +12,7 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from serving_storage import ask, make_bucket
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 FIELDS: dict[str, Any] = {
     "contentType": "text/\u2603",
@@ -23,13 +23,13 @@ FIELDS: dict[str, Any] = {
 
 
 @pytest.fixture
-def session() -> Iterator[GoogleSession]:
-    with GoogleSession() as running:
+def session() -> Iterator[EmulatedCloud]:
+    with EmulatedCloud() as running:
         make_bucket(running)
         yield running
 
 
-def test_odd_fields(session: GoogleSession) -> None:
+def test_odd_fields(session: EmulatedCloud) -> None:
     resource = json.dumps({"name": "odd", **FIELDS}).encode()
     related = b"--b\r\nContent-Type: application/json\r\n\r\n" + resource + b"\r\n--b\r\n\r\nbody\r\n--b--"
     content = {"Content-Type": "multipart/related; boundary=b"}

@@ -7,7 +7,7 @@ from typing import Any
 from asking import ask
 
 from t5x_harness.google.server.endpoints import SessionFolder
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 ZONE = "projects/t5x-harness/locations/us-central2-b"
 
@@ -15,7 +15,7 @@ ZONE = "projects/t5x-harness/locations/us-central2-b"
 class CloudTpu:
     """Asks ``tpu.googleapis.com`` of a session."""
 
-    def __init__(self, session: GoogleSession) -> None:
+    def __init__(self, session: EmulatedCloud) -> None:
         self._session = session
         self._token = SessionFolder(session.endpoints.folder).token.read_text()
 

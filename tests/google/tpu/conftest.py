@@ -12,19 +12,19 @@ from asking import run_command
 from cloud_tpu import CloudTpu
 
 from t5x_harness.google.environment import with_programs
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex_admin import FakeVertex
 
 
 @pytest.fixture
-def tpu(fake_gcs_server: GoogleSession) -> Iterator[CloudTpu]:
+def tpu(fake_gcs_server: EmulatedCloud) -> Iterator[CloudTpu]:
     """Asks the session's Cloud TPU; its TPU VMs are gone afterwards."""
     yield CloudTpu(fake_gcs_server)
     FakeVertex(fake_gcs_server).reset()
 
 
 @pytest.fixture
-def shell_environment(fake_gcs_server: GoogleSession, tmp_path: Path) -> Mapping[str, str]:
+def shell_environment(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> Mapping[str, str]:
     """The environment that ``exec`` and ``serve`` give, with an empty home."""
     home = tmp_path / "home"
     home.mkdir()

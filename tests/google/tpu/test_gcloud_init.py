@@ -15,7 +15,7 @@ import pytest
 from asking import ask
 
 from t5x_harness.google.server.endpoints import SessionFolder
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.tpu import remote_shell
 
 ANSWERS = "1\nmy-project\nY\nus-central2-b\n"  # this account, a project, its zone: as on a new machine
@@ -24,7 +24,7 @@ ANSWERS = "1\nmy-project\nY\nus-central2-b\n"  # this account, a project, its zo
 @pytest.mark.journey
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
 def test_answers_may_be_piped_into_it(
-    fake_gcs_server: GoogleSession, shell_environment: Mapping[str, str], tmp_path: Path
+    fake_gcs_server: EmulatedCloud, shell_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex, for the list of projects")
     own = tmp_path / "gcloud"
@@ -49,7 +49,7 @@ def test_answers_may_be_piped_into_it(
     assert "another" in gcloud("projects", "describe", "another", "--format=value(projectId)").stdout
 
 
-def test_the_session_s_gcloud_changes_init_alone(fake_gcs_server: GoogleSession, tmp_path: Path) -> None:
+def test_the_session_s_gcloud_changes_init_alone(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> None:
     wrapper = SessionFolder(fake_gcs_server.endpoints.folder).programs / "gcloud"
     if not wrapper.exists():
         pytest.skip("gcloud is not installed")
@@ -87,7 +87,7 @@ def test_sessions_inside_each_other_find_the_real_program(tmp_path: Path) -> Non
     assert done.stdout == "real info\n"
 
 
-def test_zones_and_regions(fake_gcs_server: GoogleSession) -> None:
+def test_zones_and_regions(fake_gcs_server: EmulatedCloud) -> None:
     def get(path: str) -> Any:
         return ask(fake_gcs_server, "compute.googleapis.com", f"/compute/v1/projects/p{path}")
 
@@ -101,7 +101,7 @@ def test_zones_and_regions(fake_gcs_server: GoogleSession) -> None:
     assert "t5x-harness does not emulate GET" in get("/global/images")["error"]["message"]
 
 
-def test_projects_are_those_that_were_met(fake_gcs_server: GoogleSession) -> None:
+def test_projects_are_those_that_were_met(fake_gcs_server: EmulatedCloud) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     token = SessionFolder(fake_gcs_server.endpoints.folder).token.read_text()
 

@@ -18,7 +18,7 @@ import pytest
 from cloud_tpu import CloudTpu
 
 from t5x_harness.google.environment import with_programs
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.tpu.remote_shell import Arguments
 
 ZONE = "projects/t5x-harness/locations/us-central2-b"
@@ -272,7 +272,7 @@ def has_landlock() -> bool:
     return ctypes.CDLL(None).syscall(444, None, 0, 1) > 1
 
 
-def begin(session: GoogleSession, tmp_path: Path, more: str = "") -> Path:
+def begin(session: EmulatedCloud, tmp_path: Path, more: str = "") -> Path:
     """Starts something in the background of a new TPU VM; returns its folder of /proc."""
     (host,) = addresses(CloudTpu(session).create("one"))
     environment = with_programs(session.endpoints, {**os.environ, **session.environment(), "HOME": str(tmp_path)})
@@ -289,23 +289,23 @@ def has_ended(process: Path) -> bool:
 
 
 def test_what_runs_in_the_background_goes_with_its_server(tmp_path: Path) -> None:
-    with GoogleSession() as session:
+    with EmulatedCloud() as session:
         process = begin(session, tmp_path)
         assert not has_ended(process)
     assert has_ended(process)
 
 
 def test_what_a_killed_server_has_left_goes_with_the_next(tmp_path: Path) -> None:
-    with GoogleSession() as other:
+    with EmulatedCloud() as other:
         kept = begin(other, tmp_path)
-        with GoogleSession() as session:
+        with EmulatedCloud() as session:
             process, server = begin(session, tmp_path, on_its_own(tmp_path / "pid")), session.endpoints.pid
             processes = [process, process_in(tmp_path / "pid")]
             os.kill(server, signal.SIGKILL)
             while not has_ended(Path(f"/proc/{server}")):
                 time.sleep(0.02)
             assert not any(map(has_ended, processes))
-        with GoogleSession():
+        with EmulatedCloud():
             while not all(map(has_ended, processes)):
                 time.sleep(0.02)
         assert not has_ended(kept)
@@ -350,7 +350,7 @@ def test_forwarding_is_named(tpu: Any, shell: Shell) -> None:
     )
 
 
-def test_others_than_the_session_s_clients_are_refused(tpu: Any, fake_gcs_server: GoogleSession) -> None:
+def test_others_than_the_session_s_clients_are_refused(tpu: Any, fake_gcs_server: EmulatedCloud) -> None:
     answer = tpu("GET", f"{ZONE}/nodes", token="fake")
     assert (answer["error"]["code"], answer["error"]["status"]) == (401, "UNAUTHENTICATED")
 

@@ -15,7 +15,7 @@ import pytest
 from cloud_tpu import ZONE, CloudTpu
 
 from t5x_harness.google.environment import with_programs
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex.state import open_store
 from t5x_harness.google.vertex_admin import FakeVertex
@@ -29,7 +29,7 @@ def state() -> Iterator[str]:
     store.close()
 
 
-def on_worker(session: GoogleSession, address: str, command: str) -> str:
+def on_worker(session: EmulatedCloud, address: str, command: str) -> str:
     environment = with_programs(session.endpoints, {**os.environ, **session.environment()})
     done = subprocess.run(
         ["ssh", address, command],
@@ -78,7 +78,7 @@ def test_nothing_is_run_from_or_removed_in_a_folder_that_the_state_names(state: 
         named.symlink_to(theirs)
     elif what == "above":
         named = theirs / "x" / ".."
-    with GoogleSession(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
+    with EmulatedCloud(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
         address = CloudTpu(session).create("t")["networkEndpoints"][0]["ipAddress"]
         rewrite(state, lambda node: node.update(_folder=str(named)))
         assert on_worker(session, address, "python3 -c 'print(1)'") == "1\n"
@@ -89,7 +89,7 @@ def test_nothing_is_run_from_or_removed_in_a_folder_that_the_state_names(state: 
 
 
 def test_workers_meet_on_this_machine_alone(state: str) -> None:
-    with GoogleSession(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
+    with EmulatedCloud(vertex=VertexOptions(state=state, pending_seconds=0)) as session:
         address = CloudTpu(session).create("t", "v4-16")["networkEndpoints"][0]["ipAddress"]
         rewrite(state, lambda node: node.update(_coordinator="192.0.2.1:80"))
         said = on_worker(session, address, "true")
@@ -108,11 +108,11 @@ def is_running(pid: str) -> bool:
 def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_path: Path) -> None:
     options = VertexOptions(state=state, pending_seconds=0)
 
-    def ask(session: GoogleSession, method: str, path: str) -> Any:
+    def ask(session: EmulatedCloud, method: str, path: str) -> Any:
         return CloudTpu(session)(method, f"{ZONE}/{path}")
 
-    with GoogleSession(vertex=options) as other:
-        with GoogleSession(tmp_path / "root", vertex=options) as first:
+    with EmulatedCloud(vertex=options) as other:
+        with EmulatedCloud(tmp_path / "root", vertex=options) as first:
             address = CloudTpu(first).create("t", labels={"team": "nlp"})["networkEndpoints"][0]["ipAddress"]
             gone = CloudTpu(other).create("gone")["networkEndpoints"][0]["ipAddress"]
             background = "nohup sleep 600 > /dev/null 2>&1 & echo $!"
@@ -122,7 +122,7 @@ def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_pat
             while is_running(str(first.endpoints.pid) if not first.how_it_ended() else "0"):
                 time.sleep(0.02)
         assert is_running(process)
-        with GoogleSession(tmp_path / "root", vertex=options) as again:
+        with EmulatedCloud(tmp_path / "root", vertex=options) as again:
             assert not is_running(process)
             node = ask(again, "GET", "nodes/t")
             assert (node["state"], node["labels"]) == ("READY", {"team": "nlp"})

@@ -64,12 +64,12 @@ def test_a_state_that_is_lost_is_named(tmp_path: Path) -> None:
     pytest.importorskip("fakeredis", reason="needs the extra vertex")
     from cloud_tpu import CloudTpu
 
-    from t5x_harness.google.session import GoogleSession
+    from t5x_harness.google.session import EmulatedCloud
     from t5x_harness.google.vertex.settings import VertexOptions
     from t5x_harness.google.vertex.state import open_store
 
     store = open_store("fakeredis:")
-    with GoogleSession(vertex=VertexOptions(state=store.url)) as session:
+    with EmulatedCloud(vertex=VertexOptions(state=store.url)) as session:
         assert CloudTpu(session)("GET", f"{ZONE}/nodes") == {"nodes": []}
         store.close()
         error = CloudTpu(session)("GET", f"{ZONE}/nodes")["error"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sdk_client import INTERPRETERS, SdkClient
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex_admin import FakeVertex
 
 PARENT = "projects/t5x-harness/locations/us-central1"
@@ -49,7 +49,7 @@ def call(api: Any) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", params=INTERPRETERS)
 def sdk_process(
-    request: pytest.FixtureRequest, fake_gcs_server: GoogleSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SdkClient]:
     """A process with an unmodified SDK in it."""
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
@@ -62,7 +62,7 @@ def sdk_process(
 
 @pytest.fixture
 def sdk(
-    request: pytest.FixtureRequest, sdk_process: SdkClient, fake_gcs_server: GoogleSession
+    request: pytest.FixtureRequest, sdk_process: SdkClient, fake_gcs_server: EmulatedCloud
 ) -> Iterator[Callable[..., Any]]:
     """``sdk(code, **given)`` runs code and returns what it leaves in ``result``.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from client_process import ClientError
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 Sdk = Callable[..., Any]
 
@@ -43,7 +43,7 @@ def test_a_resources_life_through_the_proxy(sdk: Sdk) -> None:
     _check_life(sdk(LIFE, name=name), name)
 
 
-def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: GoogleSession) -> None:
+def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: EmulatedCloud) -> None:
     name = sdk("result = name")
     sdk('init(api_endpoint=endpoint, api_transport="rest")', endpoint=fake_gcs_server.endpoints.url)
     _check_life(sdk(LIFE, name=name), name)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex_admin import EmulatorError, FakeVertex
 
 CONFTEST = """
@@ -129,7 +129,7 @@ def test_what_is_set_in_the_sdk_is_gone_after_the_test(pytester: pytest.Pytester
     pytester.runpytest_subprocess().assert_outcomes(passed=4)
 
 
-def test_the_handle_names_what_there_is(fake_gcs_server: GoogleSession) -> None:
+def test_the_handle_names_what_there_is(fake_gcs_server: EmulatedCloud) -> None:
     vertex = FakeVertex(fake_gcs_server)
     with pytest.raises(EmulatorError, match=r"^no jobs are 'train'; there are: none$"):
         vertex.job("train")
@@ -141,7 +141,7 @@ def test_the_handle_names_what_there_is(fake_gcs_server: GoogleSession) -> None:
         vertex.fail("*", "UNAVAIL")
 
 
-def test_the_handle_is_for_those_with_the_token(fake_gcs_server: GoogleSession, tmp_path: Path) -> None:
+def test_the_handle_is_for_those_with_the_token(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("another")
     session: Any = types.SimpleNamespace(endpoints=dataclasses.replace(fake_gcs_server.endpoints, folder=tmp_path))
     vertex = FakeVertex(session)

@@ -19,14 +19,14 @@ import pytest
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority, project_number
 from t5x_harness.google.server.vertex_endpoint import VertexService
-from t5x_harness.google.session import GoogleSession, ServerError
+from t5x_harness.google.session import EmulatedCloud, ServerError
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 
 
-def _ask(session: GoogleSession, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+def _ask(session: EmulatedCloud, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
     token = (session.endpoints.folder / "token").read_text() if token is None else token
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
@@ -37,8 +37,8 @@ def _ask(session: GoogleSession, method: str, path: str, body: Any = None, token
 
 def test_two_servers_on_one_state_have_the_same_resources() -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-    with GoogleSession(vertex=VertexOptions(state="fakeredis:")) as one:
-        with GoogleSession(vertex=VertexOptions(state=one.endpoints.state)) as other:
+    with EmulatedCloud(vertex=VertexOptions(state="fakeredis:")) as one:
+        with EmulatedCloud(vertex=VertexOptions(state=one.endpoints.state)) as other:
             made = _ask(one, "POST", f"/v1/{PARENT}/tensorboards", {"displayName": "shared"})["response"]
             assert other.endpoints.state == one.endpoints.state == FakeVertex(one).state_url
             assert _ask(other, "GET", f"/v1/{PARENT}/tensorboards")["tensorboards"] == [
@@ -52,10 +52,10 @@ def test_two_servers_on_one_state_have_the_same_resources() -> None:
 def test_a_state_that_cannot_be_had_is_said_at_the_start(state: str) -> None:
     pytest.importorskip("redis", reason="needs the extra vertex")
     with pytest.raises(ServerError, match="names no state" if state == "nowhere:" else "no state can be had from"):
-        GoogleSession(vertex=VertexOptions(state=state)).start()
+        EmulatedCloud(vertex=VertexOptions(state=state)).start()
 
 
-def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: GoogleSession) -> None:
+def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: EmulatedCloud) -> None:
     endpoints = fake_gcs_server.endpoints
     token = (endpoints.folder / "token").read_text()
     holders = [path for path in endpoints.folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
@@ -67,7 +67,7 @@ def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: Goo
 
 @pytest.mark.parametrize("path", ["faults", "arm", "reset", "state", "entries", "nothing"])
 @pytest.mark.parametrize("token", ["", "fake"])
-def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: GoogleSession, path: str, token: str) -> None:
+def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: EmulatedCloud, path: str, token: str) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     with pytest.raises(urllib.error.HTTPError) as caught:
         _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", {}, token=token)
@@ -108,7 +108,7 @@ def test_requests_that_wait_stop_no_others() -> None:
     assert asyncio.run(main()) == "answered"
 
 
-def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: GoogleSession) -> None:
+def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: EmulatedCloud) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     request = urllib.request.Request(
         f"{fake_gcs_server.endpoints.url}/v1/projects/my-project",
@@ -126,7 +126,7 @@ def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: Go
         }
 
 
-def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: GoogleSession) -> None:
+def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: EmulatedCloud) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     for path, body, status in (("nothing", None, 404), ("arm", {"colour": "red"}, 400), ("arm", [1], 400)):
         with pytest.raises(urllib.error.HTTPError) as caught:

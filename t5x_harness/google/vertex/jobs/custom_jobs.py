@@ -9,11 +9,13 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.jobs.driver import Driver, Graces
 from t5x_harness.google.vertex.jobs.endings import State
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import location_of
@@ -26,12 +28,12 @@ from t5x_harness.google.vertex.wire import errors
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, not_found
 
 _NO_PERSISTENT_RESOURCES = (
-    "t5x-harness does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
+    f"{PRODUCT} does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
 )
 _SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "trials", "web_access_uris")
 
 
-def check_job(job: Any, parent: str) -> list[str]:
+def check_job(services: Services, job: Any, parent: str) -> list[str]:
     """Refuses a job that the service would refuse, and makes it one that is queued.
 
     Args:
@@ -47,7 +49,7 @@ def check_job(job: Any, parent: str) -> list[str]:
     for field in _SET_BY_THE_SERVICE:
         if field in job.DESCRIPTOR.fields_by_name:
             job.ClearField(field)
-    verdict = judge(job, location_of(parent))
+    verdict = judge(job, location_of(parent), find_programs(services.settings.options.programs).spec_rules())
     if verdict.violations:
         raise ApiError.of_violations(errors.FieldViolation(each.field, each.message) for each in verdict.violations)
     spec = job.trial_job_spec if "trial_job_spec" in job.DESCRIPTOR.fields_by_name else job.job_spec
@@ -164,7 +166,7 @@ class CustomJobs:
             driver.close()
 
     def create(self, call: ApiCall) -> Message:
-        warnings = check_job(call.request.custom_job, call.request.parent)
+        warnings = check_job(self._services, call.request.custom_job, call.request.parent)
         made = run_standard(call)
         with fails_if_not_started(self._services, made):
             made = with_run(self._services, made)

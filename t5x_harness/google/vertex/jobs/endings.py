@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from urllib.parse import quote
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.wire.errors import StatusCode
 
@@ -151,13 +152,13 @@ def trials_failed(count: int, reason: str) -> JobError:
 
 def unable(reason: str) -> JobError:
     """Returns the end of a job that cannot be run on this machine."""
-    return JobError(StatusCode.INVALID_ARGUMENT, f"t5x-harness: {reason}")
+    return JobError(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")
 
 
 def never_taken() -> JobError:
     """Returns the end of a job whose server has ended before it could say that the job is its own."""
     return JobError(
-        StatusCode.INTERNAL, "t5x-harness: the server that created this job has ended before it could run it."
+        StatusCode.INTERNAL, f"{PRODUCT}: the server that created this job has ended before it could run it."
     )
 
 
@@ -165,5 +166,5 @@ def owner_gone(owner: str) -> JobError:
     """Returns the end of a job whose server has ended without ending it."""
     return JobError(
         StatusCode.INTERNAL,
-        f"t5x-harness: the server that ran this job, {owner}, has ended, and the job's processes with it.",
+        f"{PRODUCT}: the server that ran this job, {owner}, has ended, and the job's processes with it.",
     )

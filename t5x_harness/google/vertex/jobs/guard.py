@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.system import processes
 
 STOP = b"stop "
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     server = socket.socket(fileno=int(arguments[0]))
     task, orders = _read_task(server)
     processes.adopt_orphans()
-    processes.name_process("t5x-vertex-job")
+    processes.name_process("vertex-job")
     awake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -113,7 +114,7 @@ def _cannot_be_given(task: dict[str, Any]) -> str:
 
 
 def _say(text: str) -> None:
-    os.write(2, f"t5x-harness: {text}\n".encode())
+    os.write(2, f"{PRODUCT}: {text}\n".encode())
 
 
 class _Watch:

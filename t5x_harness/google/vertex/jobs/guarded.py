@@ -108,7 +108,7 @@ class Guarded:
             others.callback(os.close, errors)
             boot = _BOOT.format(
                 parent=str(Path(__file__).resolve().parents[4]),
-                module="t5x_harness.google.vertex.jobs.guard",
+                module=f"{__package__}.guard",
             )
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", boot, str(theirs.fileno())],

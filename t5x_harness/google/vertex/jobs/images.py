@@ -7,6 +7,8 @@ import fnmatch
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
+from t5x_harness.google.product import PRODUCT
+
 _EXECUTORS = "*/vertex-ai/training/*"
 # Google's reducers: nothing of a job asks them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
@@ -54,7 +56,7 @@ class Image:
         if not self.known:
             return (
                 f"the image {self.uri} is not run: its command {command[0]!r} is looked for on this machine, with the "
-                "Python environment of t5x-harness in the place of what the image has"
+                f"Python environment of {PRODUCT} in the place of what the image has"
             )
         return ""
 

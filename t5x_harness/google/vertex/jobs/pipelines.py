@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import Message
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.jobs.variables import JobPlace, job_variables
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
@@ -56,7 +57,7 @@ def _faults(pipeline: Any) -> Iterator[FieldViolation]:
 
 
 def _not_here(what: str, instead: str) -> ApiError:
-    return ApiNotEmulated(f"t5x-harness does not emulate {what} in a TrainingPipeline: {instead}")
+    return ApiNotEmulated(f"{PRODUCT} does not emulate {what} in a TrainingPipeline: {instead}")
 
 
 # The states of pipelines have the numbers of those of jobs; what only jobs have is a failure of their pipeline.

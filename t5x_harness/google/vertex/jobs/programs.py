@@ -1,55 +1,75 @@
-"""What the one who starts a server knows of the programs that jobs run; a module has it, which the options name."""
+"""What the one who starts a server knows of the programs that jobs run."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.validation.rules import SpecRule
 
-class Programs(Protocol):
-    """A module with these names.
 
-    Attributes:
-      MODULE: the program, as ``python -m`` names it, for which interpreters can stand by.
-      LIBRARIES: what such an interpreter imports while it waits.
+class Programs:
+    """Programs that a server knows more about than it knows about any command; these are none.
+
+    A server is given an object of a derived class by its import path, which the options name.
     """
 
-    MODULE: str
-    LIBRARIES: Sequence[str]
+    module: str = ""
+    """A program, as ``python -m`` names it, for which interpreters can stand by."""
+
+    libraries: Sequence[str] = ()
+    """What such an interpreter imports while it waits."""
 
     def prepare(self) -> None:
         """Prepares an interpreter that stands by, once it has imported the libraries."""
 
+    def spec_rules(self) -> Sequence[SpecRule]:
+        """Returns rules for the specs of jobs, besides those of the service."""
+        return ()
+
     def entry_point(self, image: str) -> Sequence[str]:
-        """Returns the words that an image of this name runs by itself; empty for one that is not known."""
+        """Returns the words that an image of this name runs by itself; none if the image is not known."""
+        return ()
 
     def with_modules(self, words: Sequence[str]) -> list[str]:
         """Returns the words of a container, with what only its image has replaced by what this machine has."""
+        return list(words)
 
     def runs(self, words: Sequence[str]) -> bool:
         """Returns whether these words run one of the programs."""
+        return False
 
     def folders(self) -> Mapping[str, Path]:
-        """Returns the folders that images with such an entry point have in the one that they start in."""
+        """Returns the folders that images with such an entry point have in their working folder."""
+        return {}
 
     def environment(
-        self, base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
+        self,
+        base: Mapping[str, str],
+        words_are_theirs: bool,
+        slice: Slice | None,
+        pod: Pod | None,
     ) -> dict[str, str]:
         """Returns the variables of a process that runs one of the programs, is on a TPU, or is given variables.
 
         Args:
           words_are_theirs: whether it runs one of the programs.
-          slice: that it is on; None for none.
+          slice: the slice that it is on, if any.
           pod: its place, if it is one host of several.
         """
+        return dict(base)
 
 
-def find_programs(module: str) -> Programs:
-    """Imports what the options name."""
-    found: Any = importlib.import_module(module)
+def find_programs(path: str) -> Programs:
+    """Imports the object at ``module:name``; an empty path stands for no programs."""
+    if not path:
+        return Programs()
+    module, _, name = path.partition(":")
+    found: Any = getattr(importlib.import_module(module), name)
     return cast(Programs, found)

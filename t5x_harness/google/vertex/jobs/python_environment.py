@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+from t5x_harness.google.product import PACKAGE, PRODUCT
+
 # What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
 # user's credentials nor his settings are.
 _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
@@ -29,7 +31,7 @@ _BIN, _IMAGE_BIN = "bin", "image-bin"
 
 # In the place of the base interpreter's site-packages come those of the environment that the harness runs in. The line
 # runs before site looks for them, so they come last, and their own .pth files are read as ever.
-_PATH_FILE = "_t5x_harness_image.pth"
+_PATH_FILE = f"_{PACKAGE}_image.pth"
 _PATH_LINE = (
     "import site, sys; site.getsitepackages = lambda prefixes=None, sys=sys, of=site.getsitepackages: "
     "of([sys.prefix]) + {folders!a} if prefixes is None else of(prefixes); sys.path += {pip!a}\n"
@@ -46,27 +48,27 @@ _IMAGE_SCRIPT = '#!/bin/sh\nexec "${{0%/*}}/../{bin}/python" {folder}/"${{0##*/}
 _HINTS = {
     # Without its marker: pip passes over a requirement whose marker asks for an extra that nobody has named.
     re.compile(r"ERROR: No matching distribution found for (?P<name>[^;]+?)(?:;.*)?(?: \(from .*\))?"): (
-        "pip of a job asks no index: it finds what is installed in the environment that t5x-harness runs in. Install "
+        f"pip of a job asks no index: it finds what is installed in the environment that {PRODUCT} runs in. Install "
         "it there: {python} -m pip install {name}"
     ),
     re.compile(r".*error: invalid command 'bdist_wheel'"): (
-        "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
+        f"pip of a job builds packages with what is installed in the environment that {PRODUCT} runs in. Install "
         "what builds this one there: {python} -m pip install 'setuptools>=70.1'"
     ),
     re.compile(r".*: No module named pip"): (
-        "neither the environment that t5x-harness runs in nor its Python's ensurepip has pip. Install it there"
+        f"neither the environment that {PRODUCT} runs in nor its Python's ensurepip has pip. Install it there"
     ),
     re.compile(r"ModuleNotFoundError: No module named 'hypertune'"): (
-        "the images of Vertex AI have cloudml-hypertune; what stands for them is the environment that t5x-harness runs "
+        f"the images of Vertex AI have cloudml-hypertune; what stands for them is the environment that {PRODUCT} runs "
         "in. Install it there: {python} -m pip install 'cloudml-hypertune>=0.1.0.dev6'"
     ),
     re.compile(r"ModuleNotFoundError: No module named '(?!hypertune')(?P<name>[\w.]+)'.*"): (
-        "what stands for a job's image is the environment that t5x-harness runs in ({python}), and it has no module "
+        f"what stands for a job's image is the environment that {PRODUCT} runs in ({{python}}), and it has no module "
         "{name}. If the image has it, install its package there; a module of your own has to come with the job, in its "
         "Python package or its staged files"
     ),
     re.compile(r".*\.BackendUnavailable: .*| *error: backend-unavailable"): (
-        "pip of a job builds packages with what is installed in the environment that t5x-harness runs in. Install "
+        f"pip of a job builds packages with what is installed in the environment that {PRODUCT} runs in. Install "
         "the build system there that the package's pyproject.toml names; without one it is setuptools"
     ),
 }

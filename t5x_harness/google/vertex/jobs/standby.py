@@ -29,14 +29,14 @@ class Standby:
 
     Args:
       task: a job without arguments, as it would be started. Its HOME is a folder of its own.
-      programs: the module that has what is known of its program.
+      programs: the import path of what is known of its program.
 
     Raises:
       ValueError: it does not run that program.
     """
 
     def __init__(self, task: Task, programs: str) -> None:
-        command = ("python", "-m", find_programs(programs).MODULE)
+        command = ("python", "-m", find_programs(programs).module)
         if task.words[-len(command) :] != command:
             raise ValueError(f"{' '.join(task.words[-3:])} is not {' '.join(command)}")
         self._prefix = task.words[: -len(command)]
@@ -84,7 +84,7 @@ class Standbys:
     Args:
       make: makes the task of a job as it is announced, with a number that makes its folders unique.
       jobs: how many were announced.
-      programs: the module that has what is known of their program.
+      programs: the import path of what is known of their program.
     """
 
     def __init__(self, make: Callable[[int], Task], jobs: int, programs: str) -> None:

@@ -1,6 +1,6 @@
 """Inside an interpreter that stands by for a job: imports what the job will, and becomes the job when it gets one.
 
-What it imports ahead, :class:`~t5x_harness.google.vertex.jobs.programs.Programs` says.
+What it imports ahead is in the attribute ``libraries`` of the programs that it is given.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import socket
 import sys
 import tempfile
 
+from t5x_harness.google.vertex.jobs.programs import find_programs
+
 _TASK = f"__import__('{__name__}', fromlist=['await_task']).await_task()"
 PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m does
-"""For ``python -c``; a descriptor and the module of the programs follow it. It leaves no name in ``__main__``."""
+"""For ``python -c``; a descriptor and the import path of the programs follow it. It leaves no name in ``__main__``."""
 
 
 def await_task() -> str:
@@ -31,8 +33,8 @@ def await_task() -> str:
     orders.set_inheritable(False)
     if not sys.flags.safe_path:
         sys.path.pop(0)  # where it waits is not where the job is to import from
-    programs = importlib.import_module(sys.argv[2])
-    unimportable = not all(_imported(name) for name in programs.LIBRARIES)
+    programs = find_programs(sys.argv[2])
+    unimportable = not all(_imported(name) for name in programs.libraries)
     if not unimportable:
         programs.prepare()
     with orders, orders.makefile() as lines:

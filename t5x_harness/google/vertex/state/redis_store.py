@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.peers import Address, Peers
 from t5x_harness.google.server.throttled_log import ThrottledLog
 from t5x_harness.google.vertex.state.store import StateError
 
-_SPACE = "t5x-harness:"
+_SPACE = f"{PRODUCT}:"
 # Each kind is below a prefix of its own, as Redis' own error for a wrong kind has fakeredis end the connection.
 _VALUE, _LIST, _SET, _LOCK = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set", "lock"))
 _KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
@@ -85,7 +86,7 @@ def import_redis(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError:
         raise StateError(
-            f"this state needs {name}, not installed here: python -m pip install 't5x-harness[vertex]'"
+            f"this state needs {name}, not installed here: python -m pip install '{PRODUCT}[vertex]'"
         ) from None
 
 
@@ -93,7 +94,7 @@ class RedisStore:
     """A :class:`StateStore` on Redis' own transactions (WATCH and MULTI) and SET NX, without scripts.
 
     A sorted set has all keys, so that those with a prefix are found without looking at the others, and a hash has their
-    kinds. Nothing but what begins with ``t5x-harness:`` is touched.
+    kinds. Nothing but what begins with the name of this product is touched.
 
     Args:
       client: of the package ``redis``, answering bytes.

@@ -11,6 +11,7 @@ from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_data, tens
 from google.protobuf.message import Message
 
 from t5x_harness.google.identity import PROJECT
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds, page_size
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.resources import aspect_key
@@ -22,7 +23,7 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tens
 from t5x_harness.google.vertex.wire.errors import invalid_field
 
 _VIEWS = "views/"
-_USER = f"t5x-harness@{PROJECT}.iam.gserviceaccount.com"
+_USER = f"{PRODUCT}@{PROJECT}.iam.gserviceaccount.com"
 """Whom every client of a session stands for."""
 
 

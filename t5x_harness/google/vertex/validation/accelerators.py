@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.validation.judging import Violation
+from t5x_harness.google.vertex.validation.judging import SpecViolation
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
 from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
 
@@ -56,7 +56,7 @@ def accelerator_meant(given: str) -> str:
     return f"write {' or '.join(near)}" if near else ""
 
 
-def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Violation, ...]:
+def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[SpecViolation, ...]:
     """Returns accelerator types in a job's JSON or YAML that the API does not have.
 
     Args:
@@ -68,7 +68,7 @@ def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Viol
     """
     known = accelerator_types()
     return tuple(
-        Violation(
+        SpecViolation(
             field=at,
             message=_message(f"{kind}.{at}", given),
             code="VTX02" if is_slice(given) else "VTX18",

@@ -9,14 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
-from t5x_harness.google.vertex.validation.rulebook import RuleText
+from t5x_harness.google.vertex.validation.rules import Breach, Check, SpecRule
 from t5x_harness.google.vertex.validation.subject import Subject
-
-Breach: TypeAlias = tuple[str, Mapping[str, Any]]
-Check: TypeAlias = Callable[[Subject, RuleText], Iterator[Breach]]
 
 CHECKS: dict[str, Check] = {}
 """Every check by its name in ``rules.toml``; filled while this package's modules are imported."""
@@ -34,7 +30,7 @@ def check(function: Check) -> Check:
 
 
 @check
-def required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def required(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the field has a value."""
     for at, value in subject.resolve(rule.field):
         if not value:
@@ -42,7 +38,7 @@ def required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def must_be_unset(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def must_be_unset(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the field has no value."""
     for at, value in subject.resolve(rule.field):
         if value:
@@ -50,7 +46,7 @@ def must_be_unset(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def max_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def max_length(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the text has at most ``limit`` characters."""
     for at, value in subject.resolve(rule.field):
         if len(value) > rule.parameters["limit"]:
@@ -58,13 +54,13 @@ def max_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def max_items(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def max_items(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that there are at most ``limit`` elements."""
     yield from max_length(subject, rule)
 
 
 @check
-def total_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def total_length(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the texts have at most ``limit`` characters together."""
     for at, values in subject.resolve(rule.field):
         total = sum(map(len, values))
@@ -73,7 +69,7 @@ def total_length(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def pattern(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def pattern(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the text is of that form; an empty one only matters with ``empty``."""
     for at, value in subject.resolve(rule.field):
         if (value or rule.parameters.get("empty")) and not re.fullmatch(rule.parameters["pattern"], value):
@@ -81,7 +77,7 @@ def pattern(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def one_of(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def one_of(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the text, where there is one, is one of ``values``."""
     choices = rule.parameters["values"]
     for at, value in subject.resolve(rule.field):
@@ -90,7 +86,7 @@ def one_of(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def between(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def between(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the number, where it is not 0, which stands for the default, is between ``low`` and ``high``."""
     for at, value in subject.resolve(rule.field):
         if value and not rule.parameters["low"] <= value <= rule.parameters["high"]:
@@ -98,7 +94,7 @@ def between(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def at_least(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def at_least(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the number is at least ``low``."""
     for at, value in subject.resolve(rule.field):
         if value < rule.parameters["low"]:
@@ -106,7 +102,7 @@ def at_least(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def not_negative(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def not_negative(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the number or duration is not negative."""
     for at, value in subject.resolve(rule.field):
         number = value if isinstance(value, int) else value.seconds + value.nanos / 1e9
@@ -115,7 +111,7 @@ def not_negative(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def increasing(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def increasing(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that each number is greater than the one before it, by 1e-10 at least."""
     for at, values in subject.resolve(rule.field):
         for before, value in itertools.pairwise(values):
@@ -125,7 +121,7 @@ def increasing(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def gcs_uri(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def gcs_uri(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the text is an address in Cloud Storage."""
     for at, value in subject.resolve(rule.field):
         if not _GCS_URI.fullmatch(value):
@@ -134,18 +130,18 @@ def gcs_uri(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def unique_names(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def unique_names(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that no two elements have the same ``name``."""
     yield from _twice(subject, rule, "name")
 
 
 @check
-def unique_ids(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def unique_ids(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that no two metrics have the same ``metric_id``, no two parameters the same ``parameter_id``."""
     yield from _twice(subject, rule, "metric_id" if rule.field.endswith("metrics") else "parameter_id")
 
 
-def _twice(subject: Subject, rule: RuleText, attribute: str) -> Iterator[Breach]:
+def _twice(subject: Subject, rule: SpecRule, attribute: str) -> Iterator[Breach]:
     for at, elements in subject.resolve(rule.field):
         for name, times in Counter(getattr(element, attribute) for element in elements).items():
             if name and times > 1:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.validation import commands, jobs, machines, studies
+from t5x_harness.google.vertex.validation import jobs, machines, studies
 from t5x_harness.google.vertex.validation.checks import CHECKS
-from t5x_harness.google.vertex.validation.rulebook import RuleText, read_rules
+from t5x_harness.google.vertex.validation.rules import SpecRule, read_table, rules_in
 from t5x_harness.google.vertex.validation.subject import Subject
 
 
 @dataclasses.dataclass(frozen=True)
-class Violation:
+class SpecViolation:
     """A rule that a spec breaks.
 
     Attributes:
@@ -21,7 +22,7 @@ class Violation:
       message: what is wrong, and after it the smallest fix where one is known.
       code: of the failure catalogue, ``VTX04``; None for what the catalogue does not know.
       source: where the rule is from, for humans: a title and an address.
-      rule: its name in ``rules.toml``.
+      rule: its name in the file of rules.
     """
 
     field: str
@@ -35,7 +36,7 @@ class Violation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class SpecVerdict:
     """What is to be said about a spec.
 
     Attributes:
@@ -43,34 +44,41 @@ class Verdict:
       warnings: what rules say whose source is not the service's, and what the service takes and the job suffers from.
     """
 
-    violations: tuple[Violation, ...]
-    warnings: tuple[Violation, ...]
+    violations: tuple[SpecViolation, ...]
+    warnings: tuple[SpecViolation, ...]
 
 
 # Importing a module with checks enters them into CHECKS.
-_MODULES_WITH_CHECKS = (commands, jobs, machines, studies)
+_MODULES_WITH_CHECKS = (jobs, machines, studies)
 
 
-def judge(job: Any, location: str = "") -> Verdict:
+@functools.cache
+def service_rules() -> tuple[SpecRule, ...]:
+    """Returns every rule of the service itself."""
+    return rules_in(read_table(__package__, "rules.toml"), CHECKS)
+
+
+def judge(job: Any, location: str = "", more: Sequence[SpecRule] = ()) -> SpecVerdict:
     """Returns what the service refuses in a job, and what else is to be said about it.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message.
       location: the region that it is sent to; without it, no rule about regions is applied.
+      more: rules besides those of the service.
 
     Raises:
       TypeError: it is the message of something else.
     """
     to_protobuf = getattr(type(job), "pb", None)
     subject = Subject(to_protobuf(job) if to_protobuf else job, location)
-    refused: list[Violation] = []
-    warned: list[Violation] = []
-    for rule in read_rules():
+    refused: list[SpecViolation] = []
+    warned: list[SpecViolation] = []
+    for rule in (*service_rules(), *more):
         (refused if rule.refuses else warned).extend(_violations(subject, rule))
-    return Verdict(tuple(refused), tuple(warned))
+    return SpecVerdict(tuple(refused), tuple(warned))
 
 
-def _violations(subject: Subject, rule: RuleText) -> Iterator[Violation]:
-    for at, values in CHECKS[rule.check](subject, rule):
+def _violations(subject: Subject, rule: SpecRule) -> Iterator[SpecViolation]:
+    for at, values in rule.check(subject, rule):
         message = rule.message.format(**{**rule.parameters, **values})
-        yield Violation(at, message, rule.code, str(rule.source), rule.name)
+        yield SpecViolation(at, message, rule.code, str(rule.source), rule.name)

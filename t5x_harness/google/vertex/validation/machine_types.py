@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from t5x_harness.google.vertex.validation.rulebook import read_table
+from t5x_harness.google.vertex.validation.rules import read_table
 
 CLOUD_TPU = "cloud-tpu"
 
@@ -50,10 +50,14 @@ class CloudTpu:
     multiple: bool
 
 
+def _tables() -> Mapping[str, Any]:
+    return read_table(__package__, "machines.toml")
+
+
 @functools.cache
 def machine_types() -> Mapping[str, Machine]:
     """Returns every machine type of custom training by name."""
-    table = read_table("machines.toml")["machines"]
+    table = _tables()["machines"]
     found = [Machine(f"{series}-{size}") for series, sizes in table["plain"].items() for size in sizes]
     found += [Machine(name, _counts(counts)) for name, counts in table["gpu"].items()]
     found += [Machine(name, _counts(counts), bare=False) for name, counts in table["built_in_gpu"].items()]
@@ -65,12 +69,12 @@ def machine_types() -> Mapping[str, Machine]:
 
 @functools.cache
 def cloud_tpus() -> Mapping[str, CloudTpu]:
-    return {name: CloudTpu(**about) for name, about in read_table("machines.toml")["machines"]["cloud_tpu"].items()}
+    return {name: CloudTpu(**about) for name, about in _tables()["machines"]["cloud_tpu"].items()}
 
 
 def tpu_regions(generation: str | None) -> tuple[str, ...]:
     """Regions that are known to have TPUs of a generation; empty for one of which nothing is known."""
-    return tuple(read_table("machines.toml")["regions"].get(generation, ()))
+    return tuple(_tables()["regions"].get(generation, ()))
 
 
 def may_have_tpu(region: str, generation: str | None) -> bool:
@@ -78,7 +82,7 @@ def may_have_tpu(region: str, generation: str | None) -> bool:
 
     It has others, and the list has gaps.
     """
-    table = read_table("machines.toml")["regions"]
+    table = _tables()["regions"]
     lists = [regions for name, regions in table.items() if name not in ("source", "complete")]
     return generation not in table["complete"] and any(region in regions for regions in lists)
 
@@ -102,7 +106,7 @@ def accelerator_name(machine_spec: Any) -> str:
 
 
 def training_regions() -> tuple[str, ...]:
-    return tuple(read_table("machines.toml")["training_regions"]["names"])
+    return tuple(_tables()["training_regions"]["names"])
 
 
 def _counts(table: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from t5x_harness.google.vertex.validation.checks import Breach, check
+from t5x_harness.google.vertex.validation.checks import check
 from t5x_harness.google.vertex.validation.machine_types import (
     CLOUD_TPU,
     CloudTpu,
@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.validation.machine_types import (
     cloud_tpus,
     machine_types,
 )
-from t5x_harness.google.vertex.validation.rulebook import RuleText
+from t5x_harness.google.vertex.validation.rules import Breach, SpecRule
 from t5x_harness.google.vertex.validation.subject import Pool, Subject
 from t5x_harness.slices.slice import Slice, SliceError, get_slice, slice_names
 
@@ -53,7 +53,7 @@ def machine_for_slice(name: str) -> str:
 
 
 @check
-def machine_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def machine_required(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that each pool says what machines it has."""
     for pool in subject.pools:
         if pool.message.ByteSize() and not pool.machine.machine_type and not subject.spec.persistent_resource_id:
@@ -61,7 +61,7 @@ def machine_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def machine_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def machine_unknown(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the machine type is not a name that no machine has.
 
     A slice's, or a size that its series does not have.
@@ -73,7 +73,7 @@ def machine_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def machine_unlisted(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def machine_unlisted(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the machine type is of a series that the list has; a newer one may well be taken."""
     for pool in subject.pools:
         given = pool.machine.machine_type
@@ -82,7 +82,7 @@ def machine_unlisted(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def accelerator_half(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def accelerator_half(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that there is neither a type without a count nor a count without a type."""
     for pool in subject.pools:
         name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
@@ -94,7 +94,7 @@ def accelerator_half(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def accelerator_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def accelerator_required(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a machine that is only used with accelerators has some."""
     for pool, machine in _known(subject):
         if not machine.bare and not accelerator_name(pool.machine) and not pool.machine.accelerator_count:
@@ -103,7 +103,7 @@ def accelerator_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def accelerator_number_unknown(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def accelerator_number_unknown(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the accelerator's number is one that the API has."""
     for pool in subject.pools:
         name = accelerator_name(pool.machine)
@@ -112,7 +112,7 @@ def accelerator_number_unknown(subject: Subject, rule: RuleText) -> Iterator[Bre
 
 
 @check
-def accelerator_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def accelerator_unsupported(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the machine takes accelerators of that type."""
     for pool, machine in _known(subject):
         name = accelerator_name(pool.machine)
@@ -122,7 +122,7 @@ def accelerator_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach
 
 
 @check
-def tpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def tpu_count(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the count of a ``cloud-tpu`` is of its cores, and one that is documented."""
     for pool, name, about in _cloud_tpus(subject):
         count = pool.machine.accelerator_count
@@ -136,7 +136,7 @@ def tpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def tpu_slice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def tpu_slice(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a count that the documentation allows is that of a slice."""
     for pool, name, about in _cloud_tpus(subject):
         count = pool.machine.accelerator_count
@@ -146,7 +146,7 @@ def tpu_slice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def gpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def gpu_count(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the machine takes that many of the GPU."""
     for pool, machine in _known(subject):
         name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
@@ -158,7 +158,7 @@ def gpu_count(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def topology_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def topology_required(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a machine whose slices are named by topology has one."""
     for pool, machine in _known(subject):
         if machine.topologies and not pool.machine.tpu_topology:
@@ -167,7 +167,7 @@ def topology_required(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def topology_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def topology_unsupported(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the topology is one that the machine is used in."""
     for pool, machine in _known(subject):
         given = pool.machine.tpu_topology
@@ -180,7 +180,7 @@ def topology_unsupported(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def topology_unused(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def topology_unused(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a machine whose slices are not named by topology has none."""
     for pool, machine in _known(subject):
         if pool.machine.tpu_topology and not machine.topologies:

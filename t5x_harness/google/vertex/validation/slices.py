@@ -16,7 +16,7 @@ from t5x_harness.slices.slice import SliceError, get_slice
 
 
 def slice_of(machine_spec: Any) -> str | None:
-    """Returns the slice's name, ``v3-32`` or ``v5e-16``, as :func:`t5x_harness.slices.slice.get_slice` takes it.
+    """Returns the slice's name, ``v3-32`` or ``v5e-16``, as :func:`get_slice` takes it.
 
     Args:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from t5x_harness.google.vertex.validation.checks import Breach, check
-from t5x_harness.google.vertex.validation.rulebook import RuleText
+from t5x_harness.google.vertex.validation.checks import check
+from t5x_harness.google.vertex.validation.rules import Breach, SpecRule
 from t5x_harness.google.vertex.validation.subject import Subject
 
 _RANGES = ("double_value_spec", "integer_value_spec")
 
 
 @check
-def more_parallel(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def more_parallel(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that no more trials run at once than there are altogether."""
     if subject.tunes and 0 < subject.message.max_trial_count < subject.message.parallel_trial_count:
         values = {"value": subject.message.parallel_trial_count, "trials": subject.message.max_trial_count}
@@ -21,7 +21,7 @@ def more_parallel(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def parameter_values(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def parameter_values(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that each parameter says which values it may have."""
     for at, parameter in subject.resolve(rule.field):
         if parameter.WhichOneof("parameter_value_spec") is None:
@@ -29,7 +29,7 @@ def parameter_values(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def parameter_range(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a range is not upside down."""
     for at, parameter in subject.resolve(rule.field):
         kind = parameter.WhichOneof("parameter_value_spec")
@@ -40,7 +40,7 @@ def parameter_range(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def scale_of_categories(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def scale_of_categories(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Categories are not scaled."""
     for at, parameter in _parameters(subject):
         if parameter.scale_type and parameter.WhichOneof("parameter_value_spec") == "categorical_value_spec":
@@ -48,7 +48,7 @@ def scale_of_categories(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def scale_positive(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def scale_positive(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a logarithmic scale has only values above 0."""
     for at, parameter in _parameters(subject):
         scale = _enum_name(parameter, "scale_type")
@@ -58,7 +58,7 @@ def scale_positive(subject: Subject, rule: RuleText) -> Iterator[Breach]:
 
 
 @check
-def grid_of_doubles(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def grid_of_doubles(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a grid has only parameters that can be counted."""
     if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
         for _, parameter in _parameters(subject):

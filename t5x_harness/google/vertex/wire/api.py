@@ -13,6 +13,7 @@ from google.longrunning import operations_pb2
 from google.protobuf.message import DecodeError, Message
 
 from t5x_harness.google.identity import UNAUTHENTICATED, Authority
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
 from t5x_harness.google.vertex.jobs.driver import Graces
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
@@ -130,7 +131,7 @@ class Api:
             code = StatusCode.INTERNAL.value
             traceback.print_exc()
             raise ApiError(
-                StatusCode.INTERNAL, f"t5x-harness has a fault: {path} ended in {type(error).__name__}: {error}"
+                StatusCode.INTERNAL, f"{PRODUCT} has a fault: {path} ended in {type(error).__name__}: {error}"
             ) from error
         finally:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
@@ -196,7 +197,7 @@ class Api:
         if fault.kind == "stall":
             self.services.closing.wait(fault.seconds)
             return
-        raise ApiError(StatusCode(fault.code), fault.message or f"t5x-harness injected this error into {rpc.name}")
+        raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
 
     def _answer(self, call: ApiCall) -> Message | Iterator[Message]:
         method = self.services.methods.get(call.rpc.name)
@@ -227,10 +228,10 @@ def _bytes_for(version: str, answer: Any) -> bytes:
 
 
 def _lost(error: StateError) -> ApiError:
-    return ApiError(StatusCode.UNAVAILABLE, f"t5x-harness cannot answer: {error}")
+    return ApiError(StatusCode.UNAVAILABLE, f"{PRODUCT} cannot answer: {error}")
 
 
 def _unimplemented(path: str) -> ApiError:
     method = path.rpartition(".")[2].replace("/", ".")
     instead = f". {_SERVED}" if _SERVING.search(method) else ""
-    return ApiNotEmulated(f"t5x-harness does not emulate {method}; {_EMULATED}{instead}")
+    return ApiNotEmulated(f"{PRODUCT} does not emulate {method}; {_EMULATED}{instead}")

@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2  # noqa: F401 - errors' details become 
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api
@@ -148,7 +149,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
     version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
     found = routes_of(version).find(request.verb, request.path)
     if found is None:
-        raise ApiNotEmulated(f"t5x-harness does not emulate {request.verb} {request.path}: no method is bound to it")
+        raise ApiNotEmulated(f"{PRODUCT} does not emulate {request.verb} {request.path}: no method is bound to it")
     message = _message(found, request)
     transport = "" if request.unrecorded else "rest"
     data = message.SerializeToString()

@@ -16,6 +16,7 @@ from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.vertex.cloud import PROGRAMS
 
 PARENT = "projects/p/locations/us-central1"
 IMAGE = "gcr.io/p/plain:1"
@@ -45,7 +46,10 @@ class Service:
         graces: Graces = Graces(warned=2.0, ended=0.5),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
-        chosen = VertexOptions(images=MappingProxyType({"gcr.io/p/plain*": ""}), **{"pending_seconds": 0.0, **options})
+        chosen = VertexOptions(
+            images=MappingProxyType({"gcr.io/p/plain*": ""}),
+            **{"pending_seconds": 0.0, "programs": PROGRAMS, **options},
+        )
         settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
         self.api = Api(settings, state=state, graces=graces)
 

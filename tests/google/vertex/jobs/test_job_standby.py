@@ -20,10 +20,9 @@ from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import job_folder
 from t5x_harness.google.vertex.jobs.standby import Standby, Standbys
-from t5x_harness.google.vertex.settings import ExpectedJobs, VertexOptions
-from t5x_harness.vertex.job_programs import LIBRARIES
-
-PROGRAMS = VertexOptions().programs
+from t5x_harness.google.vertex.settings import ExpectedJobs
+from t5x_harness.vertex import job_programs
+from t5x_harness.vertex.cloud import PROGRAMS
 
 MAIN = """
 import json, os, signal, sys, tempfile, time
@@ -58,7 +57,7 @@ sys.exit(3)
 def image(tmp_path: Path) -> Path:
     """A folder to import from with a T5X that tells of its process, and libraries that are imported at once."""
     folder = tmp_path / "image"
-    for name in LIBRARIES:
+    for name in job_programs.PROGRAMS.libraries:
         package = folder
         for part in name.split("."):
             package /= part
@@ -274,7 +273,7 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
         "    own = tuple(map(Path, t['own']))\n"
         "    return Task(tuple(t['words']), t['environment'], Path(t['folder']), Path(t['home']), own)\n"
         "*waiting, job = map(read, json.load(sys.stdin))\n"
-        "standbys = Standbys(lambda number: waiting[number - 1], 2, 't5x_harness.vertex.job_programs')\n"
+        f"standbys = Standbys(lambda number: waiting[number - 1], 2, {PROGRAMS!r})\n"
         "standbys.begin()\n"
         "guarded = standbys.start(job)\n"
         "assert os.read(guarded.output, 100)\n"

@@ -16,6 +16,7 @@ from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.vertex.cloud import PROGRAMS
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,9 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
 ) -> None:
     images = {"*/trainer*": "python -m trainer.task"}
     chosen = VertexOptions.from_dict(
-        VertexOptions(job_environment={STANDINS_VARIABLE: project} if project else {}, images=images).to_dict()
+        VertexOptions(
+            programs=PROGRAMS, job_environment={STANDINS_VARIABLE: project} if project else {}, images=images
+        ).to_dict()
     )
     pool = {
         "machineSpec": {"machineType": "n1-standard-4"},
@@ -51,7 +54,7 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
 
 @pytest.mark.parametrize("own", ["0", None])
 def test_a_jobs_own_variable_wins_over_the_servers(own: str | None, tmp_path: Path) -> None:
-    chosen = VertexOptions(job_environment={SHRINK_VARIABLE: "1"})
+    chosen = VertexOptions(programs=PROGRAMS, job_environment={SHRINK_VARIABLE: "1"})
     container = {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]}
     if own is not None:
         container["env"] = [{"name": SHRINK_VARIABLE, "value": own}]

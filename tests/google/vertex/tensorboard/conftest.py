@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sdk_client import SdkClient
 
-from t5x_harness.google.session import GoogleSession
+from t5x_harness.google.session import EmulatedCloud
 
 LOCATION = "projects/t5x-harness/locations/us-central1"
 
@@ -120,7 +120,7 @@ def read(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def client_of_its_own(
-    fake_gcs_server: GoogleSession, sdk_process: SdkClient, tmp_path: Path
+    fake_gcs_server: EmulatedCloud, sdk_process: SdkClient, tmp_path: Path
 ) -> Iterator[Callable[[], SdkClient]]:
     """``client_of_its_own()`` starts one more process with the SDK of ``sdk_process``."""
     clients: list[SdkClient] = []

@@ -5,27 +5,31 @@ from __future__ import annotations
 import re
 import string
 
-from t5x_harness.google.vertex.validation import judging
+from t5x_harness import vertex
+from t5x_harness.google.vertex import validation
+from t5x_harness.google.vertex.validation import judging, service_rules
 from t5x_harness.google.vertex.validation.checks import CHECKS
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types, tpu_regions, training_regions
-from t5x_harness.google.vertex.validation.rulebook import Confidence, read_rules, read_table
+from t5x_harness.google.vertex.validation.rules import Confidence, read_table
+from t5x_harness.vertex.job_rules import job_rules
 
-RULES = read_rules()
+RULES = (*service_rules(), *job_rules())
 
 
 def test_every_rule_has_a_name_of_its_own_and_a_check() -> None:
     assert judging.judge.__doc__
     assert len({rule.name for rule in RULES}) == len(RULES)
-    assert {rule.check for rule in RULES} == set(CHECKS), "every check is some rule's"
+    assert {rule.check for rule in RULES} >= set(CHECKS.values()), "every check is some rule's"
 
 
 def test_every_rule_has_a_source_unless_it_is_assumed() -> None:
     for rule in RULES:
         assert (rule.source.url == "") == (rule.confidence is Confidence.ASSUMED), rule.name
-    used = {entry["source"] for entry in read_table("rules.toml")["rule"]}
-    tables = read_table("machines.toml")
-    used |= {tables[name]["source"] for name in ("machines", "regions", "training_regions")}
-    assert used == set(read_table("rules.toml")["sources"])
+    tables = read_table(validation.__name__, "machines.toml")
+    by_machines = {tables[name]["source"] for name in ("machines", "regions", "training_regions")}
+    for package, name, also in ((validation, "rules.toml", by_machines), (vertex, "job_rules.toml", set())):
+        table = read_table(package.__name__, name)
+        assert {entry["source"] for entry in table["rule"]} | also == set(table["sources"])
 
 
 def test_only_what_is_sourced_refuses() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ pytest.importorskip("google.cloud.aiplatform_v1")
 from google.cloud.aiplatform_v1.types import CustomJob, Tensorboard
 from google.cloud.aiplatform_v1beta1.types import CustomJob as BetaCustomJob
 
-from t5x_harness.google.vertex.validation import judge
+from t5x_harness.google.vertex import validation
 from t5x_harness.google.vertex.wire.errors import ApiError
+from t5x_harness.vertex.job_rules import job_rules
+
+judge = functools.partial(validation.judge, more=job_rules())
 
 MACHINE = "job_spec.worker_pool_specs[0].machine_spec"
 

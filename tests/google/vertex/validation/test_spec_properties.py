@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ pytest.importorskip("google.cloud.aiplatform_v1")
 import job_documents
 import job_faults
 
-from t5x_harness.google.vertex.validation import judge
-from t5x_harness.google.vertex.validation.rulebook import read_rules
+from t5x_harness.google.vertex import validation
+from t5x_harness.google.vertex.validation import service_rules
+from t5x_harness.vertex.job_rules import job_rules
 
-RULES = {rule.name: rule for rule in read_rules()}
+judge = functools.partial(validation.judge, more=job_rules())
+
+RULES = {rule.name: rule for rule in (*service_rules(), *job_rules())}
 ALL_FAULTS = (*job_faults.FAULTS, *job_faults.TUNING_FAULTS)
 
 

@@ -215,7 +215,7 @@ class TuningJobs:
 
     def create(self, call: ApiCall) -> Message:
         """Creates a job and starts its first trials."""
-        warnings = check_job(call.request.hyperparameter_tuning_job, call.request.parent)
+        warnings = check_job(self._services, call.request.hyperparameter_tuning_job, call.request.parent)
         made = run_standard(call)
         job: Any = made
         with fails_if_not_started(self._services, job):

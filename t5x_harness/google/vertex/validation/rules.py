@@ -1,4 +1,4 @@
-"""The rules of ``rules.toml`` as values."""
+"""The rules of ``rules.toml`` as values, and those of other files of its form."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import enum
 import functools
 import importlib.resources
 import tomllib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from t5x_harness.google.vertex.validation.subject import Subject
 
 
 class Confidence(enum.StrEnum):
@@ -31,13 +33,19 @@ class Source:
         return f"{self.title} ({self.url})" if self.url else self.title
 
 
+Breach: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The place where a rule is broken, and what fills in the rule's message."""
+
+Check: TypeAlias = "Callable[[Subject, SpecRule], Iterator[Breach]]"
+
+
 @dataclasses.dataclass(frozen=True)
-class RuleText:
-    """A rule as the data file has it.
+class SpecRule:
+    """A rule for the specs of jobs.
 
     Attributes:
       field: the path of what it judges, as ``rules.toml`` explains.
-      check: the name of the function that judges.
+      check: yields a breach for each place where the rule is broken.
       message: with the places that the check fills.
       accepted: whether the service takes what breaks it.
       code: of the failure catalogue, or None.
@@ -46,7 +54,7 @@ class RuleText:
 
     name: str
     field: str
-    check: str
+    check: Check
     message: str
     source: Source
     confidence: Confidence
@@ -64,26 +72,28 @@ _FIELDS = {"name", "field", "check", "message", "source", "confidence", "accepte
 
 
 @functools.cache
-def read_table(name: str) -> Mapping[str, Any]:
-    """Returns a data file of this package, parsed."""
-    return tomllib.loads(importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+def read_table(package: str, name: str) -> Mapping[str, Any]:
+    """Returns a data file of a package, parsed."""
+    return tomllib.loads(importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
-@functools.cache
-def read_rules() -> tuple[RuleText, ...]:
-    """Returns every rule, in the file's order, in which violations are listed."""
-    table = read_table("rules.toml")
+def rules_in(table: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[SpecRule, ...]:
+    """Returns the rules of a data file, in the file's order, in which violations are listed.
+
+    Args:
+      checks: the functions that the file names.
+    """
     sources = {name: Source(**about) for name, about in table["sources"].items()}
-    return tuple(_rule(entry, sources) for entry in table["rule"])
+    return tuple(_rule(entry, sources[entry["source"]], checks[entry["check"]]) for entry in table["rule"])
 
 
-def _rule(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> RuleText:
-    return RuleText(
+def _rule(entry: Mapping[str, Any], source: Source, check: Check) -> SpecRule:
+    return SpecRule(
         name=entry["name"],
         field=entry["field"],
-        check=entry["check"],
+        check=check,
         message=entry["message"],
-        source=sources[entry["source"]],
+        source=source,
         confidence=Confidence(entry["confidence"]),
         accepted=entry.get("accepted", False),
         code=entry.get("code"),

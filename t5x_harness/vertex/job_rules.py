@@ -1,13 +1,14 @@
-"""Checks of the arguments of T5X's containers: the service takes every text, and the job ends long after."""
+"""Rules for the jobs of T5X, in ``job_rules.toml``: the service accepts such a spec, and the job fails long after."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.google.vertex.validation.checks import Breach, check
-from t5x_harness.google.vertex.validation.rulebook import RuleText
+from t5x_harness.google.vertex.validation.checks import CHECKS
+from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, read_table, rules_in
 from t5x_harness.google.vertex.validation.subject import Subject
 from t5x_harness.spec import Mode
 
@@ -20,16 +21,21 @@ _QUOTED_FLAG = re.compile(rf"[{_QUOTES}]--(?:gin[._]|(?:run_mode|tfds_data_dir)=
 _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 
 
-@check
-def data_dir_none(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+@functools.cache
+def job_rules() -> tuple[SpecRule, ...]:
+    """Returns every rule for the jobs of T5X."""
+    own = {check.__name__: check for check in (data_dir_none, gin_prefix_twice, carried_over, run_mode, t5x_module)}
+    return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own})
+
+
+def data_dir_none(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that no flag for the data's folder has the text of Python's None."""
     for at, argument in subject.resolve(rule.field):
         if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'"):
             yield at, {"value": argument}
 
 
-@check
-def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def gin_prefix_twice(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a binding's flag has its prefix once."""
     for at, argument in subject.resolve(rule.field):
         match = _GIN_TWICE.fullmatch(argument)
@@ -37,8 +43,7 @@ def gin_prefix_twice(subject: Subject, rule: RuleText) -> Iterator[Breach]:
             yield at, {"value": argument, "fix": f"write --gin.{match['rest']}"}
 
 
-@check
-def carried_over(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def carried_over(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a flag brings neither quote nor comma of the list along that it was copied from."""
     for at, argument in subject.resolve(rule.field):
         fault = ""
@@ -57,8 +62,7 @@ def _without_list(argument: str) -> str:
     return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
 
 
-@check
-def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def run_mode(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the run mode is one of T5X's main."""
     for at, argument in subject.resolve(rule.field):
         flag, _, mode = argument.lstrip("-").partition("=")
@@ -68,8 +72,7 @@ def run_mode(subject: Subject, rule: RuleText) -> Iterator[Breach]:
             yield at, {"value": mode, "fix": fix}
 
 
-@check
-def t5x_module(subject: Subject, rule: RuleText) -> Iterator[Breach]:
+def t5x_module(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a program of T5X that is run is one that it has."""
     for at, task in subject.resolve(rule.field):
         named = task.python_module if at.endswith("python_package_spec") else _program([*task.command, *task.args])
