@@ -106,7 +106,7 @@ def names_of_modules(module: Module, modules: dict[str, Module]) -> Iterator[tup
     said = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
-            for named in re.findall(rf"\b{PACKAGE}\.([\w.]+)", node.value):
+            for named in re.findall(rf"(?<!tool\.)\b{PACKAGE}\.([\w.]+)", node.value):
                 parts = named.split(".")
                 names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
                 if known := next((name for name in names if name in modules), None):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from structure import PACKAGE, arrows_of, circle, modules_of
+from structure import PACKAGE, arrows_of, circle, modules_of, names_of_modules
 
 FILES = {"__init__", "__main__", "variables", "version"}
 ROOMS = (
@@ -40,6 +40,17 @@ def arrows_up(repository: Path) -> Iterator[str]:
 
 def test_rooms_import_only_rooms_below_them(repository: Path) -> None:
     assert list(arrows_up(repository)) == []
+
+
+def test_no_string_names_a_module_of_a_room_above(repository: Path) -> None:
+    modules = modules_of(repository)
+    found = [
+        f"{module.name}:{line} names {other}"
+        for module in modules.values()
+        for line, other in names_of_modules(module, modules)
+        if is_above(other, module.name)
+    ]
+    assert found == []
 
 
 def test_no_modules_import_each_other_in_a_circle(repository: Path) -> None:
