@@ -27,7 +27,7 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, RunProcess
 
-_FORMAT = 7
+_FORMAT = 8
 """Of what is kept; a higher one reads nothing of a lower one."""
 
 

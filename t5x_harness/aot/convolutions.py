@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_harness.aot.tallies import Tally
+
 if TYPE_CHECKING:
     from t5x_harness.aot.instructions import Instruction
     from t5x_harness.aot.shapes import Shape
@@ -19,14 +21,14 @@ _FIELD = re.compile(r"(\w+)=(\S+)")
 
 
 @dataclasses.dataclass(frozen=True)
-class ProductSize:
+class ProductSize(Tally):
     """Products of the same sizes, in one run of a program on one device.
 
     Attributes:
-      contracted: how many products each element of the result is the sum of.
+      contracted: how many products add up to each element of the result.
       sides: sizes of both sides of the result.
       count: how often one runs.
-      flops: of all of them.
+      flops: operations of all of them.
     """
 
     contracted: int
@@ -35,10 +37,10 @@ class ProductSize:
     flops: int
 
     def filled(self, unit: int) -> float:
-        """Returns the part of a matrix unit that such a product fills at most.
+        """Returns the largest part of a matrix unit that such a product can fill.
 
-        The unit holds ``unit`` by ``unit`` numbers of one operand, with the contracted dimension on one side; which
-        operand that is, the compiler chooses, so the better side counts. Zeros fill up the rest.
+        The unit holds ``unit`` by ``unit`` numbers of one operand, with the contracted dimension on one side. The
+        compiler chooses which operand, so the better side counts. Zeros fill the rest.
         """
         return _filled(self.contracted, unit) * max(_filled(side, unit) for side in self.sides)
 
@@ -54,10 +56,12 @@ class _Window:
     kernel_dilation: int = 1
 
 
-def product_flops(instruction: Instruction, left: Shape, right: Shape) -> int:
-    """Returns the operations of a ``dot`` or ``convolution``: two for each pair of elements.
+def product_size(instruction: Instruction, left: Shape, right: Shape) -> ProductSize | None:
+    """Returns the sizes of one ``dot`` or ``convolution``; None for one without operations.
 
-    A pair is multiplied and added. Pairs with padding, or with holes between a dilated input's elements, do not count.
+    Each pair of elements is two operations: it is multiplied and added. Pairs with padding, or with holes between a
+    dilated input's elements, do not count. All positions of a kernel that meet one element of the result count as
+    contracted together, as the compiler may join them.
 
     Args:
       instruction: the product.
@@ -65,12 +69,23 @@ def product_flops(instruction: Instruction, left: Shape, right: Shape) -> int:
       right: shape of its second.
     """
     (result,) = instruction.arrays
-    if instruction.opcode == "dot":
-        contracted = re.findall(r"\d+", instruction.text("lhs_contracting_dims") or "")
-        return 2 * result.elements * math.prod(left.dims[int(number)] for number in contracted)
     labels = _LABELS.match(instruction.text("dim_labels") or "")
+    if instruction.opcode == "dot":
+        numbers = re.findall(r"\d+", instruction.text("lhs_contracting_dims") or "")
+        pairs = result.elements * math.prod(left.dims[int(number)] for number in numbers)
+    else:
+        pairs = _pairs(instruction, labels, left, result) if labels is not None else 0
+    contracted = pairs // result.elements
+    if not contracted:
+        return None
     if labels is None:
-        return 0
+        return ProductSize(contracted, (left.elements // contracted, right.elements // contracted), 1, 2 * pairs)
+    features = result.dims[labels[3].index("f")]
+    return ProductSize(contracted, (result.elements // features, features), 1, 2 * pairs)
+
+
+def _pairs(instruction: Instruction, labels: re.Match[str], left: Shape, result: Shape) -> int:
+    """Counts the pairs of elements that a convolution multiplies."""
     sizes = {letter: left.dims[at] for at, letter in enumerate(labels[1])}
     outputs = {letter: result.dims[at] for at, letter in enumerate(labels[3])}
     pairs = sizes["b"] * sizes["f"] * outputs["f"]
@@ -78,25 +93,7 @@ def product_flops(instruction: Instruction, left: Shape, right: Shape) -> int:
         pairs //= int(instruction.text(key) or 1)
     for number, window in enumerate(_windows(instruction.text("window") or "", len(labels[1]) - 2)):
         pairs *= _positions(sizes[str(number)], outputs[str(number)], window)
-    return 2 * pairs
-
-
-def product_size(instruction: Instruction, left: Shape, right: Shape) -> ProductSize | None:
-    """Returns the sizes of one ``dot`` or ``convolution``; None for one without operations.
-
-    Arguments are those of :func:`product_flops`. All positions of a kernel that meet one element of the result count
-    as contracted together, as the compiler may join them.
-    """
-    (result,) = instruction.arrays
-    flops = product_flops(instruction, left, right)
-    contracted = flops // (2 * result.elements)
-    if not contracted:
-        return None
-    labels = _LABELS.match(instruction.text("dim_labels") or "")
-    if labels is None:
-        return ProductSize(contracted, (left.elements // contracted, right.elements // contracted), 1, flops)
-    features = result.dims[labels[3].index("f")]
-    return ProductSize(contracted, (result.elements // features, features), 1, flops)
+    return pairs
 
 
 def _filled(size: int, unit: int) -> float:
@@ -124,7 +121,7 @@ def _windows(text: str, count: int) -> list[_Window]:
 
 @functools.cache
 def _positions(size: int, results: int, window: _Window) -> int:
-    """Returns how many pairs of a result and a kernel position meet an element of the input, along one dimension."""
+    """Counts the pairs of a result and a kernel position that meet an element of the input, along one dimension."""
     starts = np.arange(results) * window.stride - window.before
     offsets = np.arange(window.size) * window.kernel_dilation
     last = (size - 1) * window.input_dilation

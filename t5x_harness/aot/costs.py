@@ -1,7 +1,7 @@
 """What one device does in one run of a compiled program: operations, bytes of its memory, and collectives.
 
-Loops count as often as they run; one that may end early, as often as it can. One whose count the text does not show
-counts as often as the caller says, and is named.
+A loop counts as often as it runs, and a loop that may end early as often as it can. If the text does not show how often
+a loop runs, it counts as often as the caller says, and is named.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_harness.aot.convolutions import ProductSize, product_flops, product_size
+from t5x_harness.aot.convolutions import ProductSize, product_size
 from t5x_harness.aot.shapes import HBM, Shape, arrays_of
+from t5x_harness.aot.tallies import Tally, added_up
 
 if TYPE_CHECKING:
     from t5x_harness.aot.groups import Groups
@@ -41,15 +42,15 @@ _OTHER = "other"
 
 
 @dataclasses.dataclass(frozen=True)
-class Collective:
+class Collective(Tally):
     """All collectives of a kind along the same axes of the mesh, in one run of the program.
 
     Attributes:
       kind: such as ``all-reduce``.
-      axis: the mesh axes whose devices exchange, such as ``data`` or ``data+model``; ``other`` for groups that are
-        not those of axes.
+      axis: the mesh axes whose devices exchange data, such as ``data`` or ``data+model``; ``other`` for groups of
+        devices that no axes span.
       count: how often one runs.
-      bytes: what they work on, on each device: the operand, or the result where that is larger.
+      bytes: the size of what they exchange on each device: the operand, or the result if that is larger.
       sent_bytes: the least that a device has to send for them.
     """
 
@@ -65,14 +66,14 @@ class DeviceCosts:
     """What one device does in one run of the program.
 
     Attributes:
-      flops: floating-point operations, products and others.
-      product_flops: those of products alone, which the matrix units do.
-      hbm_bytes: bytes read from and written to the device's large memory, tiles' padding included.
+      flops: floating-point operations, of products and of everything else.
+      product_flops: operations of products alone, which the matrix units do.
+      hbm_bytes: bytes read from and written to the device's large memory, with the padding of tiles.
       collectives: the largest first.
       loops_of_most: names of loops that may end earlier than they are counted.
-      loops_of_unknown_length: names of loops of which the text does not show how often they run.
-      products: instructions with products; one in a loop counts once.
-      product_sizes: what is multiplied, by its sizes, the most operations first.
+      loops_of_unknown_length: names of loops for which the text does not show how often they run.
+      products: number of instructions with products; an instruction in a loop counts once.
+      product_sizes: the products by their sizes, the most operations first.
     """
 
     flops: int
@@ -97,20 +98,22 @@ def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1
     """
     counter = _CostCounter(program, longest_loop)
     runs = list(counter.runs(program.main, 1))
+    sizes = [(size, times) for computation, times in runs for each in counter.products(computation) for size in each]
+    product_flops = sum(size.flops * times for size, times in sizes)
     return DeviceCosts(
-        flops=sum(times * counter.flops(computation)[0] for computation, times in runs),
-        product_flops=sum(times * counter.flops(computation)[1] for computation, times in runs),
+        flops=product_flops + sum(times * counter.other_flops(computation) for computation, times in runs),
+        product_flops=product_flops,
         hbm_bytes=sum(times * counter.traffic(computation) for computation, times in runs),
-        collectives=_added_up(counter.collectives(runs), mesh),
+        collectives=added_up(_collectives(counter, runs, mesh), by="bytes"),
         loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
-        products=sum(counter.products(computation) for computation in {c.name: c for c, _ in runs}.values()),
-        product_sizes=_sizes((size, times) for computation, times in runs for size in counter.sizes(computation)),
+        products=sum(len(counter.products(computation)) for computation in {c.name: c for c, _ in runs}.values()),
+        product_sizes=added_up(sizes, by="flops"),
     )
 
 
 def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
-    """Names the mesh axes along which groups of devices exchange, such as ``data+model``; ``other`` if there are none.
+    """Names the mesh axes that groups of devices span, such as ``data+model``; ``other`` if no axes span them.
 
     Args:
       groups: positions in the mesh, row by row.
@@ -131,7 +134,7 @@ def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
 
 
 class _CostCounter:
-    """Counts a program; each computation once."""
+    """Counts what a program does, each computation once."""
 
     def __init__(self, program: HloProgram, longest_loop: int) -> None:
         self._program = program
@@ -140,7 +143,7 @@ class _CostCounter:
         self.unknown: dict[str, None] = {}
 
     def runs(self, computation: Computation, times: int) -> Iterator[tuple[Computation, int]]:
-        """Yields the computations whose instructions the device runs one by one, with how often."""
+        """Yields the computations whose instructions the device runs one by one, and how often it runs them."""
         yield computation, times
         for instruction in computation.instructions:
             if instruction.opcode == "while":
@@ -151,7 +154,7 @@ class _CostCounter:
                 yield from self.runs(self._program.computations[instruction.called["to_apply"]], times)
             elif instruction.opcode == "conditional":
                 branches = [self._program.computations[name] for name in instruction.branches]
-                yield from self.runs(max(branches, key=lambda branch: self.flops(branch)[0]), times)
+                yield from self.runs(max(branches, key=self._flops), times)
 
     def _times(self, loop: Instruction) -> int:
         trips = self._program.trips(loop)
@@ -163,47 +166,44 @@ class _CostCounter:
         return trips.times
 
     @functools.cache  # noqa: B019, as a counter lives for one count
-    def flops(self, computation: Computation) -> tuple[int, int]:
-        """Returns all operations of a computation's own instructions and of its fusions, and those of products."""
-        every = products = 0
-        for instruction in computation.instructions:
-            both = self._flops_of(computation, instruction)
-            every, products = every + both[0], products + both[1]
-        return every, products
+    def products(self, computation: Computation) -> tuple[tuple[ProductSize, ...], ...]:
+        """Returns the products of each instruction of a computation that has any, the products in its fusion too."""
+        found = (tuple(self._products_of(computation, instruction)) for instruction in computation.instructions)
+        return tuple(filter(None, found))
 
-    def products(self, computation: Computation) -> int:
-        """Returns how many of a computation's own instructions have products, in fusions too."""
-        return sum(self._flops_of(computation, instruction)[1] > 0 for instruction in computation.instructions)
-
-    def sizes(self, computation: Computation) -> Iterator[ProductSize]:
-        """Yields the sizes of each product of a computation, in fusions too."""
-        for instruction in computation.instructions:
-            if instruction.opcode in ("fusion", "async-start"):
-                inside = self._program.computations.get(instruction.called.get("calls", ""))
-                yield from self.sizes(inside) if inside else ()
-            elif instruction.opcode in _PRODUCTS:
-                left, right = (computation.by_name[name].arrays[0] for name in instruction.operands[:2])
-                if (size := product_size(instruction, left, right)) is not None:
-                    yield size
-
-    def _flops_of(self, computation: Computation, instruction: Instruction) -> tuple[int, int]:
-        if instruction.opcode in ("fusion", "async-start"):
-            inside = self._program.computations.get(instruction.called.get("calls", ""))
-            return self.flops(inside) if inside else (0, 0)
-        return self._own_flops(computation, instruction)
-
-    def _own_flops(self, computation: Computation, instruction: Instruction) -> tuple[int, int]:
-        opcode = instruction.opcode
-        if opcode in _PRODUCTS:
+    def _products_of(self, computation: Computation, instruction: Instruction) -> Iterator[ProductSize]:
+        if (inside := self._inside(instruction)) is not None:
+            yield from (size for each in self.products(inside) for size in each)
+        elif instruction.opcode in _PRODUCTS:
             left, right = (computation.by_name[name].arrays[0] for name in instruction.operands[:2])
-            count = product_flops(instruction, left, right)
-            return count, count
-        if opcode in _NO_ARITHMETIC or opcode.startswith(_COLLECTIVES):
-            return 0, 0
+            if (size := product_size(instruction, left, right)) is not None:
+                yield size
+
+    @functools.cache  # noqa: B019
+    def other_flops(self, computation: Computation) -> int:
+        """Returns the operations of a computation and its fusions, without products."""
+        return sum(self._other_flops_of(computation, instruction) for instruction in computation.instructions)
+
+    def _other_flops_of(self, computation: Computation, instruction: Instruction) -> int:
+        opcode = instruction.opcode
+        if (inside := self._inside(instruction)) is not None:
+            return self.other_flops(inside)
+        if opcode in _PRODUCTS or opcode in _NO_ARITHMETIC or opcode.startswith(_COLLECTIVES):
+            return 0
         if opcode == "reduce":
             inputs = instruction.operands[: len(instruction.operands) // 2]
-            return sum(computation.by_name[name].arrays[0].elements for name in inputs), 0
-        return instruction.arrays[0].elements, 0
+            return sum(computation.by_name[name].arrays[0].elements for name in inputs)
+        return instruction.arrays[0].elements
+
+    def _flops(self, computation: Computation) -> int:
+        products = sum(size.flops for each in self.products(computation) for size in each)
+        return products + self.other_flops(computation)
+
+    def _inside(self, instruction: Instruction) -> Computation | None:
+        """Returns the computation of a fusion, or of what is started to run beside others."""
+        if instruction.opcode not in ("fusion", "async-start"):
+            return None
+        return self._program.computations.get(instruction.called.get("calls", ""))
 
     @functools.cache  # noqa: B019
     def traffic(self, computation: Computation) -> int:
@@ -220,7 +220,7 @@ class _CostCounter:
         called = self._program.computations.get(instruction.called.get("calls", ""))
         operands = [computation.by_name[name] for name in instruction.operands]
         if called is not None:
-            read = sum(_read_of(called, number, operand.value) for number, operand in enumerate(operands))
+            read = sum(_read_of(called, number) for number in range(len(operands)))
             return read + _written_by(called)
         if instruction.opcode in _READS_PART:
             return 2 * _in_hbm(instruction.arrays)
@@ -235,7 +235,7 @@ class _CostCounter:
     def collectives(
         self, runs: Iterable[tuple[Computation, int]]
     ) -> Iterator[tuple[str, Instruction, Computation, int]]:
-        """Yields kind, instruction, where it is, and how often it runs; one that is spread over fusions once."""
+        """Yields kind, instruction, computation and count of each collective; one that is spread over fusions once."""
         for computation, times in runs:
             seen: set[tuple[str, int]] = set()
             for kind, instruction, where in self._collectives_in(computation):
@@ -250,17 +250,14 @@ class _CostCounter:
             kind = instruction.opcode.removesuffix("-start")
             if kind in _COLLECTIVES:
                 yield kind, instruction, computation
-            elif instruction.opcode in ("fusion", "async-start"):
-                inside = self._program.computations.get(instruction.called.get("calls", ""))
-                for found, inner, where in self._collectives_in(inside) if inside else ():
-                    scattered = (
-                        found == "all-reduce" and inside is not None and inside.name.startswith("all-reduce-scatter")
-                    )
-                    yield "reduce-scatter" if scattered else found, inner, where
+            elif (inside := self._inside(instruction)) is not None:
+                is_scattered = inside.name.startswith("all-reduce-scatter")
+                for found, inner, where in self._collectives_in(inside):
+                    yield "reduce-scatter" if found == "all-reduce" and is_scattered else found, inner, where
 
 
-def _read_of(called: Computation, number: int, value: object) -> int:
-    """Returns the bytes that a fusion reads of one of its operands: a part only, if all that it does is to slice it."""
+def _read_of(called: Computation, number: int) -> int:
+    """Returns the bytes that a fusion reads of one of its operands: only a part if it does nothing but slice it."""
     parameter = called.parameters.get(number)
     if parameter is None:
         return 0
@@ -275,14 +272,14 @@ def _read_of(called: Computation, number: int, value: object) -> int:
         elif user.opcode == "dynamic-update-slice" and user.operands[0] == parameter.name:
             continue  # the rest of it stays where it is
         elif user.is_root and user.opcode == "tuple":
-            continue  # handed on as it is
+            continue  # passed on unchanged
         else:
             return whole
     return min(parts, whole)
 
 
 def _written_by(called: Computation) -> int:
-    """Returns the bytes that a fusion writes: the new part only, where it updates an array in place."""
+    """Returns the bytes that a fusion writes: only the new part if it updates an array in place."""
     root = called.root
     outputs = [called.by_name[name] for name in root.operands] if root.opcode == "tuple" else [root]
     total = 0
@@ -303,36 +300,20 @@ def _in_hbm(shapes: Iterable[Shape]) -> int:
     return sum(shape.padded_bytes for shape in shapes if shape.space == HBM)
 
 
-def _added_up(
-    collectives: Iterable[tuple[str, Instruction, Computation, int]], mesh: Mapping[str, int]
-) -> tuple[Collective, ...]:
-    totals: dict[tuple[str, str], list[int]] = {}
-    devices = math.prod(mesh.values())
-    for kind, instruction, where, times in collectives:
+def _collectives(
+    counter: _CostCounter, runs: Iterable[tuple[Computation, int]], mesh: Mapping[str, int]
+) -> Iterator[tuple[Collective, int]]:
+    """Yields each collective in which several devices take part, and how often it runs."""
+    for kind, instruction, where, times in counter.collectives(runs):
         groups = instruction.groups
-        members = len(groups.members[0]) if groups and groups.members else devices
-        if members < 2 and not (groups and groups.pairs):
-            continue
-        size = _size(kind, instruction, where)
-        total = totals.setdefault((kind, axes_of(groups, mesh)), [0, 0, 0])
-        for index, amount in enumerate((1, size, _sent(kind, size, members))):
-            total[index] += amount * times
-    found = (Collective(kind, axis, *numbers) for (kind, axis), numbers in totals.items())
-    return tuple(sorted(found, key=lambda collective: -collective.sent_bytes))
-
-
-def _sizes(found: Iterable[tuple[ProductSize, int]]) -> tuple[ProductSize, ...]:
-    totals: dict[tuple[int, tuple[int, int]], list[int]] = {}
-    for size, times in found:
-        total = totals.setdefault((size.contracted, size.sides), [0, 0])
-        total[0] += times
-        total[1] += size.flops * times
-    sizes = (ProductSize(*key, *numbers) for key, numbers in totals.items())
-    return tuple(sorted(sizes, key=lambda size: -size.flops))
+        members = len(groups.members[0]) if groups and groups.members else math.prod(mesh.values())
+        if members > 1 or (groups and groups.pairs):
+            size = _size(kind, instruction, where)
+            yield Collective(kind, axes_of(groups, mesh), 1, size, _sent(kind, size, members)), times
 
 
 def _size(kind: str, instruction: Instruction, where: Computation) -> int:
-    """Returns the bytes that a collective works on: of its operands, or for a gathering one of its result."""
+    """Returns the bytes of a collective's operands, or of its result if it gathers."""
     operands = sum(shape.bytes for name in instruction.operands for shape in where.by_name[name].arrays)
     if kind != "all-gather":
         return operands
@@ -343,7 +324,7 @@ def _size(kind: str, instruction: Instruction, where: Computation) -> int:
 
 
 def _sent(kind: str, size: int, members: int) -> int:
-    """Returns the least that one device sends: an all-reduce is a reduce-scatter and an all-gather."""
+    """Returns the least that one device sends; an all-reduce is a reduce-scatter and an all-gather."""
     if kind == "collective-permute":
         return size
     return size * (members - 1) // members * (2 if kind == "all-reduce" else 1)

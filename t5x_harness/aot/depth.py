@@ -1,6 +1,6 @@
-"""Stacks of equal layers at a few depths, and what that says of their full depth: straight lines.
+"""Stacks of equal layers at a few depths, and the straight lines from these to the full depth.
 
-Where every deep stack has as many layers as the others, two depths give the line.  Otherwise there is one depth of all,
+Where every deep stack has as many layers as the others, two depths give the line. Otherwise there is one depth of all,
 and one more for each stack.
 """
 
@@ -15,12 +15,9 @@ LOW, HIGH = 2, 6
 
 
 def depths_of(stacks: Sequence[LayerStack]) -> list[dict[str, int]]:
-    """Returns the layers of each stack, by binding, for each compilation; empty where all layers are compiled at once.
+    """Chooses the depths to compile: layers by binding for each; empty if all layers are compiled at once.
 
     Stacks of few layers keep them.
-
-    Args:
-      stacks: those of the config.
     """
     deep = _deep(stacks)
     if not deep:
@@ -32,21 +29,21 @@ def depths_of(stacks: Sequence[LayerStack]) -> list[dict[str, int]]:
 
 
 def weights_of(stacks: Sequence[LayerStack], depths: Sequence[Mapping[str, int]]) -> list[float]:
-    """Returns what each depth counts for at the full one; they add up to 1.
+    """Returns the weight of each depth in a sum that is the full depth; they add up to 1.
 
     Args:
-      stacks: those of the config.
-      depths: what :func:`depths_of` gave.
+      stacks: the config's stacks.
+      depths: the result of :func:`depths_of`.
     """
-    # Two depths are enough where all stacks that are drawn out have the same number of layers.
+    # Two depths are enough where all deep stacks have the same number of layers.
     further = [(stack.layers - LOW) / (HIGH - LOW) for stack in _deep(stacks)][: max(0, len(depths) - 1)]
     return [1 - sum(further), *further]
 
 
+def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> int:
+    """Extrapolates a quantity from its values at each depth; it is never below 0."""
+    return max(0, round(sum(value * weight for value, weight in zip(values, weights, strict=True))))
+
+
 def _deep(stacks: Sequence[LayerStack]) -> list[LayerStack]:
     return [stack for stack in stacks if stack.layers > HIGH]
-
-
-def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Returns a quantity at the full depth, from the same quantity at each of some depths."""
-    return sum(value * weight for value, weight in zip(values, weights, strict=True))

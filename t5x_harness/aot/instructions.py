@@ -14,7 +14,6 @@ _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_c
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 _OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
 _CHANNEL = re.compile(r"\bchannel_id=(\d+)")
-_TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"?(\d+)')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,9 +25,9 @@ class Instruction:
       opcode: such as ``fusion``.
       value: what it yields.
       operands: names of the instructions whose values it takes.
-      literal: what stands between its parentheses, for constants and parameters.
+      literal: the text between its parentheses, for constants and parameters.
       attributes: the text after its operands.
-      is_root: whether its value is that of its computation.
+      is_root: whether its value is the value of its computation.
     """
 
     name: str
@@ -41,12 +40,12 @@ class Instruction:
 
     @property
     def arrays(self) -> tuple[Shape, ...]:
-        """The arrays of its value, those in tuples too."""
+        """The arrays of its value, also within tuples."""
         return tuple(arrays_of(self.value))
 
     @property
     def op_name(self) -> str:
-        """What JAX calls it, such as ``jit(train_step)/…/mlp/wi_0/dot_general``; empty if it has no such name."""
+        """JAX's name for it, such as ``jit(train_step)/…/mlp/wi_0/dot_general``; empty if JAX gave none."""
         found = _OP_NAME.search(self.attributes)
         return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
 
@@ -58,29 +57,23 @@ class Instruction:
 
     @property
     def called(self) -> Mapping[str, str]:
-        """The computations that it calls, by their part: ``calls``, ``to_apply``, ``body``, ``condition``."""
+        """The computations that it calls, by their role: ``calls``, ``to_apply``, ``body``, ``condition``."""
         return dict(_CALLED.findall(self.attributes))
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """The computations of which a conditional runs one."""
+        """The computations that a conditional chooses from."""
         if found := _BRANCHES.search(self.attributes):
             return tuple(name.strip().removeprefix("%") for name in found[1].split(","))
         return tuple(name for part, name in self.called.items() if part.endswith("_computation"))
 
     @property
-    def noted_trip_count(self) -> int | None:
-        """How often a loop runs, where the compiler noted it."""
-        found = _TRIP_COUNT.search(self.attributes)
-        return int(found[1]) if found else None
-
-    @property
     def groups(self) -> Groups | None:
-        """The devices of a collective; None if it has none, or in a notation that is not known."""
+        """The devices of a collective; None if it names none in a known notation."""
         return groups_of(self.attributes)
 
     def text(self, key: str) -> str | None:
-        """Returns the text of one attribute, such as that of ``dim_labels`` or ``window``."""
+        """Returns the text of one attribute, such as ``dim_labels`` or ``window``."""
         found = re.search(rf"(?:^|[\s,]){key}=(\{{[^}}]*\}}|[^\s,]+)", self.attributes)
         return found[1] if found else None
 

@@ -49,8 +49,6 @@ def trips_of(computations: Mapping[str, Computation], around: Computation, loop:
       around: the computation that the loop is in.
       loop: the ``while``.
     """
-    if loop.noted_trip_count is not None:
-        return Trips(loop.noted_trip_count)
     called = loop.called
     condition, body = (computations.get(called.get(part, "")) for part in ("condition", "body"))
     if condition is None or body is None:

@@ -1,4 +1,4 @@
-"""Which module of the model an instruction or argument of a compiled step belongs to, by JAX's name for it."""
+"""What JAX's name for an instruction or argument of a compiled step says: its use, its module, its primitive."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ _STATE = ("_optimizer", "optimizer", "state", "param_states")
 _BACKWARD = "transpose(jvp("
 
 
-class ArgumentKind(enum.StrEnum):
-    """What an argument of a step holds."""
+class MemoryKind(enum.StrEnum):
+    """What memory is used for."""
 
     PARAMETERS = "parameters"
     OPTIMIZER = "optimizer"
     INPUTS = "inputs"
-    """Batches, random keys, the learning rate: whatever is neither."""
+    """Batches, random keys, the learning rate: every argument that is neither of the two."""
+    GRADIENTS = "gradients"
+    TEMPORARIES = "activations and temporaries"
+    CONSTANTS = "constants"
+    OUTPUTS = "outputs"
+    PADDING = "padding"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,35 +38,35 @@ class Argument:
 
     Attributes:
       kind: what it holds.
-      path: its name inside, such as ``decoder/layers_0/mlp/wo/kernel``.
+      path: its name within that, such as ``decoder/layers_0/mlp/wo/kernel``.
     """
 
-    kind: ArgumentKind
+    kind: MemoryKind
     path: str
 
 
 def argument(name: str) -> Argument:
-    """Returns what an argument is, from a name such as ``train_state._optimizer.target['decoder']['wo']['kernel']``.
+    """Parses the name of an argument, such as ``train_state._optimizer.target['decoder']['wo']['kernel']``.
 
     T5X's train states have parameters in ``_optimizer.target`` and the rest in ``_optimizer.state``; its steps for
     evaluation and prediction take parameters as ``params``.
     """
     steps = [name.partition(".")[0].partition("[")[0], *(plain or key for plain, key in _STEP.findall(name))]
     if "target" in steps and steps[max(0, steps.index("target") - 1)] in ("_optimizer", "optimizer"):
-        return Argument(ArgumentKind.PARAMETERS, "/".join(steps[steps.index("target") + 1 :]))
+        return Argument(MemoryKind.PARAMETERS, "/".join(steps[steps.index("target") + 1 :]))
     if "_optimizer" in steps or "optimizer" in steps:
-        return Argument(ArgumentKind.OPTIMIZER, "/".join(step for step in steps[1:] if step not in _STATE))
+        return Argument(MemoryKind.OPTIMIZER, "/".join(step for step in steps[1:] if step not in _STATE))
     for start in ("params", "_params"):
         if start in steps[:2]:
-            return Argument(ArgumentKind.PARAMETERS, "/".join(steps[steps.index(start) + 1 :]))
-    return Argument(ArgumentKind.INPUTS, "/".join(steps))
+            return Argument(MemoryKind.PARAMETERS, "/".join(steps[steps.index(start) + 1 :]))
+    return Argument(MemoryKind.INPUTS, "/".join(steps))
 
 
 def module_of(op_name: str) -> str:
     """Returns the module that an instruction comes from, such as ``decoder/layers_1/mlp/wi_0``; empty if it has none.
 
     Args:
-      op_name: JAX's name for it: the transformed functions, Flax's modules, and the primitive at the end.
+      op_name: JAX's name for it: transformed functions, then Flax's modules, then the primitive.
     """
     if _ARGUMENT.match(op_name):
         return argument(op_name).path
@@ -76,7 +81,7 @@ def module_of(op_name: str) -> str:
 
 
 def primitive_of(op_name: str) -> str:
-    """Returns what an instruction computes, such as ``dot_general``; empty for an argument."""
+    """Returns the primitive that an instruction computes, such as ``dot_general``; empty for an argument."""
     return "" if _ARGUMENT.match(op_name) else op_name.rpartition("/")[2]
 
 

@@ -1,10 +1,10 @@
-"""Moments that a step has at every depth, and which of them has the most memory in use at the full one.
+"""The moments of a step that exist at every depth, and the one with the most memory in use at the full depth.
 
-What is live at a moment grows by the same bytes with each further layer; but moments grow differently, and the one that
-has the most with few layers need not have it with many. So each moment is drawn out by itself.
+What is live at a moment grows by the same bytes with each further layer. But moments grow differently: the one with the
+most live bytes at few layers need not have them at many. So each moment is extrapolated by itself.
 
-Moments are known by JAX's names of what the device runs, with the layers at both ends of a stack: the first as
-``layers_0``, the last as ``layers_-1``.
+A moment is known by JAX's name of the instruction that the device runs, with layers counted from the nearer end of
+their stack: the first is ``layers_0``, the last ``layers_-1``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from t5x_harness.aot.program_text import HloProgram
 
 _NUMBERED = re.compile(r"(.*?/\w+_)(\d+)(/.*)")
 _EDGE = LOW // 2
-"""How many layers at either end of a stack are known by name: at the lowest depth all."""
+"""How many layers at either end of a stack are known by name: all of them at the lowest depth."""
 
 _HALF = 0.5
-"""Of the most that is live at a depth: where less is, the compiler may order things differently at the next depth."""
+"""The least part of a depth's peak that makes a moment comparable: the compiler orders lower ones as it likes."""
 
 
 def moments_of(program: HloProgram, assignment: BufferAssignment) -> dict[str, int]:
-    """Returns the numbers of a program's moments in its sequence, by name; of equal names that where most is live."""
-    names = {each.name: each.op_name for c in program.computations.values() for each in c.instructions}
-    named = [(name, _NUMBERED.fullmatch(name)) for name in (names.get(each, "") for each in assignment.sequence)]
+    """Numbers a program's moments in its sequence, by name; of equal names, the moment with the most live bytes."""
+    run = (program.instructions.get(name) for name in assignment.sequence)
+    named = [(name, _NUMBERED.fullmatch(name)) for name in (each.op_name if each else "" for each in run)]
     depths: dict[str, int] = {}
     for _, part in named:
         if part is not None:
@@ -58,7 +58,7 @@ def highest(depths: Sequence[Mapping[str, int]], weights: Sequence[float]) -> st
 
 
 def _at_an_end(part: re.Match[str], depth: int) -> str:
-    """Returns the name of a moment in a layer, counted from the end that is nearer; empty for one in between."""
+    """Names a moment in a layer by the nearer end of the stack; empty for a layer in between."""
     layer = int(part[2])
     if layer < _EDGE:
         return part[0]

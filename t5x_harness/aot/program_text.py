@@ -47,6 +47,11 @@ class HloProgram:
         """The computation that it begins with."""
         return self.computations[self.entry]
 
+    @functools.cached_property
+    def instructions(self) -> Mapping[str, Instruction]:
+        """The instructions of all computations by name."""
+        return {each.name: each for computation in self.computations.values() for each in computation.instructions}
+
     def trips(self, loop: Instruction) -> Trips | None:
         """Returns how often a ``while`` of any computation runs; None if the text does not show it."""
         return self._trips.get(loop.name)

@@ -65,7 +65,7 @@ class PretendCompiler:
         if needed > self.limit:
             said = f"total memory required ({needed / GIB:.2f}G) exceeds available HBM (15.48G)"
             return CompiledProgram(lowered, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, said))
-        memory = DeviceMemory(needed, needed, 0, 0, 0, 0, {}, (), "", {})
+        memory = DeviceMemory(needed, needed, {}, ())
         flops = int(123e12 / 2 * 0.36)  # 0.36 s on a device of v3: 0.1 h for 1,000 steps
         costs = DeviceCosts(flops, flops, 0, (), (), ())
         return CompiledProgram(lowered, CompilerResult(CompilerVerdict.COMPILED), memory, costs)

@@ -10,7 +10,8 @@ from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, DeviceCosts
 from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
-from t5x_harness.aot.memory import Buffer, DeviceMemory, MemoryKind, PaddedSize
+from t5x_harness.aot.memory import Buffer, DeviceMemory, PaddedSize
+from t5x_harness.aot.module_names import MemoryKind
 from t5x_harness.aot.request import LayerStack, LoweredProgram, ProgramSpec
 
 ENCODER, DECODER = "network.T5Config.num_encoder_layers", "network.T5Config.num_decoder_layers"
@@ -59,14 +60,8 @@ def compiled(layers: int, *, kept: bool = False) -> CompiledProgram:
     memory = DeviceMemory(
         peak_bytes=5000 + 1024 * layers,
         reserved_bytes=6000 + 1024 * layers,
-        argument_bytes=1024 * layers,
-        constant_bytes=0,
-        output_bytes=0,
-        temporary_bytes=5000,
         kinds={MemoryKind.PARAMETERS: 1024 * layers, MemoryKind.TEMPORARIES: 5000},
         buffers=(logits, state),
-        peak_at="dot",
-        spaces={},
         padding=(PaddedSize(500, 512, 3, 3000), PaddedSize(114, 120, layers, 900 * layers)),
     )
     costs = DeviceCosts(
@@ -92,7 +87,8 @@ def test_an_account_is_that_of_the_full_depth() -> None:
     depths = depths_of(stacks(12, 12))
     account = account_of(STEP, [compiled(2), compiled(6)], depths, weights_of(stacks(12, 12), depths))
     assert account.is_extrapolated
-    assert (account.memory.peak_bytes, account.memory.argument_bytes) == (5000 + 12 * 1024, 12 * 1024)
+    assert account.memory.peak_bytes == 5000 + 12 * 1024
+    assert account.memory.kinds[MemoryKind.PARAMETERS] == 12 * 1024
     assert account.needed_bytes == 6000 + 12 * 1024 + 600
     largest = account.memory.buffers[0]
     assert (largest.module, largest.count, largest.bytes) == ("encoder/layers_*/mlp", 12, 12 * 1024)

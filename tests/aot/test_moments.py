@@ -19,7 +19,7 @@ def assigned(*live: int) -> BufferAssignment:
     """Returns what is live at each instruction."""
     values = tuple(PlacedValue(f"v{n}", (), size, n << 10, "f32[]", n, n) for n, size in enumerate(live))
     return BufferAssignment(
-        (Allocation(0, 1 << 20, 0, "preallocated-temp", None, False, values),),
+        (Allocation(1 << 20, 0, "preallocated-temp", None, values),),
         tuple(f"i{n}" for n in range(len(live))),
     )
 

@@ -92,7 +92,6 @@ def test_a_program_has_computations_with_instructions() -> None:
         (loop(start="7"), 0),
         (loop(limit="partition-id()"), None),
         (loop(step="get-tuple-element(%carried.1), index=0"), None),
-        (loop().replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"9"}}'), 9),
     ],
 )
 def test_the_text_shows_how_often_a_loop_runs(text: str, times: int | None) -> None:
