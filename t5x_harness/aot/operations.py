@@ -1,4 +1,4 @@
-"""An operation that JAX does not have for TPUs: which, and the user's line that asks for it."""
+"""An operation that JAX does not have for TPUs: its name, and the user's line that asks for it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,30 @@ from typing import Any
 
 import jax
 
+from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.resolve.parties import is_users, shown_path
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 _PRIMITIVE = re.compile(r"primitive '([^']+)' not found for platform")
 
 
-class OperationNotForTpu(Exception):
-    """A program has an operation that JAX does not have for TPUs; the finding says which, and where."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
-
-
 def not_for_tpu(
-    error: NotImplementedError, function: Callable[..., Any], arguments: Sequence[Any]
-) -> OperationNotForTpu:
-    """Returns what to raise where JAX cannot lower a function.
+    program: str, error: NotImplementedError, function: Callable[..., Any], arguments: Sequence[Any]
+) -> NotCompiled:
+    """Explains why JAX cannot lower a function.
 
     Args:
-      error: what JAX raised.
-      function: that it was to lower.
-      arguments: the function's.
+      program: the name of the program that it is.
+      error: the exception that JAX raised.
+      function: the function.
+      arguments: its arguments.
     """
     known = _PRIMITIVE.search(str(error))
     said = f"JAX has no {known[1]} for TPUs" if known else str(error).partition("\n")[0]
     # JAX's own traceback of a function that was traced before ends within JAX.
     uses = _uses(jax.make_jaxpr(function)(*arguments), known[1]) if known else []
-    return OperationNotForTpu(
+    return NotCompiled(
+        program,
         Finding(
             "AOT02",
             Severity.ERROR,
@@ -44,12 +39,12 @@ def not_for_tpu(
             f"it cannot be lowered for a TPU: {said}",
             next(filter(None, uses), None),
             "use an operation that JAX has for TPUs; the traceback in the run's log shows who asks for this one",
-        )
+        ),
     )
 
 
 def _uses(jaxpr: Any, primitive: str) -> list[Location | None]:
-    """Returns the user's innermost line for each use of a primitive; None where no line of theirs leads to it."""
+    """Returns the user's innermost line for each use of a primitive; None if none of their lines leads there."""
     found: list[Location | None] = []
     for equation in jaxpr.eqns:
         uses: list[Location | None] = [None] if equation.primitive.name == primitive else []

@@ -1,7 +1,7 @@
-"""The programs of a run as T5X itself would compile them for the slice: train, eval, predict and score step.
+"""The programs of a run as T5X itself compiles them for the slice: train, eval, predict and score step.
 
-T5X's own objects make them: the config's trainer hands its partitioned step to the partitioner to be compiled, and
-``get_infer_fn`` calls the step that it has partitioned.  Both are stopped there, with the step and its arguments.
+T5X's own objects make them. The config's trainer gives its partitioned step to the partitioner to be compiled, and
+``get_infer_fn`` calls the step that it has partitioned. Both are stopped there, with the step and its arguments.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import jax
 import numpy as np
 from t5x import utils
 
+from t5x_harness.aot.compiler import fingerprint
+from t5x_harness.aot.libtpu import describe_devices
 from t5x_harness.aot.operations import not_for_tpu
-from t5x_harness.aot.request import EVAL, SCORE, TRAIN, ProgramSpec
+from t5x_harness.aot.request import EVAL, SCORE, TRAIN, LoweredProgram, ProgramSpec
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.state_shapes import StateShapes, state_shapes
+from t5x_harness.slices.slice import Slice
+from t5x_harness.upstream.t5x import install_mesh
 
 
 class Captured(Exception):
-    """What was about to be compiled or called."""
+    """Carries the function that was about to be compiled or called, and its arguments."""
 
     def __init__(self, function: Any, arguments: tuple[Any, ...]) -> None:
         super().__init__()
@@ -29,35 +33,42 @@ class Captured(Exception):
         self.arguments = arguments
 
 
-def lower(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[StateShapes, Any]:
-    """Lowers a program for the devices of a partitioner's mesh.
+def lower(program: ProgramSpec, config: GinConfig, slice_: Slice) -> tuple[Any, LoweredProgram]:
+    """Lowers a program; from then on, this process builds meshes of the slice's own devices.
 
     Args:
-      program: which.
+      program: the program.
       config: the run's config.
-      partitioner: T5X's, on a mesh of the slice's devices as the TPU compiler describes them.
+      slice_: the slice.
 
     Returns:
-      The state that it is given, and JAX's ``Lowered``.
+      JAX's ``Lowered``, and what is known of the program.
 
     Raises:
-      OperationNotForTpu: it has an operation that JAX does not have for TPUs.
+      LibtpuMissing: there is no TPU compiler.
+      NotCompiled: the program has an operation that JAX does not have for TPUs.
       Exception: what T5X, the model or JAX raises.
     """
+    install_mesh(slice_, devices=describe_devices(slice_))
+    partitioner = config.build("partitioner")
     state, captured = capture(program, config, partitioner)
     try:
-        return state, captured.function.lower(*captured.arguments)
+        lowered = captured.function.lower(*captured.arguments)
     except NotImplementedError as error:
-        raise not_for_tpu(error, captured.function, captured.arguments) from error
+        raise not_for_tpu(program.name, error, captured.function, captured.arguments) from error
+    text, mesh = lowered.as_text(), partitioner.mesh
+    devices = tuple(int(device.id) for device in mesh.devices.flat)
+    name = fingerprint(text, slice_, devices)
+    return lowered, LoweredProgram(name, text.count("\n"), dict(mesh.shape), devices, state.device_bytes(mesh.shape))
 
 
 def capture(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[StateShapes, Captured]:
-    """Returns the state that a program is given, and its function with the arguments, before it is traced.
+    """Captures a program before it is traced: the state that it is given, its function and its arguments.
 
     Args:
-      program: which.
+      program: the program.
       config: the run's config.
-      partitioner: T5X's.
+      partitioner: T5X's own.
 
     Raises:
       Exception: what T5X or the model raises.
@@ -72,8 +83,9 @@ def capture(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[
         initializer_cls=config.build("train_state_initializer_cls"),
     )
     batch = {name: np.zeros(shape, types[name]) for name, shape in program.shapes.items()}
-    make = _trained if program.name in (TRAIN, EVAL) else _inferred
-    return state, make(program, config, model, state.initializer, partitioner, batch)
+    if program.name in (TRAIN, EVAL):
+        return state, _trained(program, config, model, state.initializer, partitioner, batch)
+    return state, _inferred(program, model, state.initializer, partitioner, batch)
 
 
 def _trained(
@@ -109,7 +121,7 @@ def _capture(step: Any, *arguments: Any) -> None:
 
 
 def _inferred(
-    program: ProgramSpec, config: GinConfig, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
+    program: ProgramSpec, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
 ) -> Captured:
     import tensorflow as tf
 
@@ -117,9 +129,7 @@ def _inferred(
     original = partitioner.partition
 
     def partition(*args: Any, **kwargs: Any) -> Any:
-        step = original(*args, **kwargs)
-
-        return functools.partial(_capture, step)
+        return functools.partial(_capture, original(*args, **kwargs))
 
     partitioner.partition = partition
     try:

@@ -26,7 +26,6 @@ from t5x_harness.upstream.t5x import install_mesh
 from t5x_harness.upstream.tpu_numerics import JaxLacksRules
 
 if TYPE_CHECKING:
-    from t5x_harness.aot.lowering import Lowering
     from t5x_harness.execute.prepare import Prepared
     from t5x_harness.execute.train import Trained
     from t5x_harness.findings.stage_report import StageReport
@@ -98,7 +97,7 @@ class Session:
         self._small: Prepared | None = None  # the run as it is executed
         self._prepared_changes: list[Change] = []
         self._trained: Trained | None = None
-        self._lowering: Lowering | None = None  # of a process that compiles
+        self._lowered: Any = None  # of a process that compiles
         self._turn = contextlib.ExitStack()  # to do so: the end of the process gives it back, however it comes
 
     def resolve(self) -> dict[str, Any]:
@@ -316,21 +315,21 @@ class Session:
         Returns:
           A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: what is wrong, as JSON.
         """
-        from t5x_harness.aot.lowering import Lowering
-        from t5x_harness.aot.operations import OperationNotForTpu
+        from t5x_harness.aot.programs import lower
+        from t5x_harness.aot.refusals import NotCompiled
         from t5x_harness.aot.request import ProgramSpec
         from t5x_harness.resolve.explanation import explain, log_traceback
 
         try:
             self._open_config()
             assert self._config is not None
-            self._lowering = Lowering(ProgramSpec.from_json(program), self._config, self._slice)
+            self._lowered, described = lower(ProgramSpec.from_json(program), self._config, self._slice)
         except Exception as error:  # whatever the user's model, T5X or JAX raises
             log_traceback(error)
-            if isinstance(error, OperationNotForTpu):
+            if isinstance(error, NotCompiled):
                 return {"finding": error.finding.to_json()}
             return {"finding": explain(error, Stage.AOT, self._config, None).to_json()}
-        return self._lowering.described.to_json()
+        return described.to_json()
 
     def await_turn(self, lock: str) -> None:
         """Waits until no other process compiles for a TPU; from then until its end, this one does.
@@ -355,8 +354,7 @@ class Session:
         """
         from t5x_harness.aot.compiler import Until, compile_program
 
-        assert self._lowering is not None
-        return compile_program(self._lowering.lowered, Path(folder), Until(until)).to_json()
+        return compile_program(self._lowered, Path(folder), Until(until)).to_json()
 
     def _plan_full_size(self, report: StageReport) -> None:
         from t5x_harness.plan.stage import plan
