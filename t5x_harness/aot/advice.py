@@ -1,4 +1,4 @@
-"""The smallest change that makes a program fit: each is compiled before it is named."""
+"""The smallest change that makes a program fit. Each change is compiled before it is suggested."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from t5x_harness.spec import Edit, RunSpec, Stage
 from t5x_harness.workers.errors import WorkerError
 
 _OF_EACH_KIND = {"num_microbatches": 3, "num_partitions": 2}
-"""How many are compiled of what can be changed in steps; of all else one."""
+"""How many changes of a kind are compiled; one of every other kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """What to change of a run whose program does not fit.
+    """How to change a run whose program does not fit.
 
     Attributes:
-      fix: the first change that was compiled and fits, with what it needs; else what was tried. Empty if nothing was.
-      edits: the same in the user's files; empty where no line of theirs has it.
+      fix: the first change that fits, with the memory that it needs; otherwise what was tried. Empty if nothing was.
+      edits: the same change in the user's files; empty if none of their lines has it.
     """
 
     fix: str = ""
@@ -49,10 +49,10 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
     """Compiles a program with one change after the other, the smallest first, until one fits.
 
     Args:
-      program: that does not fit.
-      run: that it is one of.
-      spec: the run; its ``aot`` says how to compile.
-      compiler: of the run.
+      program: the program that does not fit.
+      run: the run that it belongs to.
+      spec: the run's specification, whose ``aot`` says how to compile.
+      compiler: the run's compiler.
     """
     tried: list[str] = []
     for tuned in _candidates(program, run, spec):
@@ -78,7 +78,7 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
 
 
 def _candidates(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[TunedRun]:
-    """Yields what is worth compiling, of each kind of change as many as are tried."""
+    """Yields the changes to compile, a limited number of each kind."""
     for kind, variants in _changes(program, run, spec):
         left = _OF_EACH_KIND.get(kind, 1)
         for variant in variants:
@@ -116,7 +116,7 @@ def _changes(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[tuple
 
 
 def _edits(tuned: TunedRun, run: AotRun, spec: RunSpec) -> tuple[Edit, ...]:
-    """Returns the change in the user's own files; nothing where part of it stands in none of their lines."""
+    """Returns the change as edits of the user's files; empty if a part of it is in none of their lines."""
     if tuned.is_elsewhere:
         return ()
     edits = [_edit(run.knobs[name], text, spec) for name, text in tuned.bindings.items()]

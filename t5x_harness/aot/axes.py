@@ -1,4 +1,4 @@
-"""Names for the sizes of arrays on a device: the logical axes of the parameters, and those of the batch."""
+"""Names for the sizes of arrays on a device, from the logical axes of the parameters and the lengths of the batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
 _HEADS, _KV, _HEADS_AND_KV = "heads", "kv", "joined_kv"
-"""Logical axes of attention; networks whose parameters join the last two do not name them alone."""
+"""Logical axes of attention; networks whose parameters join heads and kv do not name kv alone."""
 
 _LENGTHS = {"encoder": "length of inputs", "decoder": "length of targets"}
 
@@ -19,7 +19,7 @@ def axis_sizes(leaves: Iterable[Leaf], mesh: Mapping[str, int]) -> dict[str, tup
     """Returns the sizes that the logical axes of parameters have on a device.
 
     Args:
-      leaves: of the train state.
+      leaves: the leaves of the train state.
       mesh: devices by axis.
     """
     found: dict[str, set[int]] = {}
@@ -37,11 +37,11 @@ def axis_sizes(leaves: Iterable[Leaf], mesh: Mapping[str, int]) -> dict[str, tup
 
 
 def names_by_size(axes: Mapping[str, tuple[int, ...]], program: ProgramSpec) -> dict[int, str]:
-    """Returns what a dimension of some size is; with ``or`` between them if several axes have that size.
+    """Names sizes by their axes; several axes with the same size are joined with ``or``.
 
     Args:
       axes: sizes of the parameters' axes, as :func:`axis_sizes` returns them.
-      program: whose arrays they are.
+      program: the program whose arrays have these sizes.
     """
     named: dict[int, dict[str, None]] = {}
     sized = ((name, size) for name, sizes in axes.items() for size in sizes)

@@ -1,7 +1,7 @@
-"""One program through the TPU compiler: until its memory is assigned, or to the end.
+"""Runs the TPU compiler on one program: until its memory is assigned, or to the end.
 
-The compiler writes what it knows into a folder as it goes. Memory, collectives and arithmetic are decided long before
-it generates code, which is most of its work; so a process that wants nothing else can end there.
+The compiler writes what it decides into a folder as it works. Memory, collectives and arithmetic are decided long
+before it generates code, which is nine tenths of its work. So a process that needs nothing else can end there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Until(enum.StrEnum):
 
 
 class CompilerVerdict(enum.StrEnum):
-    """What the compiler says: done, more memory needed than there is, or neither."""
+    """How a compilation ends: done, out of the device's memory, or failed for another reason."""
 
     COMPILED = "compiled"
     OUT_OF_MEMORY = "out of memory"
@@ -50,15 +50,15 @@ class CompilerVerdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class CompilerResult(JsonValue):
-    """What the compiler said, and where it wrote what it knows.
+    """The result of a compilation.
 
     Attributes:
       verdict: how it ended.
-      message: what it said where it did not compile; empty where it did.
-      cpu_seconds: of the process, lowering included.
+      message: the compiler's message if it failed; empty otherwise.
+      cpu_seconds: CPU seconds of the process, lowering included.
       host_bytes: the most memory of this machine that the process had.
-      code_bytes: of the program; None where no code was generated.
-      peak_bytes: the compiler's own figure for the most memory in use; None where no code was generated.
+      code_bytes: size of the program's code; None if no code was generated.
+      peak_bytes: the compiler's own figure for the most memory in use; None if no code was generated.
     """
 
     verdict: CompilerVerdict
@@ -70,13 +70,13 @@ class CompilerResult(JsonValue):
 
 
 def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: Mapping[str, str] = os.environ) -> str:
-    """Returns a name for what the compiler would make of a program: equal names, equal results.
+    """Names what the compiler would make of a program: equal names mean equal results.
 
     Args:
-      text: the program as StableHLO, which does not say for which TPUs it is.
+      text: the program as StableHLO, which does not depend on the TPU.
       slice_: where it runs.
-      devices: ids of the mesh's devices, in its order.
-      environment: LIBTPU_INIT_ARGS among it change what is compiled.
+      devices: ids of the mesh's devices in its order.
+      environment: its LIBTPU_INIT_ARGS change what is compiled.
     """
     parts = (
         text,
@@ -93,15 +93,15 @@ def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: M
 
 
 def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
-    """Compiles a program; the compiler's own account of it is in a folder afterwards.
+    """Compiles a program, and has the compiler write its own account of it into a folder.
 
-    Where it is compiled until its memory is assigned, the compiler is still at work when this returns: the process is
-    of no further use.
+    If it is compiled only until its memory is assigned, the compiler is still at work when this returns, and the
+    process should end.
 
     Args:
       lowered: JAX's ``Lowered``, for devices of a TPU.
       folder: a new folder.
-      until: how far.
+      until: how far to compile.
     """
     done: dict[str, Any] = {}
 
@@ -131,7 +131,7 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
 
 
 def _is_written(folder: Path) -> bool:
-    """Returns whether all that is wanted is in the folder: the last of these files is there, and grows no more."""
+    """Returns whether the last of the files that are read exists and has stopped growing."""
     last = next(folder.glob(_SCHEDULED), None)
     if last is None:
         return False
@@ -145,8 +145,8 @@ def one_at_a_time(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Yields while no other process of this user compiles for a TPU.
 
     Args:
-      lock: the file that all of them lock; it is made if need be.
-      waiting: called once if there is another.
+      lock: the file that all of them lock; it is created if necessary.
+      waiting: called once if another process compiles.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as file:

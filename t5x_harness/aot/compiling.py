@@ -1,4 +1,4 @@
-"""One program at one depth: lowered and compiled in a process of its own, read, and kept by what was compiled."""
+"""Lowers and compiles one program at one depth in a process of its own, reads the result, and keeps it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, RunProcess
 
 _FORMAT = 8
-"""Of what is kept; a higher one reads nothing of a lower one."""
+"""The version of kept results; results of other versions are not read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +36,12 @@ class CompiledProgram(JsonValue):
     """What the compiler made of a program.
 
     Attributes:
-      lowered: what is known of it before.
-      result: what the compiler said; None where it was only lowered.
-      memory: of one device; None where it did not compile, and where it was only lowered.
-      costs: of one run of it on one device, likewise.
+      lowered: what was known before.
+      result: the compiler's result; None if the program was only lowered.
+      memory: the memory of one device; None if the program did not compile or was only lowered.
+      costs: of one run on one device; None likewise.
       live: bytes of temporary values by moment; see :mod:`t5x_harness.aot.moments`.
-      at: the memory at other moments than the peak, by name, as far as it was asked for.
+      at: the memory at other moments than the peak, by name, for those that were asked for.
       is_kept: whether an earlier run compiled it.
     """
 
@@ -60,11 +60,11 @@ class Compiler:
 
     Attributes:
       start: starts a process for one program of a run, in a folder of its own.
-      folder: for all of them.
-      timeout: seconds that one may take; None for no limit.
-      on_progress: called with ``{"stage", "note"}`` while one is compiled.
-      waits: seconds that each compilation has waited for others of this machine.
-      readings: what the compiler wrote of the programs at few layers, by fingerprint.
+      folder: the folder for all programs.
+      timeout: seconds that a compilation may take; None for no limit.
+      on_progress: called with ``{"stage", "note"}`` while a program is compiled.
+      waits: seconds that each compilation has waited for others on this machine.
+      readings: what the compiler wrote about programs at few layers, by fingerprint.
     """
 
     start: Callable[[Path, RunSpec], RunProcess]
@@ -75,7 +75,7 @@ class Compiler:
     readings: dict[str, tuple[HloProgram, BufferAssignment]] = dataclasses.field(default_factory=dict)
 
     def memory_at(self, compiled: CompiledProgram, until: Until, moment: str) -> DeviceMemory | None:
-        """Returns a compiled program's memory at one of its moments; None where an earlier run was not asked for it."""
+        """Returns a compiled program's memory at one of its moments; None if an earlier run did not keep it."""
         if (known := compiled.at.get(moment)) is not None:
             return known
         fingerprint = compiled.lowered.fingerprint
@@ -89,14 +89,14 @@ class Compiler:
     def compile(
         self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "", again: bool = False
     ) -> CompiledProgram:
-        """Compiles a program, unless the same was compiled before.
+        """Compiles a program, unless the same program was compiled before.
 
         Args:
-          program: which.
-          spec: the run that it is one of.
-          until: how far; None to lower it only.
-          depth: how many of its layers these are, in words, for who watches; empty for all.
-          again: compile it in any case.
+          program: the program.
+          spec: the run that it belongs to.
+          until: how far to compile; None to lower it only.
+          depth: the number of layers in words, for progress notes; empty for all layers.
+          again: compile it even if its result is kept.
 
         Raises:
           NotCompiled: it cannot be lowered, the compiler refuses it or crashes, or this machine has too little memory.
@@ -155,7 +155,7 @@ class Compiler:
         return dataclasses.replace(compiled, live={name: int(live[moment]) for name, moment in moments.items()})
 
     def _await_turn(self, run: RunProcess, about: str) -> bool:
-        """Waits, for as long as it takes, until no other process of this user compiles; returns whether one did."""
+        """Waits until no other process of this user compiles, and returns whether one did."""
         began = time.monotonic()
         others = []
 
@@ -173,7 +173,7 @@ class Compiler:
 
 
 def _one(folder: Path, ending: str) -> Path:
-    """Returns the file that the compiler wrote of the step: of several programs, the largest."""
+    """Returns the file that the compiler wrote about the step, which is the largest program."""
     return max(folder.glob(f"*.{ending}"), key=lambda file: file.stat().st_size)
 
 
@@ -184,7 +184,7 @@ def _require_memory(program: ProgramSpec, lowered: LoweredProgram, until: Until)
 
 
 def _kept(fingerprint: str, until: Until) -> Path | None:
-    """Returns the file for what was compiled under a name; None where nothing is kept."""
+    """Returns the file for the result of a program; None if nothing is kept."""
     root = harness_cache_folder(os.environ)
     return None if root is None else root / "aot" / f"{fingerprint}-{until}.json"
 
@@ -208,7 +208,7 @@ def _read(kept: Path | None, lowered: LoweredProgram) -> CompiledProgram | None:
 
 
 def _write(kept: Path, compiled: CompiledProgram) -> None:
-    """Puts it there whole or not at all: two processes may compile the same."""
+    """Writes a result in one step, as two processes may compile the same program."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_name(f"{kept.name}.{os.getpid()}")
     unfinished.write_text(json.dumps({"format": _FORMAT, **compiled.to_json()}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the aot stage says of a program that compiles: memory, the largest buffers, arithmetic, collectives."""
+"""The facts that the aot stage reports about a program: memory, largest buffers, arithmetic, collectives, time."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from t5x_harness.findings.tables import Bytes, Count, columns
 from t5x_harness.slices.slice import Slice
 
 UNKNOWN_LINKS = "how long collectives take"
-"""Begins what is left open where nothing says how fast chips exchange data."""
+"""The beginning of what is not checked if no source says how fast chips exchange data."""
 
 _BUFFERS = 8
-"""How many of the largest are shown."""
+"""The number of largest buffers to show."""
 
 _PADDING = 0.005
-"""The least part of the peak that a padded size is shown with."""
+"""The part of the peak from which on a padded size is shown."""
 
 
 def describe(
     account: ProgramAccount, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport
 ) -> None:
-    """Adds the facts and measures of a program.
+    """Adds the facts and measures of a program to a report.
 
     Args:
-      account: of the program.
-      run: that it is one of.
+      account: the program's account.
+      run: the run that it belongs to.
       slice_: where it runs.
-      prices: the user's own, in US dollars for an hour of one chip, by TPU generation.
-      report: gets them.
+      prices: the user's prices, in US dollars for an hour of one chip, by TPU generation.
+      report: the report.
     """
     name = account.program.name
     _compiled(account, run, report)
@@ -53,7 +53,7 @@ def describe(
 
 
 def depth_in_words(account: ProgramAccount, run: AotRun) -> str:
-    """Returns what was compiled: ``all layers``, or the depths that its numbers are extrapolated from."""
+    """Names what was compiled: ``all layers``, or the depths that its numbers are extrapolated from."""
     if not account.is_extrapolated:
         return f"all layers, {account.why_whole}" if account.why_whole else "all layers"
     whole = ", ".join(f"{stack.binding} = {stack.layers}" for stack in run.stacks)
@@ -116,7 +116,7 @@ def _buffers(account: ProgramAccount) -> str:
 
 
 def _padded(account: ProgramAccount, run: AotRun, report: StageReport) -> None:
-    """Adds what tiles take that hold nothing, by the size that they fill up."""
+    """Adds the padding of tiles by the size that is padded."""
     name, memory = account.program.name, account.memory
     least = _PADDING * memory.peak_bytes
     names = names_by_size(run.axes, account.program)
@@ -132,7 +132,7 @@ def _padded(account: ProgramAccount, run: AotRun, report: StageReport) -> None:
 
 
 def _matrix_units(account: ProgramAccount, run: AotRun, slice_: Slice, report: StageReport) -> None:
-    """Adds what the matrix units compute on zeros, by the sizes that do not fill them."""
+    """Adds the part of the matrix units' work that is on zeros, by the sizes that do not fill them."""
     name, unit = account.program.name, slice_.generation.matrix_unit
     sizes = [each for each in account.costs.product_sizes if each.flops]
     if not sizes:
@@ -174,7 +174,7 @@ def _costs(account: ProgramAccount, report: StageReport) -> None:
 def _speed(
     account: ProgramAccount, run: AotRun, slice_: Slice, prices: Mapping[str, float], report: StageReport
 ) -> None:
-    """Adds the least that a step takes, the band of real runs, and what the planned steps cost by the list."""
+    """Adds the least time of a step, the band of real runs, and the list price of the planned steps."""
     name, tokens = account.program.name, account.program.tokens
     time = step_time(account.costs, slice_.generation)
     price = price_of(slice_, prices)
@@ -202,7 +202,7 @@ def _speed(
 
 
 def _leave_open(what: str, report: StageReport) -> None:
-    """Notes what could not be judged of any program, once."""
+    """Notes once what could not be judged."""
     if what not in report.not_checked:
         report.not_checked.append(what)
 

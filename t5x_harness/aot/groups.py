@@ -1,4 +1,4 @@
-"""Which devices take part in a collective together, in each of XLA's notations."""
+"""Groups of devices that take part in a collective together, parsed from each of XLA's notations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Groups:
 
 
 def groups_of(attributes: str) -> Groups | None:
-    """Parses the devices of a collective, in any of XLA's notations; None if there is none that is known."""
+    """Parses the devices of a collective in any of XLA's notations; returns None for an unknown notation."""
     if pairs := _PAIRS.search(attributes):
         numbers = _numbers(pairs[1])
         return Groups(pairs=tuple(zip(numbers[::2], numbers[1::2], strict=True)))
@@ -45,7 +45,7 @@ def groups_of(attributes: str) -> Groups | None:
 
 
 def _groups_of_axes(axes: str, devices: str | None, used: str) -> Groups | None:
-    """Returns the groups that some axes of a mesh span; the mesh's devices are in the order of their numbers."""
+    """Returns the groups that some axes of a mesh span, with devices numbered in the order of the mesh."""
     if devices and "iota" not in devices:
         return None
     sizes = [(name, int(size)) for name, size in _MESH_AXIS.findall(axes)]

@@ -1,4 +1,4 @@
-"""What compiling takes of this machine's memory, and what there is."""
+"""How much memory of this machine a compilation takes, and how much is free."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from pathlib import Path
 
 from t5x_harness.aot.compiler import Until
 
-# Of the process before it compiles, and for each operation: a little above what benchmarks/aot.py prints.
+# Bytes of the process before it compiles, and for each operation: a little above what benchmarks/aot.py prints.
 _BEGINNING = 1.0 * 2**30
 _FOR_EACH_OPERATION = {Until.MEMORY: 60_000.0, Until.CODE: 300_000.0}
 
 
 def needed_bytes(operations: int, until: Until) -> int:
-    """Returns about how much memory of this machine a compilation takes, in bytes.
+    """Estimates the memory of this machine that a compilation takes, in bytes.
 
     Args:
-      operations: of the program as StableHLO.
-      until: how far it is compiled.
+      operations: number of StableHLO operations.
+      until: how far the program is compiled.
     """
     return int(_BEGINNING + _FOR_EACH_OPERATION[until] * operations)
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
-    """Returns the memory that processes here may still take, in bytes; None where the system does not say.
-
-    The least of what the machine and the process's control group have left counts.
+    """Returns the free memory in bytes, of the machine or of the process's control group, whichever has less.
 
     Args:
-      root: of the file system.
+      root: the root of the file system.
+
+    Returns:
+      None if the system does not say.
     """
     found = [_of_machine(root / "proc/meminfo"), _of_group(root / "sys/fs/cgroup")]
     return min((size for size in found if size is not None), default=None)

@@ -1,4 +1,4 @@
-"""The TPU compiler, libtpu: whether it is here, what it needs, and the devices of a slice as it describes them."""
+"""The TPU compiler, libtpu: whether it is installed, what it needs, and how it describes the devices of a slice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from t5x_harness.slices.slice import Slice
 
 INSTALL = "python -m pip install 't5x-harness[aot]'"
-"""What installs it."""
+"""The command that installs it."""
 
 TRIED = {"libtpu": "0.0.52", "jax": "0.10.2"}
-"""The newest versions that all of this was tried with."""
+"""The newest versions that this room was tried with."""
 
-# libtpu looks for a TPU's metadata server without these, and for another process that uses the TPU.
+# Without these, libtpu looks for a TPU's metadata server, and for another process that uses the TPU.
 _ENVIRONMENT = {
     "TPU_ACCELERATOR_TYPE": "v3-8",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -27,7 +27,7 @@ _ENVIRONMENT = {
 
 
 class LibtpuMissing(RuntimeError):
-    """There is no TPU compiler in this environment; the message says what installs it."""
+    """There is no TPU compiler in this environment; the message says how to install it."""
 
     def __init__(self) -> None:
         super().__init__(f"the TPU compiler is not installed: {INSTALL}")
@@ -39,15 +39,15 @@ def is_installed() -> bool:
 
 
 def why_not(*, in_process: bool) -> str:
-    """Returns why nothing can be compiled for a TPU here; empty where it can.
+    """Explains why nothing can be compiled for a TPU here; empty if it can.
 
     Args:
-      in_process: whether runs have no process of their own.
+      in_process: whether runs share this process.
     """
     if not is_installed():
         return str(LibtpuMissing())
     if in_process:
-        return "compiling for a TPU ends its process once it knows enough, so it is not done in-process: run it without"
+        return "compiling for a TPU ends its process once enough is known, so it cannot run in-process: leave that out"
     return ""
 
 
@@ -60,7 +60,7 @@ def version(package: str = "libtpu") -> str | None:
 
 
 def untried() -> list[str]:
-    """Returns what of this environment is newer than all of this was tried with, in words."""
+    """Lists in words what is newer in this environment than the versions that this room was tried with."""
     found = ((package, version(package), tried) for package, tried in TRIED.items())
     return [
         f"{package} {there}: newer than {tried}, with which the numbers of docs/aot.md were measured"
@@ -70,15 +70,15 @@ def untried() -> list[str]:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the variables of a process that compiles for a TPU, over those of a user.
+    """Returns variables for a process that compiles for a TPU.
 
     Args:
-      given: the user's; LIBTPU_INIT_ARGS among them stay as they are.
+      given: the user's variables; LIBTPU_INIT_ARGS is kept.
 
     Returns:
-      What to set; None takes a variable out.
+      The variables to set; None for a variable to remove.
     """
-    # A TPU compiler ends the process at a flag for CPUs that it does not know, and reads the same variable.
+    # A flag for CPUs in this variable would end the process, as the TPU compiler reads it, too.
     return {**_ENVIRONMENT, "JAX_PLATFORMS": "cpu", "LIBTPU_INIT_ARGS": given.get("LIBTPU_INIT_ARGS")}
 
 

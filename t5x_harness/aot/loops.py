@@ -1,6 +1,6 @@
 """How often a loop of a compiled program runs.
 
-The TPU compiler's text has no count of it, but the loop's own arithmetic shows it.
+The TPU compiler does not write that down, but the arithmetic of the loop shows it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Element:
 
 
 _Side = int | _Element
-"""What is compared or added: a constant, or an element of the loop's tuple."""
+"""A side of a comparison or sum: a constant, or an element of the loop's tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Trips:
 
 
 def trips_of(computations: Mapping[str, Computation], around: Computation, loop: Instruction) -> Trips | None:
-    """Returns how often a loop runs that counts from a constant to a constant in constant steps; None for any other.
+    """Counts the rounds of a loop from a constant to a constant in constant steps; None for any other loop.
 
     Args:
-      computations: all of the program, by name.
-      around: the computation that the loop is in.
+      computations: all computations of the program by name.
+      around: the computation that contains the loop.
       loop: the ``while``.
     """
     called = loop.called
@@ -58,7 +58,7 @@ def trips_of(computations: Mapping[str, Computation], around: Computation, loop:
     def constant(side: _Side | None) -> int | None:
         if not isinstance(side, _Element):
             return side
-        return _initial(around, carried, side) if _is_kept(body, side) else None
+        return _initial(around, carried, side) if _is_unchanged(body, side) else None
 
     found = []
     for counter, limit, direction, is_most in _comparisons(computations, condition):
@@ -82,7 +82,7 @@ def _times(first: int, last: int, step: int, direction: str) -> int | None:
 def _comparisons(
     computations: Mapping[str, Computation], condition: Computation
 ) -> Iterator[tuple[_Element, _Side, str, bool]]:
-    """Yields a counter, what it is compared with, how, and whether the condition asks for more than that."""
+    """Yields each counter, its limit, the comparison's direction, and whether it is only a part of the condition."""
     root, where, outside = condition.root, condition, dict[str, str]()
     if root.opcode == "fusion":
         inner = computations.get(root.called.get("calls", ""))
@@ -108,8 +108,8 @@ def _comparisons(
 
 
 def _step(body: Computation, counter: _Element) -> tuple[_Side, int] | None:
-    """Returns what a loop adds to its counter, and the sign; None if it does anything else with it."""
-    added = _handed_on(body, counter)
+    """Returns the amount that a loop adds to its counter, and the sign; None if it does anything else with it."""
+    added = _passed_on(body, counter)
     if added is None or added.opcode not in ("add", "subtract"):
         return None
     left, right = (_side(_followed(body, name)) for name in added.operands)
@@ -127,12 +127,12 @@ def _side(instruction: Instruction | None) -> _Side | None:
     return _Element(int(index)) if index is not None else None
 
 
-def _is_kept(body: Computation, element: _Element) -> bool:
-    """Checks whether a loop hands an element on as it got it."""
-    return _side(_handed_on(body, element)) == element
+def _is_unchanged(body: Computation, element: _Element) -> bool:
+    """Checks whether a loop passes an element on unchanged."""
+    return _side(_passed_on(body, element)) == element
 
 
-def _handed_on(body: Computation, element: _Element) -> Instruction | None:
+def _passed_on(body: Computation, element: _Element) -> Instruction | None:
     root = body.root
     if root.opcode != "tuple" or element.index >= len(root.operands):
         return None
@@ -140,7 +140,7 @@ def _handed_on(body: Computation, element: _Element) -> Instruction | None:
 
 
 def _initial(around: Computation, carried: Instruction | None, element: _Element) -> int | None:
-    """Returns the constant that an element of a loop's tuple has at first."""
+    """Returns the constant that an element of a loop's tuple has initially."""
     if carried is None or carried.opcode != "tuple" or element.index >= len(carried.operands):
         return None
     value = _side(_followed(around, carried.operands[element.index]))
@@ -148,7 +148,7 @@ def _initial(around: Computation, carried: Instruction | None, element: _Element
 
 
 def _followed(computation: Computation, name: str) -> Instruction | None:
-    """Returns the instruction behind copies of its value."""
+    """Follows copies of a value back to the instruction that makes it."""
     instruction = computation.by_name.get(name)
     while instruction is not None and instruction.opcode in _COPIES and instruction.operands:
         instruction = computation.by_name.get(instruction.operands[0])

@@ -1,4 +1,4 @@
-"""One program of a run, compiled at the depths that the run asks for."""
+"""Compiles one program of a run at the depths that the run asks for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def account_program(
     """Compiles one program as ``spec.settings.aot`` says.
 
     Returns:
-      Its account; what was compiled where that needs more memory than there is; None where it was only lowered.
+      Its account; or the compiled program if it needs more memory than a device has; or None if it was only lowered.
 
     Raises:
       NotCompiled: it cannot be lowered or compiled.
@@ -30,17 +30,17 @@ def account_program(
         compiler.compile(program, spec, None)
         return None
     until = Until.CODE if spec.settings.aot is AotMode.FULL else Until.MEMORY
-    # A loop over equal layers is compiled as fast as one of them.
+    # A loop over equal layers compiles as fast as one layer.
     depths = depths_of(run.stacks) if spec.settings.aot is AotMode.DEPTHS and not run.scanned else []
-    if depths and (drawn := _drawn_out(run, program, spec, compiler, until, depths)) is not None:
-        return drawn
+    if depths and (account := _extrapolated(run, program, spec, compiler, until, depths)) is not None:
+        return account
     whole = compiler.compile(program, spec, until)
     if _is_too_large(whole):
         return whole
     return account_of(program, [whole], [], [1.0], _why_whole(run, spec, depths))
 
 
-def _drawn_out(
+def _extrapolated(
     run: AotRun,
     program: ProgramSpec,
     spec: RunSpec,
@@ -48,7 +48,7 @@ def _drawn_out(
     until: Until,
     depths: Sequence[Mapping[str, int]],
 ) -> ProgramAccount | CompiledProgram | None:
-    """Returns what a few layers say of all of them; None where they do not tell, as they are not equal."""
+    """Extrapolates the program from a few layers; None if that is not possible, because layers differ."""
 
     def compiled_at(depth: int, again: bool = False) -> CompiledProgram:
         few = _with_layers(spec, depths[depth])
@@ -70,7 +70,7 @@ def _drawn_out(
 
 
 def _why_whole(run: AotRun, spec: RunSpec, depths: Sequence[object]) -> str:
-    """Returns why all layers were compiled though a few were to do; empty where all were asked for."""
+    """Explains why all layers were compiled although the run asked for a few; empty if it asked for all."""
     if spec.settings.aot is not AotMode.DEPTHS:
         return ""
     if run.scanned:
@@ -91,6 +91,6 @@ def _is_too_large(compiled: CompiledProgram) -> bool:
 
 
 def _is_straight(compiled: Sequence[CompiledProgram], weights: Sequence[float], state_bytes: int) -> bool:
-    """Returns whether the state at the full depth is what the depths say: the layers of each stack are equal."""
-    drawn = sum(each.lowered.state_bytes * weight for each, weight in zip(compiled, weights, strict=True))
-    return round(drawn) == state_bytes
+    """Returns whether the train state grows with the depths in a straight line: layers of a stack are equal."""
+    state = sum(each.lowered.state_bytes * weight for each, weight in zip(compiled, weights, strict=True))
+    return round(state) == state_bytes

@@ -1,4 +1,4 @@
-"""The numbers of an aot stage by program, as a test asks for them: ``numbers.train.hbm_peak``."""
+"""The numbers of an aot stage by program, in the form that tests use: ``numbers.train.hbm_peak``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CollectiveNumbers:
     Attributes:
       kind: ``all-reduce``, ``all-gather`` and so on.
       axis: ``data``, ``model`` or ``data+model``.
-      bytes: that all of them have on one device.
-      count: how often one runs, in loops as often as these do.
+      bytes: of all of them on one device.
+      count: how often they run, in loops as often as these run.
     """
 
     kind: str
@@ -28,13 +28,13 @@ class CollectiveNumbers:
 
 @dataclasses.dataclass(frozen=True)
 class PaddingNumbers:
-    """What one size costs that is not a multiple of the tiles which memory is given in.
+    """The cost of one size that is not a multiple of the tiles that memory is laid out in.
 
     Attributes:
-      axis: what has it: a logical axis of the model, or ``length of inputs``; ``-`` where that is not known.
-      size: on a device.
-      in_tiles: what it takes.
-      bytes: that hold nothing because of it, at the peak.
+      axis: the axis of this size: a logical axis of the model, or ``length of inputs``; ``-`` if it is not known.
+      size: the size on a device.
+      in_tiles: the size with padding.
+      bytes: bytes at the peak that hold nothing because of it.
     """
 
     axis: str
@@ -46,12 +46,12 @@ class PaddingNumbers:
 class ProgramNumbers:
     """What one program takes of one device of the slice.
 
-    Every number raises an AttributeError, which says why, where the compiler gives none: it was only lowered, or needs
-    too much memory to be compiled at all.
+    A number that the compiler does not give raises an AttributeError that says why: the program was only lowered, or
+    needs too much memory to be compiled at all.
 
     Args:
-      name: of the program.
-      measures: of its stage.
+      name: the program's name.
+      measures: the measures of its stage.
     """
 
     def __init__(self, name: str, measures: Mapping[tuple[str, str], float]) -> None:
@@ -65,17 +65,17 @@ class ProgramNumbers:
 
     @property
     def hbm_peak(self) -> int:
-        """The most bytes that its values take at one moment."""
+        """The most bytes that its values take at any moment."""
         return int(self._number("hbm_peak"))
 
     @property
     def hbm_needed(self) -> int:
-        """Bytes that have to fit: what the compiler reserves, and the code where it is known."""
+        """Bytes that have to fit: what the compiler reserves, and the code if its size is known."""
         return int(self._number("hbm_needed"))
 
     @property
     def headroom(self) -> int:
-        """Bytes that are left; below zero where it does not fit."""
+        """Bytes that are left; negative if it does not fit."""
         return int(self._number("hbm_headroom"))
 
     @property
@@ -90,12 +90,12 @@ class ProgramNumbers:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Bytes at the peak by what they are: parameters, optimizer, gradients, temporaries and so on."""
+        """Bytes at the peak by kind: parameters, optimizer, gradients, temporaries and so on."""
         return {kind: int(size) for kind, size in self._parts("hbm_at_peak").items()}
 
     @property
     def padding(self) -> list[PaddingNumbers]:
-        """What padding costs at the peak by size, from 0.5 % of it on; all of it is ``kinds["padding"]``."""
+        """The padding at the peak by size, from 0.5 % of the peak on; all padding is ``kinds["padding"]``."""
         self._number("hbm_peak")
         found = []
         for part, lost in self._parts("hbm_padding").items():
@@ -120,7 +120,7 @@ class ProgramNumbers:
         return found
 
     def _parts(self, name: str) -> dict[str, float]:
-        """Returns the values of a number that there is one of for each part of the program."""
+        """Returns the values of a number that each part of the program has."""
         begin = f"{self.name}/"
         return {
             of.removeprefix(begin): value
@@ -142,13 +142,13 @@ class ProgramNumbers:
 
 
 class AotNumbers:
-    """What the TPU compiler says of a config on a slice: a number for each program, and findings.
+    """What the TPU compiler says about a config on a slice: numbers of each program, and findings.
 
     Args:
-      result: of the stage aot.
+      result: the result of the stage aot.
 
     Attributes:
-      findings: what is wrong: a program that does not fit is AOT01.
+      findings: what is wrong; a program that does not fit is AOT01.
       not_checked: what was not judged, in words.
     """
 

@@ -1,7 +1,7 @@
-"""What a chip-hour costs by the list, and since when the list is known to say so.
+"""List prices of a chip-hour, each with its source and date.
 
-The table is what public pages had; what a project pays is not known here. ``[tool.t5x_harness.prices]`` of
-pyproject.toml takes its place, by generation: ``v3 = 2.0`` is 2 USD for an hour of one chip.
+The table is from public pages; what a project really pays is not known here. ``[tool.t5x_harness.prices]`` of
+pyproject.toml overrides it by generation: ``v3 = 2.0`` is 2 USD for an hour of one chip.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Price:
 
     Attributes:
       usd: US dollars, without tax and discounts.
-      region: where it holds.
-      source: who says so.
-      date: the day on which the source said so; empty if that is not known.
-      usd_several_hosts: US dollars in a slice of several hosts, where that differs.
+      region: the region that it applies to.
+      source: where it was published.
+      date: the day on which it was; empty if that is not known.
+      usd_several_hosts: US dollars in a slice of several hosts, if that differs.
     """
 
     usd: float
@@ -43,7 +43,7 @@ class Price:
 
     @property
     def is_own(self) -> bool:
-        """Whether the user gave it."""
+        """Whether the user set it."""
         return self.source == _OWN
 
 
@@ -63,7 +63,7 @@ def price_of(where: Slice, own: Mapping[str, float] | None = None) -> Price | No
 
     Args:
       where: the slice.
-      own: the user's prices by generation, in USD per chip-hour; they come first.
+      own: the user's prices by generation in USD per chip-hour, which take precedence.
     """
     name = where.generation.name
     if own and name in own:

@@ -1,7 +1,7 @@
-"""The text of a compiled program: its computations and instructions, as XLA's compilers write them.
+"""Parses the text of a compiled program, as XLA's compilers write it, into computations and instructions.
 
-The text is read line by line, so that one of 50 MB costs seconds. What only some instructions have, such as groups of
-devices, is read when it is asked for.
+The text is read line by line, so 50 MB take seconds. Attributes that only some instructions have, such as groups of
+devices, are parsed on demand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPERAND = re.compile(r"%([^\s,()]+)")
 
 
 class ProgramTextError(ValueError):
-    """The text is not that of a compiled program; the message has the line."""
+    """A text is not a compiled program; the message has the line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +33,9 @@ class HloProgram:
     """A compiled program, as one device runs it.
 
     Attributes:
-      name: the module's.
-      entry: name of the computation that it begins with.
-      computations: by name.
+      name: the name of the module.
+      entry: the name of the computation that it begins with.
+      computations: all computations by name.
     """
 
     name: str
@@ -131,7 +131,7 @@ def _instruction(line: str, where: str) -> Instruction:
 
 
 def _closing(text: str, start: int) -> int:
-    """Returns where the parenthesis that was opened before ``start`` is closed."""
+    """Returns the position at which the parenthesis before ``start`` is closed."""
     close = text.find(")", start)
     if text.find("(", start, close) < 0:
         return close if close >= 0 else len(text)

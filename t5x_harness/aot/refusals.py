@@ -1,4 +1,4 @@
-"""Why a program could not even be judged: the compiler refuses it or crashes, or this machine has no room for that."""
+"""Why a program could not be judged: the compiler refuses it or crashes, or this machine has too little memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from t5x_harness.spec import Finding, Location, Severity, Stage
 
 _REASON = re.compile(r"^(?:[A-Z_]+: )?(?:[A-Z]\d+: )?(.*)")
 _PLACE = re.compile(r"^ +(/\S+):(\d+):\d+ \[", re.MULTILINE)
-"""The compiler's account of the Python code that asks for what it refuses, innermost first."""
+"""A line of the compiler's traceback into the Python code that it refuses, innermost first."""
 _OTHER_VERSION = "a newer or older libtpu may compile it"
 
 
 class NotCompiled(Exception):
-    """A program could not be judged; the finding says why, and not which program it is."""
+    """A program could not be judged; the finding says why, without the program's name."""
 
     def __init__(self, program: str, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -27,7 +27,7 @@ class NotCompiled(Exception):
 
 
 def findings_of(errors: Iterable[NotCompiled]) -> Iterator[Finding]:
-    """Yields a finding for each reason, with the names of all programs that it keeps from being judged."""
+    """Yields a finding for each reason, with the names of all programs that it affects."""
     programs: dict[tuple[str, str, Location | None], list[str]] = {}
     first: dict[tuple[str, str, Location | None], Finding] = {}
     for error in errors:
@@ -42,12 +42,12 @@ def findings_of(errors: Iterable[NotCompiled]) -> Iterator[Finding]:
 
 
 def refused(program: str, message: str, log: Path) -> NotCompiled:
-    """Returns what to raise for a program that the compiler refuses.
+    """Makes the exception for a program that the compiler refuses.
 
     Args:
       program: its name.
-      message: all that the compiler says.
-      log: the file that has it.
+      message: the compiler's whole message.
+      log: the file that contains it.
     """
     first = _REASON.match(message.strip().partition("\n")[0])
     reason = first[1] if first else message
@@ -57,13 +57,13 @@ def refused(program: str, message: str, log: Path) -> NotCompiled:
         program,
         "AOT03",
         f"the TPU compiler refuses it: {reason}",
-        f"see {log}, which has all that it says; {_OTHER_VERSION}",
+        f"see {log} for its whole message; {_OTHER_VERSION}",
         place,
     )
 
 
 def crashed(program: str, how: object, log: Path) -> NotCompiled:
-    """Returns what to raise where the process ended in which a program was compiled."""
+    """Makes the exception for a program whose compilation ended its process."""
     return _not_compiled(
         program,
         "AOT03",
@@ -73,7 +73,7 @@ def crashed(program: str, how: object, log: Path) -> NotCompiled:
 
 
 def too_little_memory(program: str, needed: int, there: int, until: Until) -> NotCompiled:
-    """Returns what to raise where compiling takes more bytes of this machine's memory than are free."""
+    """Makes the exception for a program whose compilation takes more memory of this machine than is free."""
     less = "--aot=depths or --aot=lower" if until is Until.MEMORY else "--aot=memory"
     return _not_compiled(
         program,

@@ -1,4 +1,4 @@
-"""What crosses between the processes of the aot stage: what there is to compile, and what is known before it is."""
+"""Values that cross between the processes of the aot stage: what to compile, and what is known beforehand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ProgramSpec(JsonValue):
 
     Attributes:
       name: ``train``, ``train_eval``, ``predict`` or ``score``.
-      role: the dataset that it takes batches of, as the entry point's parameter: ``train_dataset_cfg``.
-      method: of the model, for predicting and scoring.
-      shapes: of the model's inputs, by feature, for all devices together.
-      types: of the model's inputs, by feature.
-      batch: the binding that its batch size comes from, as a :class:`Knob` names it; empty where there is none.
+      role: the dataset that its batches come from, as the entry point's parameter: ``train_dataset_cfg``.
+      method: the model's method, for predicting and scoring.
+      shapes: shapes of the model's inputs by feature, for all devices together.
+      types: types of the model's inputs by feature.
+      batch: the binding of its batch size, as a :class:`Knob` names it; empty if nothing binds it.
     """
 
     name: str
@@ -35,12 +35,12 @@ class ProgramSpec(JsonValue):
 
     @property
     def longest_loop(self) -> int:
-        """How often a loop runs at the most that ends when every example has: the tokens that are decoded."""
+        """The most rounds of a loop that ends when every example has ended: the number of tokens to decode."""
         return max((shape[1] for name, shape in self.shapes.items() if name.startswith("decoder_input")), default=1)
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step, padding included: of the longest input and the longest target of each example."""
+        """Tokens of a step with padding: the longest input and the longest target of each example."""
         sizes = {name: math.prod(shape) for name, shape in self.shapes.items()}
         inputs = [size for name, size in sizes.items() if name.startswith("encoder_input")]
         targets = [size for name, size in sizes.items() if name.startswith("decoder_target")]
@@ -49,7 +49,7 @@ class ProgramSpec(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class LayerStack:
-    """A stack of layers: the binding that says how many, and how many that is."""
+    """A stack of layers: the binding of their number, and the number."""
 
     binding: str
     layers: int
@@ -61,8 +61,8 @@ class Knob:
 
     Attributes:
       binding: its short name, as the command line takes it.
-      value: as gin text.
-      location: its line; None for a value that no line binds.
+      value: the value as gin text.
+      location: its line; None if no line binds it.
     """
 
     binding: str
@@ -72,22 +72,22 @@ class Knob:
 
 @dataclasses.dataclass(frozen=True)
 class AotRun(JsonValue):
-    """A planned run, as the aot stage sees it.
+    """A planned run for the aot stage.
 
     Attributes:
-      programs: those that its job compiles.
-      stacks: the stacks of layers that its config binds the depth of.
+      programs: the programs that its job compiles.
+      stacks: the stacks of layers whose depth its config binds.
       scanned: whether layers are one loop, whose program does not grow with their number.
-      state_bytes: of the train state on each device, without padding; those of the parameters alone under ``predict``
-        and ``score``.
-      steps: to train; None where that is not known or nothing is trained.
-      knobs: what decides how much memory it takes, by what it is: ``batch_size``, ``num_microbatches``,
+      state_bytes: bytes of the train state on each device without padding, by program; ``predict`` and ``score`` have
+        parameters alone.
+      steps: steps to train; None if that is not known or nothing is trained.
+      knobs: the bindings that decide how much memory it takes, by parameter: ``batch_size``, ``num_microbatches``,
         ``num_partitions``, ``model_parallel_submesh``, ``remat_policy``.
       not_checked: programs that are left out, and why.
       mesh: devices by axis.
-      cut_bytes: of the train state and of the parameters alone, by what ``state_bytes`` has: bytes of all arrays that
-        are cut along the same axes, which stand with ``+`` between them.
-      axes: sizes on a device of the parameters' logical axes.
+      cut_bytes: for each program of ``state_bytes``, bytes of all arrays that are partitioned along the same mesh axes,
+        by these axes joined with ``+``.
+      axes: sizes of the parameters' logical axes on a device.
     """
 
     programs: tuple[ProgramSpec, ...]
@@ -107,11 +107,11 @@ class LoweredProgram(JsonValue):
     """What is known of a program before it is compiled.
 
     Attributes:
-      fingerprint: equal ones are compiled to the same; see :func:`t5x_harness.aot.compiler.fingerprint`.
-      operations: of the program as StableHLO: what the compiler's own memory grows with.
+      fingerprint: programs with equal ones compile to the same; see :func:`t5x_harness.aot.compiler.fingerprint`.
+      operations: number of StableHLO operations, with which the compiler's own memory grows.
       mesh: devices by axis.
-      devices: the ids of the mesh's devices in its order, flattened: one for each partition of the program.
-      state_bytes: of the state that it is given, on each device and without padding.
+      devices: ids of the mesh's devices in its order, flattened; one for each partition of the program.
+      state_bytes: bytes of its train state or parameters on each device, without padding.
     """
 
     fingerprint: str

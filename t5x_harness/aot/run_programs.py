@@ -1,4 +1,4 @@
-"""Which programs a planned run has on the slice, and what is known of it that their accounts need."""
+"""The programs that a planned run has on the slice, and the facts of its plan that their accounts need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCANNED = "layers"
 
 
 def aot_run(plan: Planned) -> AotRun:
-    """Returns what the aot stage has to know of a planned run."""
+    """Describes a planned run for the aot stage."""
     left_out: list[str] = []
     programs = tuple(_programs(plan, left_out)) if plan.shapes is not None else ()
     if plan.shapes is None:
@@ -61,7 +61,7 @@ def _programs(plan: Planned, left_out: list[str]) -> Iterator[ProgramSpec]:
 
 
 def _evaluated_by(plan: Planned, role: DataRole) -> Iterator[tuple[str, str]]:
-    """Yields what SeqIO's evaluator has the model do for the metrics of a dataset."""
+    """Yields the kinds of programs and the model's methods that SeqIO's evaluator uses for a dataset's metrics."""
     tasks = plan.run.tasks[role.parameter]
     outputs = {metric.model_output_type.name for task in tasks for metric in metric_objects(task)}
     if "PREDICTION" in outputs or any(task.predict_metric_fns for task in tasks):
@@ -76,11 +76,11 @@ def _program(plan: Planned, role: DataRole, kind: str, method: str, left_out: li
     size = role.dataset.batch_size
     lengths = lengths_of(role, plan.run.samples, plan.run.tasks[role.parameter])
     if not isinstance(size, int) or not lengths:
-        left_out.append(f"{kind} of {role.name}: its batch has no shape that is known here")
+        left_out.append(f"{kind} of {role.name}: the shape of its batch is not known here")
         return
     if role.dataset.task_feature_lengths is None:
         left_out.append(
-            f"{kind} of {role.name} at the lengths of the job's data: no binding tells them, and the sample that was "
+            f"{kind} of {role.name} at the lengths of the job's data: no binding sets them, and the sample that was "
             f"read has {', '.join(f'{length} {name}' for name, length in lengths.items())}"
         )
     packed = role.dataset.pack and kind in (TRAIN, EVAL)
@@ -122,7 +122,7 @@ def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
 
 
 def _unbound(plan: Planned, name: str) -> Knob | None:
-    """Returns the knob for what no line binds: the parameter of what the config uses; None where that has none."""
+    """Makes the knob for a parameter that no line binds; None if what the config uses has no such parameter."""
     if name == "remat_policy":
         network: Any = getattr(getattr(plan.run.model, "module", None), "config", None)
         if not hasattr(network, name):

@@ -1,7 +1,7 @@
-"""What fits: a run over slices, partitions, batches, remat policies and microbatches; memory, time and cost of each.
+"""Searches slices, partitions, batches, remat policies and microbatches for what fits; memory, time and cost of each.
 
-What arithmetic refuses is not compiled, nor what a compiled neighbor decides: a batch does not fit where a smaller one
-does not, and with one number of microbatches that fits, more only take longer.
+A combination is not compiled if arithmetic rules it out, or if a compiled neighbor decides it: a batch does not fit if
+a smaller one does not, and if a number of microbatches fits, more of them only take longer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from t5x_harness.workers.errors import WorkerError
 
 
 class Fits(enum.StrEnum):
-    """Whether a combination fits: known, or why it is not."""
+    """Whether a combination fits, or why that is not known."""
 
     YES = "fits"
     NO = "does not fit"
@@ -37,17 +37,17 @@ class Fits(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class FitGrid:
-    """What to combine; None stands for what the config has.
+    """The settings to combine; None stands for the config's own.
 
     Attributes:
-      slices: where, the smallest first.
+      slices: slices to run on, the smallest first.
       partitions: devices that hold one copy of the model.
       batches: examples of a step.
-      remat: policies.
+      remat: rematerialization policies.
       microbatches: parts of a train step's batch.
-      programs: kinds of programs that are to fit; empty for all of the run.
-      every: compile what a neighbor decides, too.
-      stop: leave larger slices out once one holds the run and ends in time.
+      programs: kinds of programs that have to fit; empty for all of the run.
+      every: also compile what a neighbor decides.
+      stop: leave out larger slices once the run fits one and ends in time.
     """
 
     slices: Sequence[str]
@@ -61,7 +61,7 @@ class FitGrid:
 
     @property
     def combinations(self) -> list[RunVariant]:
-        """All of them, in the order in which they are tried: with the smallest need first of what can refuse others."""
+        """All combinations in the order in which they are tried; those that can rule out others come first."""
         return [
             RunVariant(slice_, partitions, batch, parts, remat)
             for slice_ in self.slices
@@ -74,19 +74,19 @@ class FitGrid:
 
 @dataclasses.dataclass(frozen=True)
 class FitRow(JsonValue):
-    """A combination, and what is known of it.
+    """A combination and its result.
 
     Attributes:
-      variant: the combination, with what the config says filled in.
-      changes: what it sets beyond the config, as the command line and Gin take it; empty for the config's own.
-      fits: whether it does.
-      why: in words where it is not compiled, or cannot be.
-      program: the one that needs most of a device's memory; empty where none is known.
-      needed_bytes: what that takes of a device; None where it is not known.
-      usable_bytes: what a program may use of a device.
-      is_extrapolated: whether these numbers are those of fewer layers, drawn out.
-      step_seconds: of a train step; None where none was compiled.
-      estimate: of all planned steps; None where they are not known.
+      variant: the combination, with the config's own settings filled in.
+      changes: what it changes in the config, in the notation of the command line and Gin; empty for the config's own.
+      fits: whether it fits.
+      why: why it is not compiled, or cannot be.
+      program: the program that needs most of a device's memory; empty if none is known.
+      needed_bytes: the memory that this program needs; None if it is not known.
+      usable_bytes: the memory of a device that a program may use.
+      is_extrapolated: whether these numbers are extrapolated from fewer layers.
+      step_seconds: of a train step; None if none was compiled.
+      estimate: of all planned steps; None if their number is not known.
     """
 
     variant: RunVariant
@@ -102,7 +102,7 @@ class FitRow(JsonValue):
 
     @property
     def headroom_bytes(self) -> int | None:
-        """What is left of a device's memory, below zero where it is exceeded; None where that is not known."""
+        """The memory that is left on a device, negative if it is exceeded; None if that is not known."""
         return None if self.needed_bytes is None else self.usable_bytes - self.needed_bytes
 
     def ends_within(self, hours: float) -> bool:
@@ -112,15 +112,15 @@ class FitRow(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class FitSearch:
-    """Looks for what fits.
+    """Searches for combinations that fit.
 
     Attributes:
-      run: as its plan describes it.
-      spec: the run; its ``aot`` says how to compile.
+      run: the run, as its plan describes it.
+      spec: the run's specification, whose ``aot`` says how to compile.
       compiler: starts processes for it.
-      hours: that training may take.
-      prices: the user's, by generation.
-      on_row: called before a combination with its number from 1, how many there are, and the combination.
+      hours: how long training may take.
+      prices: the user's prices by generation.
+      on_row: called before each combination with its number from 1, the number of all, and the combination.
     """
 
     run: AotRun
@@ -131,7 +131,7 @@ class FitSearch:
     on_row: Callable[[int, int, RunVariant], None]
 
     def rows(self, grid: FitGrid) -> Iterator[FitRow]:
-        """Yields a row for each combination as soon as it is known."""
+        """Yields a row for each combination as soon as its result is known."""
         programs = [p for p in self.run.programs if not grid.programs or p.name in grid.programs]
         done: list[FitRow] = []
         combinations = grid.combinations
@@ -200,13 +200,13 @@ class FitSearch:
 
 
 def smallest(rows: Sequence[FitRow]) -> FitRow | None:
-    """Returns the row of the smallest slice that holds the run, the first of those; None where none does."""
+    """Returns the first row with the smallest slice that the run fits; None if it fits none."""
     fitting = [row for row in rows if row.fits is Fits.YES]
     return min(fitting, key=lambda row: get_slice(row.variant.slice or "").num_chips, default=None)
 
 
 def cheapest(rows: Sequence[FitRow], hours: float) -> FitRow | None:
-    """Returns the row that ends in time for the least money, or chip-hours where no price is known; None if none is."""
+    """Returns the cheapest row that ends in time, by chip-hours if no price is known; None if none does."""
     ending = [row for row in rows if row.fits is Fits.YES and row.ends_within(hours)]
     priced = [row for row in ending if row.estimate is not None and row.estimate.usd is not None]
     return min(priced or ending, key=_cost, default=None)
@@ -227,7 +227,7 @@ def _is_smaller_batch(one: RunVariant, other: RunVariant) -> bool:
 
 
 def _saves_less(one: RunVariant, other: RunVariant) -> bool:
-    """Returns whether one is the other with fewer microbatches, or with less computed again, or both."""
+    """Returns whether the variants differ only in that the first has fewer microbatches or less rematerialization."""
     policies = [v.remat_policy if v.remat_policy in REMAT else REMAT[0] for v in (one, other)]
     weaker = REMAT.index(policies[0]) <= REMAT.index(policies[1])
     fewer = (one.num_microbatches or 1) <= (other.num_microbatches or 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 HBM = 0
-"""The number of the memory space that is a device's large memory; others are on the chip."""
+"""The number of the memory space of a device's large memory; other spaces are on the chip."""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,<=?]*)\](?:\{([^}]*)\})?")
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -26,8 +26,8 @@ class Shape:
     Attributes:
       dtype: XLA's name of the element type, such as ``bf16``.
       dims: sizes.
-      minor_to_major: numbers of the dimensions, the one whose elements lie side by side first.
-      tiles: sizes of the tiles that memory is given in, outermost first; ``()`` where there is none.
+      minor_to_major: numbers of the dimensions, starting with the one whose elements are adjacent in memory.
+      tiles: sizes of the tiles that memory is laid out in, outermost first; empty if there are none.
       space: number of the memory space, ``HBM`` or one on the chip.
     """
 
@@ -49,15 +49,15 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its elements alone."""
+        """Bytes of its elements without padding."""
         return -(-self.elements * self.bits // 8)
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes with the rest of its tiles, which hold nothing."""
+        """Bytes of its tiles, with the parts that hold nothing."""
         if not self.tiles:
             return self.bytes
-        # Tiles cover the minor dimensions; a further tile divides a tile's own sizes, and fills them up once more.
+        # Tiles cover the minor dimensions. A further tile divides the sizes of a tile, and pads them once more.
         sizes = [self.dims[number] for number in reversed(self.minor_to_major)]
         for tile in self.tiles:
             covered = min(len(tile), len(sizes))
@@ -71,7 +71,7 @@ class Shape:
 
     @property
     def in_tiles(self) -> tuple[int, ...]:
-        """Sizes with what fills the outermost tiles up; inner ones divide it, or add what no size has."""
+        """Sizes padded to the outermost tiles; inner tiles divide these, or pad what is no dimension."""
         sizes = list(self.dims)
         tile = self.tiles[0] if self.tiles else ()
         for number, part in zip(self.minor_to_major, reversed(tile), strict=False):
@@ -95,7 +95,7 @@ def bits_of(dtype: str) -> int:
 
 
 def arrays_of(value: Value) -> Iterator[Shape]:
-    """Yields the arrays of a value in order, those of tuples in it too."""
+    """Yields the arrays of a value in order, also from tuples within it."""
     if isinstance(value, Shape):
         yield value
     else:
@@ -125,7 +125,7 @@ def parse_value(text: str) -> Value:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yields what commas outside of brackets separate."""
+    """Splits at commas outside of brackets."""
     depth = start = 0
     for index, letter in enumerate(text):
         if letter in "([{":

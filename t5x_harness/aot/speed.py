@@ -1,9 +1,9 @@
-"""How long a compiled step takes at least, how long real runs of T5 take, and what the planned steps cost.
+"""The least time of a compiled step, the time of real runs of T5, and the cost of the planned steps.
 
 The bound is what the hardware allows: all operations at the peak of the matrix units, all bytes at the peak of the
-memory. No run reaches it. The band is where runs of T5 on TPUs were that were reported in public:
+memory. No run reaches it. The band is from public reports about runs of T5 on TPUs:
 https://github.com/google-research/text-to-text-transfer-transformer/issues/282 has three of the 11B model. They reached
-28 %, 40 % and 42 % of the peak, counted as here: with the products of attention.
+28 %, 40 % and 42 % of the peak, with the products of attention included as they are here.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from t5x_harness.slices.slice import Slice
 
 REPORTED_UTILIZATION = (0.25, 0.45)
-"""The part of the peak operations per second that reported T5 runs reached: the band."""
+"""The band: parts of the peak operations per second that reported T5 runs reached."""
 
 BAND_NAME = (
     f"{REPORTED_UTILIZATION[0]:.0%} to {REPORTED_UTILIZATION[1]:.0%} of the peak operations per second, "
     "as runs of T5 11B that were reported (text-to-text-transfer-transformer issue 282)"
 )
-"""What the band is called wherever it is printed."""
+"""How the band is described wherever it is printed."""
 
 _HOUR = 3600
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """A figure as the bound gives it, and at both ends of the band of real runs.
+    """A figure at the bound, and at both ends of the band of real runs.
 
     Attributes:
-      bound: what the hardware allows, which no run is better than.
+      bound: the best that the hardware allows.
       best: at the upper end of the band.
       worst: at the lower end.
     """
@@ -45,22 +45,22 @@ class Span:
     worst: float
 
     def times(self, factor: float) -> Span:
-        """Returns the figures multiplied."""
+        """Multiplies the figures."""
         return Span(self.bound * factor, self.best * factor, self.worst * factor)
 
     def per(self, amount: float) -> Span:
-        """Returns an amount divided by the figures: tokens by seconds are tokens per second."""
+        """Divides an amount by the figures: tokens by seconds are tokens per second."""
         return Span(amount / self.bound, amount / self.best, amount / self.worst)
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-    """The least that parts of a step take on one device, in seconds; at best they overlap.
+    """The least time that parts of a step take on one device, in seconds; at best they overlap.
 
     Attributes:
-      flops_seconds: products at the peak of the matrix units.
+      flops_seconds: computing products at the peak of the matrix units.
       hbm_seconds: reading and writing the large memory at its peak.
-      ici_seconds: sending to neighbors at the peak; None where no peak has a source.
+      ici_seconds: sending to neighbors at the peak; None if no source gives one.
     """
 
     flops_seconds: float
@@ -69,7 +69,7 @@ class StepTime:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds by what takes them: ``flops``, ``hbm``, ``ici``."""
+        """Seconds by part: ``flops``, ``hbm``, ``ici``."""
         every = {"flops": self.flops_seconds, "hbm": self.hbm_seconds, "ici": self.ici_seconds}
         return {name: seconds for name, seconds in every.items() if seconds is not None}
 
@@ -80,7 +80,7 @@ class StepTime:
 
     @property
     def seconds(self) -> Span:
-        """The step's seconds: the bound, and what the band of real runs makes of its operations."""
+        """Seconds of the step: the bound, and the band of real runs applied to its operations."""
         bound = max(self.parts.values())
         low, high = REPORTED_UTILIZATION
         return Span(bound, max(bound, self.flops_seconds / high), max(bound, self.flops_seconds / low))
@@ -88,16 +88,16 @@ class StepTime:
 
 @dataclasses.dataclass(frozen=True)
 class RunEstimate:
-    """What the planned steps take.
+    """Time and cost of the planned steps.
 
     Attributes:
-      steps: how many are planned.
-      step_seconds: seconds of one.
+      steps: the number of planned steps.
+      step_seconds: seconds of one step.
       tokens_per_second: of the whole slice.
-      hours: of all steps; without starting, evaluating and writing checkpoints.
+      hours: hours of all steps, without startup, evaluation and writing checkpoints.
       chip_hours: hours of all chips.
-      usd: what they cost by the list; None if no price is known.
-      price: that of a chip-hour; None if it has no source.
+      usd: their list price; None if no price is known.
+      price: the price of a chip-hour; None if it has no source.
     """
 
     steps: int
@@ -110,11 +110,11 @@ class RunEstimate:
 
 
 def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
-    """Returns the least that parts of a step take.
+    """Returns the least time that the parts of a step take.
 
     Args:
-      costs: what one device does in it.
-      generation: the device's; on v2 and v3 a device has half of its chip.
+      costs: what one device does in the step.
+      generation: the device's generation; on v2 and v3, a device is half of a chip.
     """
     devices = generation.cores_per_chip
     sent = sum(collective.sent_bytes for collective in costs.collectives)
@@ -127,14 +127,14 @@ def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
 
 
 def estimate(time: StepTime, where: Slice, steps: int, tokens: int, price: Price | None) -> RunEstimate:
-    """Returns what the planned steps take.
+    """Estimates time and cost of the planned steps.
 
     Args:
-      time: of one step.
+      time: the time of one step.
       where: the slice.
-      steps: how many are planned.
-      tokens: of one step's batch, inputs and targets, with padding.
-      price: of a chip-hour, as ``prices.price_of`` returns it.
+      steps: the number of planned steps.
+      tokens: tokens of one step's batch, inputs and targets, with padding.
+      price: the price of a chip-hour, as ``prices.price_of`` returns it.
     """
     seconds = time.seconds
     hours = seconds.times(steps / _HOUR)

@@ -18,15 +18,15 @@ from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.spec import RunSpec, Stage, StageResult
 
 COMPILER_SAYS = "{}: the compiler says"
-"""The name of the fact that has the compiler's words on a program that it refuses, by the program's name."""
+"""The name of the fact with the compiler's message about a program that it refuses."""
 
 
 def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
-    """Compiles the programs of a planned run and says what each takes of a device.
+    """Compiles the programs of a planned run, and reports what each takes of a device.
 
     Args:
-      run: as the plan describes it.
-      spec: the run; its ``aot`` says how.
+      run: the run, as its plan describes it.
+      spec: the run's specification, whose ``aot`` says how to compile.
       compiler: starts processes for it.
 
     Raises:
@@ -64,7 +64,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
 
 
 def _describe_refusal(refused: CompiledProgram, program: ProgramSpec, slice_: Slice, report: StageReport) -> None:
-    """Adds what the compiler says of a program that needs more memory than there is."""
+    """Adds what the compiler says about a program that needs more memory than a device has."""
     assert refused.result is not None
     usable, needed = slice_.usable_hbm_bytes, required_bytes(refused)
     report.fact(COMPILER_SAYS.format(program.name), refused.result.message.partition("\n")[0])

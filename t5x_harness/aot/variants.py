@@ -1,4 +1,4 @@
-"""A run with other settings of what decides its memory: what is to be bound for it, and what arithmetic refuses."""
+"""A run with other settings that affect memory: the bindings for them, and what arithmetic rules out."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from t5x_harness.spec import RunSpec
 from t5x_harness.system.decode import JsonValue
 
 REMAT = ("none", "minimal", "full")
-"""What T5X's scalable networks compute again for the gradients: from nothing to all of a layer."""
+"""The rematerialization policies of T5X's scalable networks, from nothing to all of a layer."""
 
 _MESH = {"data", "model"}
 
 
 class VariantRefused(ValueError):
-    """A variant that cannot run or cannot fit, as arithmetic says; the message says why."""
+    """Arithmetic shows that a variant cannot run or cannot fit; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunVariant(JsonValue):
-    """What differs from a run as its config has it; None for what does not.
+    """Settings that differ from a run's config; None for settings that do not.
 
     Attributes:
       slice: where it runs.
       num_partitions: devices that hold one copy of the model.
       batch_size: examples of a step.
-      num_microbatches: parts that a train step works through one after the other.
-      remat_policy: what is computed again for the gradients; see :data:`REMAT`.
+      num_microbatches: parts that a train step processes one after the other.
+      remat_policy: the rematerialization policy; see :data:`REMAT`.
     """
 
     slice: str | None = None
@@ -46,14 +46,14 @@ class RunVariant(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class TunedRun:
-    """A run that a variant makes of another.
+    """A run with the settings of a variant.
 
     Attributes:
-      run: as the aot stage sees it.
-      spec: what to start.
-      bindings: what it binds beyond the config, by knob.
-      variant: with nothing left open that the config says.
-      is_elsewhere: whether the slice is another one.
+      run: the run for the aot stage.
+      spec: the specification to start.
+      bindings: its bindings beyond the config, by knob.
+      variant: the settings, with the config's own filled in.
+      is_elsewhere: whether it runs on another slice.
     """
 
     run: AotRun
@@ -64,18 +64,18 @@ class TunedRun:
 
     @property
     def changes(self) -> str:
-        """What was changed, as the command line and Gin take it: ``--slice=v3-32 and BATCH_SIZE = 64``."""
+        """The changes in the notation of the command line and Gin: ``--slice=v3-32 and BATCH_SIZE = 64``."""
         return " and ".join([*[f"--slice={self.variant.slice}"][: self.is_elsewhere], *self.bindings.values()])
 
 
 def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[ProgramSpec] | None = None) -> TunedRun:
-    """Returns a run with other settings.
+    """Makes a run with other settings.
 
     Args:
-      run: as its plan describes it.
-      spec: what to start for it.
+      run: the run, as its plan describes it.
+      spec: its specification.
       variant: the other settings.
-      programs: those that are to fit; None for all.
+      programs: the programs that have to fit; None for all.
 
     Raises:
       VariantRefused: T5X has no mesh for it, its batch cannot be shared, its train state alone does not fit, or the
@@ -119,13 +119,13 @@ def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[Pro
 
 
 def own_value(run: AotRun, name: str) -> Any:
-    """Returns what the config has for a knob; None where it has nothing, or no literal."""
+    """Returns the config's value of a knob; None if it has none, or one that is not a literal."""
     knob = run.knobs.get(name)
     return literal(knob.value) if knob is not None else None
 
 
 def literal(text: str) -> Any:
-    """Returns the value of gin text; None where it is not a literal."""
+    """Parses gin text; returns None if it is not a literal."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -133,13 +133,13 @@ def literal(text: str) -> Any:
 
 
 def own_microbatches(run: AotRun) -> int:
-    """Returns the microbatches of a train step; 1 where the batch is taken as a whole."""
+    """Returns the number of microbatches of a train step; 1 if the batch is not divided."""
     parts = own_value(run, "num_microbatches")
     return parts if isinstance(parts, int) and parts > 1 else 1
 
 
 def own_partitions(run: AotRun) -> int | None:
-    """Returns how many devices hold one copy of the model; None where the config does not say so in literals."""
+    """Returns how many devices hold one copy of the model; None if the config does not say it in literals."""
     submesh = own_value(run, "model_parallel_submesh")
     if submesh:
         return int(math.prod(submesh))
@@ -148,7 +148,7 @@ def own_partitions(run: AotRun) -> int | None:
 
 
 def _mesh(run: AotRun, slice_: Slice, partitions: int | None) -> tuple[MeshPlan | None, dict[str, Any]]:
-    """Returns the mesh, and what is to be bound for it; no mesh where the config's partitioner is not T5X's own."""
+    """Returns the mesh and the bindings for it; no mesh if the config's partitioner is not T5X's own."""
     own, submesh = own_partitions(run), own_value(run, "model_parallel_submesh")
     wanted = partitions or own
     if set(run.mesh) != _MESH or wanted is None:
@@ -166,7 +166,7 @@ def _mesh(run: AotRun, slice_: Slice, partitions: int | None) -> tuple[MeshPlan 
         if submesh:
             bound["model_parallel_submesh"] = None
     except MeshRefused as refused:
-        # T5X has defaults for some numbers on v2 to v4 only.
+        # T5X has default submeshes only for some numbers on v2 to v4.
         fitting = next(iter(fitting_submeshes(slice_, wanted)), None)
         if fitting is None:
             raise VariantRefused(str(refused)) from None

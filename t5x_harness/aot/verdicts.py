@@ -1,4 +1,4 @@
-"""What the aot stage finds wrong: too much memory, hardly enough, or a program that the compiler does not take."""
+"""The findings of the aot stage about memory: a program needs too much, or nearly all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 TOO_LARGE = "AOT01"
-"""The code of a program that does not fit."""
+"""The code for a program that does not fit."""
 
 _CLOSE = 0.03
-"""Of the memory that a program may use: what docs/aot.md measures as the error of extrapolating."""
+"""The error of extrapolating, which docs/aot.md measures, as a part of the memory that a program may use."""
 
 _REQUIRED = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)")
 _USED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
@@ -23,7 +23,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Finding]:
-    """Yields what is wrong with a program that compiles, or is extrapolated from layers that do."""
+    """Yields findings about a program that compiles, or is extrapolated from layers that do."""
     name, usable, needed = account.program.name, slice_.usable_hbm_bytes, account.needed_bytes
     about = "about " if account.is_extrapolated else ""
     if needed > usable:
@@ -34,7 +34,7 @@ def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Findi
             Severity.WARNING,
             Stage.AOT,
             f"{name} needs about {_gib(needed)} of the {_gib(usable)} that a program may use on each device of "
-            f"{slice_.name}: that close to the limit, numbers drawn from few layers do not tell",
+            f"{slice_.name}: so close to the limit, numbers extrapolated from few layers do not decide",
             _place(run),
             "compile all layers: --aot=memory",
         )
@@ -44,18 +44,15 @@ def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Findi
             Severity.WARNING,
             Stage.AOT,
             f"{name} needs {about}{_gib(needed)} of the {_gib(usable)} that a program may use on each device of "
-            f"{slice_.name}, and its code beside that, which was not generated: up to {_gib(account.unknown_bytes)}, "
-            f"by other programs, where {_gib(usable - needed)} are left",
+            f"{slice_.name}, without its code, which was not generated: up to {_gib(account.unknown_bytes)}, judging "
+            f"by other programs, and {_gib(usable - needed)} are left",
             _place(run),
             "compile to the machine's code: --aot=full",
         )
 
 
 def out_of_memory(program: ProgramSpec, compiled: CompiledProgram, run: AotRun, slice_: Slice) -> Finding:
-    """Returns the finding for a program that the compiler has no memory for.
-
-    With fewer layers than the config has it did not fit either.
-    """
+    """Makes the finding for a program that ran out of the device's memory, perhaps with only some of its layers."""
     needed = required_bytes(compiled)
     if needed is None:
         return _too_large(program.name, "more", None, run, slice_)
@@ -63,7 +60,7 @@ def out_of_memory(program: ProgramSpec, compiled: CompiledProgram, run: AotRun, 
 
 
 def required_bytes(compiled: CompiledProgram) -> int | None:
-    """Returns how much memory the compiler says a program needs that does not fit; None where it does not say."""
+    """Returns the memory that a program needs according to the compiler's message; None if the message lacks it."""
     assert compiled.result is not None
     found = _REQUIRED.search(compiled.result.message) or _USED.search(compiled.result.message)
     return int(float(found[1]) * _UNITS[found[2]]) if found is not None else None

@@ -10,12 +10,12 @@ from t5x_harness.auxiliary.jobs import AuxiliaryJob
 
 @dataclasses.dataclass(frozen=True)
 class JobStatus:
-    """What has become of a job.
+    """How a job stands.
 
     Attributes:
       running: whether it has not ended.
-      succeeded: whether it did all that it was to do.
-      killed: whether it was ended from outside and has no result, so that it is to be started again.
+      succeeded: whether it did all of its work.
+      killed: whether it was ended from outside and has no result, so that it has to be started again.
       message: why it did not succeed.
     """
 
@@ -26,14 +26,14 @@ class JobStatus:
 
 
 class PassingError(Exception):
-    """A backend is disturbed, and may well do the same in a while."""
+    """A backend cannot do something now, but may be able to soon."""
 
 
 class JobBackend(Protocol):
-    """Starts jobs, which go on without their controller, and finds them again."""
+    """Starts jobs, which continue without their controller, and finds them again."""
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Starts a job under a name that no other one has; returns where it runs.
+        """Starts a job under a name that no other job has, and returns where it runs.
 
         Raises:
           AuxiliaryError: it cannot be started.
@@ -41,14 +41,14 @@ class JobBackend(Protocol):
         """
 
     def find(self, name: str) -> str | None:
-        """Returns where the job of a name runs, or has run; None where none was started.
+        """Returns where the job with a name runs or has run; None if there is no such job.
 
         Raises:
           PassingError: that cannot be known now.
         """
 
     def look(self, where: str) -> JobStatus:
-        """Returns what has become of a job.
+        """Looks up how a job stands.
 
         Raises:
           AuxiliaryError: it cannot be seen from here.

@@ -21,11 +21,11 @@ from t5x_harness.vertex.overrides import normalized
 from t5x_harness.vertex.run_mode import RunMode
 
 _JUDGED_HERE = ("AUX02", "AUX04", "AUX05", "CKP05")
-"""What lint supposes of a controller, and this knows."""
+"""Codes of lint that assume what the controller does, which is known here."""
 
 
 def findings_of(template: JobTemplate, train: TrainJob) -> list[Finding]:
-    """Returns what is wrong with a request, errors first; with one, no job is to be started."""
+    """Finds what is wrong with a request, errors first; with an error, no job should be started."""
     found = [*_of_request(template, train)]
     if not any(finding.severity is Severity.ERROR for finding in found) and template.mode is not None:
         found += _of_job(template)
@@ -37,19 +37,19 @@ def _of_request(template: JobTemplate, train: TrainJob) -> Iterator[Finding]:
     if not request.mixtures:
         yield _error(
             "AUX01",
-            "no mixture is named, so that no job would ever start: each job is for one, whatever the gin files say",
+            "no mixture is named, so no job would ever start: each job is for one mixture, whatever the gin files say",
             "give --auxiliary_job_mixtures=TASK, or TASK,TASK for several",
         )
     if not request.files:
         yield _error(
             "AUX02",
-            "replace_gin_file leaves the train job's gin files out, and there are no others",
+            "replace_gin_file leaves out the train job's gin files, and there are no others",
             "give --auxiliary_job_gin_file=FILE",
         )
     elif request.is_of_t5x and mode is None:
         yield _error(
             "AUX02",
-            f"{', '.join(request.files)}: binds none of train, evaluate and infer, so that a job has nothing to do",
+            f"{', '.join(request.files)}: binds none of train, evaluate and infer, so a job has nothing to do",
             "give the gin file of an evaluation, such as one that includes t5x/configs/runs/eval.gin",
         )
     if mode not in (None, RunMode.TRAIN) and not request.replace_gin_file:
@@ -64,14 +64,14 @@ def _of_request(template: JobTemplate, train: TrainJob) -> Iterator[Finding]:
     if mode in (RunMode.EVAL, RunMode.INFER) and request.final_steps > 0:
         yield _error(
             "AUX06",
-            f"final_auxiliary_job_steps is {request.final_steps}, and jobs that {mode} do no train steps",
+            f"final_auxiliary_job_steps is {request.final_steps}, and jobs that {mode} run no train steps",
             "give --final_auxiliary_job_steps=0; to fine-tune, name a gin file of training",
         )
     if mode is RunMode.TRAIN and request.final_steps == 0:
         yield _error(
             "AUX06",
-            "final_auxiliary_job_steps is 0, and the jobs train: in the train job's folder they would begin with its "
-            "latest checkpoint, whichever they are for",
+            "final_auxiliary_job_steps is 0, and the jobs train: in the train job's folder they would all begin with "
+            "its latest checkpoint",
             "give --final_auxiliary_job_steps=N to fine-tune for N steps, or name a gin file of evaluation",
         )
     yield from _of_bindings(template)
@@ -80,8 +80,8 @@ def _of_request(template: JobTemplate, train: TrainJob) -> Iterator[Finding]:
             "AUX10",
             Severity.NOTE,
             Stage.LINT,
-            "the train job goes on evaluating by teacher forcing itself (train_eval_dataset_cfg): only what "
-            "infer_eval does is moved into auxiliary jobs",
+            "the train job itself still evaluates by teacher forcing (train_eval_dataset_cfg): only infer_eval is "
+            "moved into auxiliary jobs",
             fix="if that is slow, bind train.train_eval_dataset_cfg = None there, and in the jobs' gin file "
             "evaluate.training_evaluator_cls = @trainer.Trainer",
         )
@@ -107,7 +107,7 @@ def _of_bindings(template: JobTemplate) -> Iterator[Finding]:
 
 
 def _of_job(template: JobTemplate) -> Iterator[Finding]:
-    """Yields what is wrong with a job, seen in the config of one whose values occur nowhere else."""
+    """Checks the config of one job, whose step and checkpoint occur nowhere else."""
     step = 987_654_321
     checkpoint = f"/a/checkpoint_{step}"
     mixture = template.request.mixtures[0]
@@ -151,11 +151,11 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
         )
     if template.mode is RunMode.TRAIN:
         yield from _of_steps(program, step + template.request.final_steps)
-    if mixture not in [value for value in _mixtures(program)]:
+    if mixture not in _mixtures(program):
         yield _error(
             "AUX01",
-            f"no dataset of the jobs is of {mixture}: nothing reads MIXTURE_OR_TASK_NAME, so that each mixture's job "
-            "would do the same",
+            f"no dataset of the jobs is of {mixture}: nothing reads MIXTURE_OR_TASK_NAME, so the jobs of all "
+            "mixtures would do the same",
             "bind DatasetConfig.mixture_or_task_name = %MIXTURE_OR_TASK_NAME",
         )
 

@@ -1,4 +1,4 @@
-"""The finished checkpoints of a train job; one that is still being written is none."""
+"""The finished checkpoints of a train job, without those that are still being written."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FinishedCheckpoint:
     """A finished checkpoint.
 
     Attributes:
-      step: that it is of.
-      by_orbax: whether orbax wrote it, and not T5X in its older layout.
+      step: the train step.
+      by_orbax: whether orbax wrote it, rather than T5X in its older layout.
     """
 
     step: int
@@ -36,12 +36,13 @@ class FinishedCheckpoint:
 def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoint]:
     """Returns the finished checkpoints of a train job, by step.
 
-    On a file system a checkpoint has its name when it is finished: it is renamed then. In a bucket nothing can be
-    renamed at once: orbax writes an object last; of what is copied there to its name, the source goes last.
+    On a file system, a checkpoint gets its name by being renamed when it is finished. In a bucket nothing can be
+    renamed at once: orbax writes a certain object last, and a checkpoint that is copied to its name loses its source
+    last.
 
     Args:
       place: the train job's folder.
-      given: the same as the train job is given it, which says how it is written: ``gs://…`` or ``/gcs/…``.
+      given: the folder as the train job names it, ``gs://…`` or ``/gcs/…``, which decides how it is written.
 
     Raises:
       StorageError: the bucket is not there, or refuses.
@@ -68,7 +69,7 @@ def _finished(place: AnyFolder, given: str) -> Iterator[FinishedCheckpoint]:
 
 
 def _is_committed(place: AnyFolder, name: str) -> bool:
-    """Returns whether orbax's notes on a checkpoint say that it was committed: through a mount, no object says so."""
+    """Checks orbax's metadata for a commit: a checkpoint written through a mount has no object that marks it."""
     found = place.read_version(f"{name}/{_METADATA}")
     try:
         return bool(found and json.loads(found[0]).get("commit_timestamp_nsecs"))

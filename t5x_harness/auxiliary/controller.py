@@ -1,4 +1,4 @@
-"""The loop that starts a job for each finished checkpoint and each mixture, until the train job's last checkpoint."""
+"""Starts a job for each finished checkpoint and each mixture, until the train job's last checkpoint."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has t
 class Controller:
     """Starts jobs and follows them.
 
-    All that it knows is in the journal: one that is killed is taken up by the next where it was.
+    Its whole state is in the journal, so the next controller continues where a killed one stopped.
 
     Args:
       template: what the jobs have in common.
       train: the train job.
       place: its folder.
-      journal: the records, kept from other controllers by a lock.
+      journal: the records; a lock keeps other controllers away.
       backend: where jobs run.
-      say: takes what happens, in words.
-      retry_failed: start jobs again that have failed before.
+      say: takes a line for each event.
+      retry_failed: restart jobs that have failed.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Controller:
         return max(self._seen, default=None)
 
     def advance(self, *, train_has_ended: bool) -> bool:
-        """Does what there is to do now.
+        """Does everything that can be done now.
 
         Args:
-          train_has_ended: whether there will be no further checkpoint, known before this is called.
+          train_has_ended: whether there will be no further checkpoint, as of before this call.
 
         Returns:
           Whether everything is done: nothing runs, nothing waits and no checkpoint is to come.
@@ -103,7 +103,7 @@ class Controller:
         return no_more and not self.running and not self._waiting()
 
     def _notice(self, found: list[FinishedCheckpoint]) -> None:
-        """Takes up new checkpoints, and holds those that a job is for and that might be removed."""
+        """Registers new checkpoints, and holds those that a job needs and that might be removed."""
         steps = {checkpoint.step for checkpoint in found}
         for step in sorted(steps - self._seen):
             self._say(f"checkpoint_{step} is finished")
@@ -120,7 +120,7 @@ class Controller:
                     self._skip(step, mixture, "the train job removed it before it could be held")
 
     def _wanted(self, step: int) -> bool:
-        """Returns whether a job for a checkpoint has yet to end, or to be started."""
+        """Returns whether a job for a checkpoint has not started or not ended."""
         records = self._journal.records
         mine = [records.get((step, mixture)) for mixture in self._request.mixtures]
         others = [record for (of, _), record in records.items() if of == step]
@@ -148,7 +148,7 @@ class Controller:
             self._start(record)
 
     def _has_room(self, mixture: str, others: list[Record]) -> bool:
-        """Returns whether a job may be started beside others; evaluations of one mixture add to the same files."""
+        """Returns whether another job may run at the same time; evaluations of one mixture append to the same files."""
         takes_turns = self._template.shares_folder and mixture in {record.mixture for record in others}
         return len(others) < self._request.at_once and not takes_turns
 
@@ -174,7 +174,7 @@ class Controller:
         self._journal.update(again)
 
     def _start(self, record: Record) -> None:
-        """Starts a job that the journal has, if there is room, unless a controller before this one has done so."""
+        """Starts a recorded job if there is room, unless an earlier controller has started it."""
         checkpoint = f"{self._train.model_dir}/{self._holds.name_of(record.step)}"
         job = self._template.job(checkpoint, record.step, record.mixture)
         name = self._name(record)
@@ -201,7 +201,7 @@ class Controller:
             self._say(f"checkpoint_{step}, {mixture} is skipped: {why}")
 
     def _name(self, record: Record) -> str:
-        """Returns a name that no other job has: of no other train job either."""
+        """Returns a name that no other job has, including jobs for other train jobs."""
         own = hashlib.sha256(self._place.address.encode()).hexdigest()[:8]
         return f"{self._request.name}-{plain(record.mixture)}-{record.step}-{own}-{record.attempt}"
 

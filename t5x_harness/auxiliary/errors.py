@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class AuxiliaryError(Exception):
-    """The controller cannot start or go on; the message says why and what to do."""
+    """The controller cannot start or continue; the message says why and what to do."""

@@ -1,10 +1,11 @@
-"""Holds checkpoints, so that a train job with ``keep`` does not remove them under the jobs that read them.
+"""Holds checkpoints, so that a train job with ``keep`` does not remove them while jobs read them.
 
-What keeps one depends on who removes it. T5X's older layout leaves a checkpoint alone in which there is a file PINNED.
-Orbax knows no such file, and so the jobs get a copy: links on a file system, which take no room, objects in a bucket.
+How a checkpoint is held depends on what would remove it. T5X's older layout never removes a checkpoint with a file
+named PINNED. Orbax has no such file, so the jobs get a copy: links on a file system, which take no space, or objects in
+a bucket.
 
-In a bucket they always get one. Where orbax restores a checkpoint there, it removes folders beside it and in it that
-lack the object by which it commits checkpoints: results, and a checkpoint that is just being written.
+In a bucket the jobs always get a copy. When orbax restores a checkpoint from a bucket, it removes every folder next to
+it or in it that lacks the object that commits a checkpoint: results, and a checkpoint that is just being written.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Holds:
 
     @property
     def are_needed(self) -> bool:
-        """Whether a checkpoint is to be held though the train job removes none."""
+        """Whether checkpoints have to be held even if the train job removes none."""
         return self._in_bucket
 
     def held(self) -> list[int]:
@@ -45,7 +46,7 @@ class Holds:
         return sorted(int(name.removeprefix("checkpoint_")) for name in steps)
 
     def take(self, checkpoint: FinishedCheckpoint) -> bool:
-        """Holds a checkpoint, which may be held already; returns whether it was still there."""
+        """Holds a checkpoint, which may be held already, and returns whether it still existed."""
         name = checkpoint.name
         self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")
         if not (checkpoint.by_orbax or self._in_bucket):
@@ -59,13 +60,13 @@ class Holds:
         return False
 
     def name_of(self, step: int) -> str:
-        """Returns where in the train job's folder the jobs find a checkpoint: its own name, or that of its copy."""
+        """Returns the name in the train job's folder by which jobs find a checkpoint: its own, or its copy's."""
         return self._copy_of(step) if self._is_copied(step) else f"checkpoint_{step}"
 
     def release(self, step: int) -> None:
-        """Lets a checkpoint go: the copy is removed, and the mark when no request holds it any more.
+        """Releases a checkpoint: removes the copy, and the mark once no request holds the checkpoint.
 
-        A file PINNED that somebody else has put there stays.
+        A PINNED file that somebody else created stays.
         """
         name = f"checkpoint_{step}"
         self._place.delete(self._copy_of(step).rpartition("/")[0])
@@ -79,10 +80,10 @@ class Holds:
             self._place.create(f"{name}/{_PINNED}", _MARK)
 
     def _copy_of(self, step: int) -> str:
-        """Returns where its copy lies: beside no other, as orbax may be at work there."""
+        """Returns the place of a copy, which is a folder of its own: orbax may remove what is next to a checkpoint."""
         return f"{FOLDER}/{self._holder}/held/{step}/checkpoint_{step}"
 
     def _is_copied(self, step: int) -> bool:
-        """Returns whether there is a whole copy."""
+        """Returns whether there is a complete copy."""
         names = self._place.children(self._copy_of(step))
         return bool(names) and (not self._in_bucket or COMMITTED in names or "checkpoint" in names)

@@ -19,14 +19,14 @@ FOLDER = "auxiliary"
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryJob:
-    """A job.
+    """An evaluation or a fine-tuning of one checkpoint.
 
     Attributes:
-      step: of its checkpoint.
-      mixture: that it evaluates, or is fine-tuned on.
-      spec: its gin files, with the macros replaced by bindings after them.
-      folder: that it writes into.
-      mode: of T5X; None for a module that is not T5X's.
+      step: the step of its checkpoint.
+      mixture: the mixture to evaluate, or to fine-tune on.
+      spec: its gin files, and bindings that replace the macros.
+      folder: its output folder.
+      mode: T5X's mode; None for a module that is not part of T5X.
     """
 
     step: int
@@ -37,7 +37,7 @@ class AuxiliaryJob:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of its program, as T5X's take them."""
+        """The arguments of its program, in the form that T5X's programs take."""
         spec = self.spec
         return (
             *(f"--gin_file={file}" for file in spec.gin_files),
@@ -52,10 +52,10 @@ class JobTemplate:
     """What the jobs of a request have in common.
 
     Attributes:
-      request: what was asked for.
+      request: the request.
       model_dir: the train job's folder.
       program: the jobs' config before macros are replaced.
-      mode: of T5X; None for a module that is not T5X's.
+      mode: T5X's mode; None for a module that is not part of T5X.
     """
 
     request: AuxiliaryRequest
@@ -64,12 +64,12 @@ class JobTemplate:
     mode: RunMode | None
 
     def job(self, checkpoint: str, step: int, mixture: str) -> AuxiliaryJob:
-        """Returns the job for a checkpoint, which lies at this address, and a mixture."""
+        """Makes the job for a mixture and the checkpoint at this address."""
         folder = self.model_dir
         if not self.shares_folder:
             folder = f"{folder}/{FOLDER}/{self.request.name}/{plain(mixture)}/checkpoint_{step}"
         macros = self._macros(checkpoint, step, mixture, folder)
-        # One that the config does not have is left out: a reader of the job's config should see what counts.
+        # Macros that the config does not have are left out, so that the job's config shows only what has an effect.
         has = {*self.program.macros, *self.program.read_macros} if self.mode is not None else {*macros}
         replaced = (f"{name} = {value!r}" for name, value in macros.items() if name in has)
         bindings = (*self.request.all_bindings, *replaced)
@@ -77,7 +77,7 @@ class JobTemplate:
 
     @property
     def shares_folder(self) -> bool:
-        """Whether jobs write into the train job's folder, where TensorBoard shows their metrics beside its own."""
+        """Whether jobs write into the train job's folder, so that TensorBoard shows all metrics together."""
         return self.request.final_steps == 0 and self.mode is not RunMode.INFER
 
     @property
@@ -115,7 +115,7 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
     program = program_of(spec)
     mode = request.mode_of_module
     if mode is None and request.is_of_t5x:
-        # Where both configs are read, what the jobs' own one is for is meant.
+        # If both configs are read, the jobs' own config decides.
         own = program_of(dataclasses.replace(spec, gin_files=request.gin_files, bindings=()))
         meant = own.mode or program.mode
         mode = RunMode(meant.value) if meant is not None else None

@@ -1,7 +1,7 @@
-"""The durable record of what was started and has ended, beside the checkpoints; a restarted controller goes on by it.
+"""The durable records of jobs, stored next to the checkpoints; a restarted controller continues from them.
 
-A record is written before its job is started, and only where there is none: neither a killed controller nor two of them
-start the job of one checkpoint and mixture twice.
+A record is written before its job is started, and only if there is none yet. So neither a killed controller nor two
+controllers start the job for one checkpoint and mixture twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from t5x_harness.system.decode import JsonValue
 
 
 class State(enum.StrEnum):
-    """What has become of the job for a checkpoint and a mixture."""
+    """How the job for a checkpoint and a mixture stands."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -30,7 +30,7 @@ class State(enum.StrEnum):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is going to happen any more."""
+        """Whether the state is final."""
         return self not in (State.STARTING, State.RUNNING)
 
 
@@ -39,15 +39,15 @@ class Record(JsonValue):
     """What is known of a job.
 
     Attributes:
-      step: of its checkpoint.
+      step: the step of its checkpoint.
       mixture: its task or mixture.
       state: see :class:`State`.
       attempt: 1, and more for a job that was killed and started again.
-      job: its name for the backend, and the place where it runs, from when it runs.
-      folder: that it writes into.
+      job: where it runs, as the backend names it; empty before it runs.
+      folder: its output folder.
       message: why it failed or was skipped.
-      started: when, in UTC.
-      ended: likewise.
+      started: when it started, in UTC.
+      ended: when it ended, in UTC.
     """
 
     step: int
@@ -62,7 +62,7 @@ class Record(JsonValue):
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells it from others."""
+        """What identifies the record."""
         return self.step, self.mixture
 
     @property
@@ -95,7 +95,7 @@ class Journal:
 
     @property
     def records(self) -> Mapping[tuple[int, str], Record]:
-        """The records by step and mixture, in this order."""
+        """The records by step and mixture, sorted."""
         return dict(sorted(self._records.items()))
 
     def create(self, record: Record) -> None:
@@ -107,7 +107,7 @@ class Journal:
         self._write(record, self._place.create(f"{self.folder}/{record.file}", _bytes(record)))
 
     def update(self, record: Record) -> None:
-        """Writes what is new of a job.
+        """Replaces the record of a job.
 
         Raises:
           AuxiliaryError: another controller has written it since.
@@ -131,14 +131,14 @@ class Journal:
             record = Record.from_json(json.loads(found[0]))
         except (ValueError, TypeError) as error:
             raise AuxiliaryError(
-                f"{self._place.address}/{name} is not a record of an auxiliary job: {error}. If nothing of it is "
-                "wanted, remove it: the job is then started again"
+                f"{self._place.address}/{name} is not a record of an auxiliary job: {error}. If it is not "
+                "needed, remove it: the job is then started again"
             ) from None
         self._records[record.key], self._versions[record.key] = record, found[1]
 
 
 def now() -> str:
-    """Returns the time as records have it."""
+    """Returns the current time in the form that records use."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -1,4 +1,4 @@
-"""The plan of auxiliary jobs on their slice, before the first one is sent: what is wrong with one is wrong with all."""
+"""Plans auxiliary jobs on their slice before the first one starts: a mistake in one job is in all of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ANY_STEP = 1
 
 
 def plan_jobs(template: JobTemplate, last_step: int | None = None) -> list[RunResult]:
-    """Lints, resolves and plans one job for each mixture; no job of a module that is not T5X's can be.
+    """Lints, resolves and plans one job for each mixture; jobs of modules that are not part of T5X have no plan.
 
     Args:
       template: what the jobs have in common.
-      last_step: of the train job; the checkpoint need not be there yet.
+      last_step: of the train job; the checkpoint need not exist yet.
     """
     if template.mode is None:
         return []

@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine, which outlive the controller that starts them."""
+"""Jobs as processes on this machine, which outlive the controller that starts them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from t5x_harness.slices.slice import get_slice
 _NICE = 10
 _SHOWN = 2000  # bytes from the end of a log
 _KILLED = {128 + each: each.name for each in (signal.SIGHUP, signal.SIGKILL, signal.SIGTERM)}
-"""What a shell says of a command that was ended from outside, as where memory is short."""
+"""Exit statuses of a shell for commands that were ended from outside, such as by the out-of-memory killer."""
 
 _SCRIPT = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
-"""Runs a command, and leaves its exit status in a file: who looks may not be its parent."""
+"""Runs a command, and leaves its exit status in a file, as a later controller is not its parent."""
 
 
 class Processes:
     """Commands that run in sessions of their own, each with a folder for its log and its exit status.
 
-    While one runs, it and nothing else has the lock on a file there, which the kernel takes from it when it ends, in
-    whatever way: so its state is known without its parent, and it is never started twice.
+    A running command holds the lock on a file in its folder, which the kernel releases however the command ends. So its
+    state is known without its parent, and it is never started twice.
 
     Args:
       folder: for the folders of the commands.
@@ -43,7 +43,7 @@ class Processes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str, nice: int = 0) -> str:
-        """Starts a command, unless it runs already; returns where."""
+        """Starts a command unless it runs already, and returns where it runs."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         where = f"{socket.gethostname()}:{folder}"
@@ -69,15 +69,15 @@ class Processes:
         return where
 
     def find(self, name: str) -> str | None:
-        """Returns where a command runs or has run; None where none was started."""
+        """Returns where a command runs or has run; None if it was never started."""
         folder = self._folder / name
         return f"{socket.gethostname()}:{folder}" if (folder / "lock").exists() else None
 
     def look(self, where: str) -> JobStatus:
-        """Returns what has become of a command.
+        """Looks up how a command stands.
 
         Raises:
-          AuxiliaryError: it is another machine's.
+          AuxiliaryError: it runs on another machine.
         """
         host, _, path = where.partition(":")
         if host != socket.gethostname():
@@ -98,10 +98,10 @@ class Processes:
 
 
 class LocalJobs:
-    """Auxiliary jobs as processes of this machine, on an emulated slice as ``t5x-harness exec`` has it.
+    """Auxiliary jobs as processes on this machine, each with an emulated slice as under ``t5x-harness exec``.
 
     Args:
-      request: what was asked for.
+      request: the request.
       folder: for logs and exit statuses.
 
     Raises:
@@ -119,16 +119,16 @@ class LocalJobs:
         self._environment = program_environment(slice_, runtime_of(spec), spec.runtime, inherited)
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Starts a process."""
+        """Starts the process of a job."""
         nice = _NICE if self._request.low_priority else 0
         return self._processes.start(name, command_of(self._request, job), self._environment, job.spec.cwd, nice)
 
     def find(self, name: str) -> str | None:
-        """Finds its folder."""
+        """Looks for the folder of a job."""
         return self._processes.find(name)
 
     def look(self, where: str) -> JobStatus:
-        """Looks at its lock and its exit status."""
+        """Looks up a job by its lock and its exit status."""
         return self._processes.look(where)
 
 

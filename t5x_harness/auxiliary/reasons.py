@@ -1,4 +1,4 @@
-"""Why a job failed, in one line: the sentence of the error that ended its log."""
+"""Why a job failed, in one line: the error at the end of its log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _TRACEBACK = "Traceback (most recent call last):"
 _PROGRAM = re.compile(r"t5x(-harness[ \w]*)?: ")
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")
-# What Gin puts below the message of an error that passes through it.
+# Gin appends this to the message of an error that passes through it.
 _GIN = re.compile(r"\s*In call to configurable ")
 
 
@@ -15,12 +15,12 @@ def reason_in(text: str) -> str:
     """Returns the first line of the error at the end of a log, or the log's last line; ``-`` for an empty one.
 
     Args:
-      text: the end of a log, which may have lines in front of it; its beginning may be cut off.
+      text: the end of a log; its first line may be cut off.
     """
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip() and not _GIN.match(line)]
     if not lines:
         return "-"
-    if _PROGRAM.match(lines[-1]):  # an error that a program of T5X or of the harness put in words
+    if _PROGRAM.match(lines[-1]):  # an error message of a program of T5X or of the harness
         return lines[-1]
     begin = max((index for index, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
     if begin is not None:

@@ -1,4 +1,4 @@
-"""Auxiliary jobs as runs of a test: sized as the train job was there, and ended when they have been started."""
+"""Auxiliary jobs as runs of a test, at the sizes of its train job; a run has ended once it was started."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from t5x_harness.vertex.waiting import Patience
 
 _EVENTS = "events.out.tfevents"
 Make = Callable[[RunSpec], RunResult]
-"""Makes a run, and fails the test if that fails."""
+"""Makes a run, and fails the test if the run fails."""
 
 
 def check_auxiliary(train: RunSpec, asked: Sequence[Auxiliary]) -> None:
-    """Checks what a test asks for before its train job runs.
+    """Checks the auxiliary jobs of a test before its train job runs.
 
     Raises:
-      AuxiliaryError: the train job is none, or its jobs make no sense.
+      AuxiliaryError: the config is not a train job's, or its jobs make no sense.
     """
     for each in asked:
         require_no_errors(prepare(_request(train, each, "/model")))
@@ -45,15 +45,15 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
 
     Args:
       trained: the train job.
-      asked: which jobs.
+      asked: the jobs to run.
       make: see :data:`Make`.
       project: the Google Cloud project of a train job in a bucket.
 
     Returns:
-      The train job, with the runs and the metrics of those that evaluate.
+      The train job's result with all runs, and with the metrics of those that evaluate.
 
     Raises:
-      AuxiliaryError: the jobs make no sense, there is no checkpoint, or an evaluation wrote nothing for its own.
+      AuxiliaryError: the jobs make no sense, there is no checkpoint, or an evaluation wrote nothing for its checkpoint.
       StorageError: the bucket is not there, or refuses.
     """
     request = _request(trained.spec, asked, trained.model_dir, trained.steps)
@@ -76,8 +76,8 @@ class SessionRuns:
     """A backend whose jobs are runs of a test.
 
     Args:
-      prepared: what was asked for.
-      trained: the train job, as it has run.
+      prepared: the request.
+      trained: the result of the train job.
       make: see :data:`Make`.
       project: see :func:`run_auxiliary`.
 
@@ -93,7 +93,7 @@ class SessionRuns:
         self.done: list[AuxiliaryRun] = []
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Runs it, in the folder where the controller's own jobs of this kind write."""
+        """Runs a job, in the folder where the controller's jobs of this kind write."""
         here = object_address(job.folder) is None
         spec = dataclasses.replace(
             job.spec.with_settings(model_dir=job.folder if here else None),
@@ -107,17 +107,17 @@ class SessionRuns:
         return name
 
     def find(self, name: str) -> str | None:
-        """Finds none: a test starts each once."""
+        """Finds none, as a test starts each job once."""
         del name
         return None
 
     def look(self, where: str) -> JobStatus:
-        """Says whether the run has passed; one that is looked at is the last that was started."""
+        """Returns whether the last run has passed, which is the one that the controller asks for."""
         del where
         return JobStatus(succeeded=self.done[-1].result.passed)
 
     def _sizes(self) -> list[str]:
-        """Returns the sizes that the train job was given here, as far as the jobs' config has them."""
+        """Returns bindings for the sizes to which the train job was shrunk, if the jobs' config has them."""
         known = {str(statement) for statement in self._prepared.template.program.final.values()}
         return [
             f"{change.binding} = {change.after}"
@@ -127,7 +127,7 @@ class SessionRuns:
         ]
 
     def _written(self, job: AuxiliaryJob, result: RunResult, before: frozenset[str]) -> RunResult:
-        """Returns an evaluation's result with what it has written itself into the folder that it shares.
+        """Adds to an evaluation's result what it has written into the shared folder.
 
         Raises:
           AuxiliaryError: it wrote nothing, or metrics of another step than its checkpoint's.
@@ -150,7 +150,7 @@ class SessionRuns:
         return dataclasses.replace(result, metrics=metrics, predictions=predictions, checkpoints=(), steps=0)
 
     def _files(self, address: str) -> Mapping[str, Callable[[], bytes]]:
-        """Returns what reads each file below a folder, by its name there."""
+        """Returns a reader for each file below a folder, by its relative name."""
         if object_address(address) is None:
             paths = (path for path in Path(address).rglob("*") if path.is_file())
             return {path.relative_to(address).as_posix(): path.read_bytes for path in paths}
@@ -178,6 +178,6 @@ def _request(train: RunSpec, asked: Auxiliary, model_dir: str, last_step: int | 
 
 
 def _free_name(place: AnyFolder, name: str) -> str:
-    """Returns a name of which no jobs were started in the train job's folder, as by an earlier call of the test."""
+    """Returns a name under which an earlier call of the test has started no jobs in the train job's folder."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(each for each in names if not place.children(f"{FOLDER}/{each}"))

@@ -1,4 +1,4 @@
-"""How the auxiliary jobs of a train job stand, for people and for programs."""
+"""The status of a train job's auxiliary jobs, for people and for programs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from t5x_harness.findings.tables import columns
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """How jobs stand.
+    """The status of jobs.
 
     Attributes:
       model_dir: the train job's folder.
-      name: of the request.
-      records: of the jobs that were started, or skipped, by step and mixture.
-      last_step: of the train job, as its config says; None where it does not.
-      last_seen: the newest finished checkpoint; None where there is none, or nothing was looked at.
-      train_failure: why the train job that was started here has failed; empty otherwise.
+      name: the name of the request.
+      records: records of all jobs that were started or skipped, by step and mixture.
+      last_step: the train job's last step; None if its config does not say.
+      last_seen: the step of the newest finished checkpoint; None if there is none.
+      train_failure: why the train job that the controller started has failed; empty otherwise.
     """
 
     model_dir: str
@@ -33,7 +33,7 @@ class Status:
 
     @property
     def succeeded(self) -> bool:
-        """Whether all jobs have succeeded, or were skipped as was asked for, and the train job has not failed."""
+        """Whether all jobs have succeeded or were skipped on request, and the train job has not failed."""
         fine = (State.SUCCEEDED, State.SKIPPED)
         return not self.train_failure and all(record.state in fine for record in self.records)
 
@@ -43,7 +43,7 @@ class Status:
         return tuple(record for record in self.records if not record.state.has_ended)
 
     def text(self) -> str:
-        """Returns it as a table and a last line."""
+        """Formats the status as a table and a summary line."""
         rows = [
             (record.step, record.mixture, record.state, record.attempt, _took(record), _note(record))
             for record in self.records
@@ -60,7 +60,7 @@ class Status:
         return "\n".join(lines)
 
     def values(self) -> dict[str, Any]:
-        """Returns it as plain values."""
+        """Returns the status as plain values for JSON."""
         about = dataclasses.asdict(self)
         del about["records"]
         return {**about, "succeeded": self.succeeded, "jobs": [record.to_json() for record in self.records]}

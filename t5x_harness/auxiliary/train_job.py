@@ -1,4 +1,4 @@
-"""What the train job's config says that its auxiliary jobs depend on."""
+"""The facts in a train job's config that its auxiliary jobs depend on."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class TrainJob:
 
     Attributes:
       program: the config.
-      model_dir: the folder that it writes into, an absolute path where it is on this machine.
-      last_step: the step of its last checkpoint; None where the config does not say.
+      model_dir: its output folder, an absolute path if it is on this machine.
+      last_step: the step of its last checkpoint; None if the config does not say.
       removes: whether it removes checkpoints while it trains.
     """
 
@@ -36,7 +36,7 @@ class TrainJob:
 
     @property
     def evaluates_by_loss(self) -> bool:
-        """Whether it evaluates by teacher forcing as it trains."""
+        """Whether it evaluates by teacher forcing while it trains."""
         return _value(self.program, "train_eval_dataset_cfg") is not None
 
 
@@ -44,7 +44,7 @@ def train_job_of(request: AuxiliaryRequest) -> TrainJob:
     """Reads the train job's config.
 
     Raises:
-      AuxiliaryError: it is not one, or its folder or its last step is not known.
+      AuxiliaryError: the config is not a train job's, or its folder is not known.
     """
     program = program_of(request.train)
     if not program.complete:
@@ -52,7 +52,9 @@ def train_job_of(request: AuxiliaryRequest) -> TrainJob:
         raise AuxiliaryError(f"the train job's config cannot be read: {what}. t5x-harness lint says more")
     if _TRAIN not in {binding.target for binding in program.entries}:
         files = ", ".join(request.train.gin_files)
-        raise AuxiliaryError(f"{files}: binds nothing of train, so that no train job has it; name the train job's file")
+        raise AuxiliaryError(
+            f"{files}: binds no parameter of train, so it is not a train job's config; name the train job's file"
+        )
     model_dir = request.model_dir or output_folder_of(program, RunMode.TRAIN).value
     if not model_dir:
         raise AuxiliaryError("MODEL_DIR of the train job is open: give --model_dir, the folder that it writes into")

@@ -27,10 +27,10 @@ from t5x_harness.vertex.submitted import SubmittedJob, with_label
 from t5x_harness.vertex.target import VertexTarget
 
 _LABEL = "t5x_harness_auxiliary"
-"""The label by which a job is found again, with a hash of its name."""
+"""The label by which a job is found again; its value is a hash of the job's name."""
 
 _TAKEN_AWAY = ("preempted", "insufficient", "internal error")
-"""What the service says of jobs that it ended itself, or had no machine for."""
+"""Parts of the service's messages for jobs that it ended itself, or had no machine for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +38,13 @@ class VertexJobs:
     """Auxiliary jobs on Vertex AI.
 
     Attributes:
-      request: what was asked for.
+      request: the request.
       target: where they go.
-      timeout: seconds after which Vertex AI ends one.
+      timeout: seconds after which Vertex AI ends a job.
       env: further variables of their containers.
       labels: further labels.
-      options: what else their specs say.
-      max_chip_hours: the most that one may use up.
+      options: further options of their specs.
+      max_chip_hours: the most that one job may use.
     """
 
     request: AuxiliaryRequest
@@ -56,10 +56,10 @@ class VertexJobs:
     max_chip_hours: float = float("inf")
 
     def check(self, job: AuxiliaryJob) -> None:
-        """Checks what can be known of the jobs before the first one.
+        """Checks the jobs by one of them before any is sent.
 
         Raises:
-          AuxiliaryError: Vertex AI would refuse them, they could use up too much, or they lack a file.
+          AuxiliaryError: Vertex AI would refuse it, it could use too many chip-hours, or it lacks a file.
         """
         with _as_auxiliary_errors():
             sent = self._job("check", job)
@@ -68,19 +68,19 @@ class VertexJobs:
             sent.chip_hours.require(self.max_chip_hours)
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Stages its files and sends it."""
+        """Stages a job's files and sends the job."""
         with _as_auxiliary_errors():
             sent = self._job(name, job)
             return LaunchedJob.submit(self._container(sent), {sent.stage: sent.staged_files}).submitted.name
 
     def find(self, name: str) -> str | None:
-        """Finds it by its label."""
+        """Finds a job by its label."""
         with _as_auxiliary_errors():
             found = with_label(_LABEL, _hash(name), self.target)
             return found[0].name if found else None
 
     def look(self, where: str) -> JobStatus:
-        """Asks for its state."""
+        """Asks for a job's state."""
         with _as_auxiliary_errors():
             outcome = SubmittedJob.attach(where, self.target).look()
         if outcome.state not in ENDED:
@@ -108,7 +108,7 @@ class VertexJobs:
         )
 
     def _container(self, job: T5XJob) -> ContainerJob:
-        """Returns the container; one for a module that is not T5X's runs that in place of the image's program."""
+        """Makes the container; a module that is not part of T5X runs in place of the image's program."""
         if self.request.is_of_t5x:
             return job.container
         args = tuple(arg for arg in job.args if not arg.startswith("--run_mode="))

@@ -1,4 +1,4 @@
-"""Auxiliary jobs from a request to their ends: checked, started for each checkpoint, and followed."""
+"""Auxiliary jobs from a request to their end: checked, started for each checkpoint, and followed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LOCAL_PAUSE = 0.5  # a listing costs nothing there
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A request that was read and checked, and of which nothing was started.
+    """A request that was read and checked; nothing of it was started.
 
     Attributes:
       train: the train job.
       template: what the jobs have in common.
-      findings: what is wrong with the request; nothing is to be started with an error among them.
+      findings: what is wrong with the request; with an error among them, nothing should be started.
     """
 
     train: TrainJob
@@ -46,12 +46,12 @@ class Prepared:
 
     @property
     def request(self) -> AuxiliaryRequest:
-        """What was asked for."""
+        """The request."""
         return self.template.request
 
     @property
     def job_folder(self) -> Path:
-        """Where processes of this machine have their logs: beside the train job's results, or in the working folder."""
+        """Where processes on this machine keep their logs: with the train job's results, or in the working folder."""
         at = self.train.model_dir
         top = Path(self.request.train.cwd, FOLDER) if object_address(at) else Path(at, FOLDER)
         return top.absolute() / self.request.name / "jobs"
@@ -61,7 +61,7 @@ def prepare(request: AuxiliaryRequest) -> Prepared:
     """Reads and checks a request.
 
     Raises:
-      AuxiliaryError: the train job's config is none, or its folder is not known.
+      AuxiliaryError: the config is not a train job's, or its folder is not known.
       OverrideError: Gin cannot read a binding.
     """
     train = train_job_of(request)
@@ -71,11 +71,11 @@ def prepare(request: AuxiliaryRequest) -> Prepared:
 
 @dataclasses.dataclass(frozen=True)
 class TrainCommand:
-    """The train job as a command that is started here, before the first checkpoint is waited for.
+    """The train job as a command that the controller starts.
 
     Attributes:
       words: the command.
-      processes: what runs it, and finds it again.
+      processes: runs it, and finds it again.
     """
 
     words: Sequence[str]
@@ -83,11 +83,11 @@ class TrainCommand:
 
     @property
     def name(self) -> str:
-        """Its name: another command is another job."""
+        """A name for the job; another command has another name."""
         return f"train-{hashlib.sha256(repr(list(self.words)).encode()).hexdigest()[:8]}"
 
     def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
-        """Starts it unless it runs, or has succeeded; T5X goes on from its last checkpoint. Returns where."""
+        """Starts it unless it runs or has succeeded, and returns where; T5X continues from its last checkpoint."""
         where = self.processes.find(self.name)
         look = self.processes.look(where) if where is not None else JobStatus()
         if where is None or not (look.running or look.succeeded):
@@ -99,10 +99,10 @@ class TrainCommand:
 
 
 def patience_for(prepared: Prepared, check: Callable[[], None] | None = None) -> Patience:
-    """Returns how long to wait between two looks: briefly on this machine, as ``keep`` may soon remove a checkpoint.
+    """Chooses how often to look for checkpoints: often on this machine, where ``keep`` may soon remove one.
 
     Args:
-      prepared: what was asked for.
+      prepared: the request.
       check: called before each wait; raises what is to end the waiting.
     """
     if object_address(prepared.train.model_dir) is not None:
@@ -124,17 +124,17 @@ def watch(
     """Starts and follows jobs until those for the train job's last checkpoint have ended.
 
     Args:
-      prepared: what was asked for.
+      prepared: the request.
       backend: where jobs run.
-      say: takes what happens, in words.
-      train_command: the train job, where it is to be started here.
-      train_has_ended: tells whether there will be no further checkpoint, for a train job elsewhere.
-      retry_failed: start jobs again that have failed before.
-      patience: between two looks; None for that of :func:`patience_for`.
-      project: the Google Cloud project of a train job in a bucket; None for that of the process's settings.
+      say: takes a line for each event.
+      train_command: the train job, if the controller has to start it.
+      train_has_ended: returns whether there will be no further checkpoint, for a train job elsewhere.
+      retry_failed: restart jobs that have failed.
+      patience: between two looks; None for the result of :func:`patience_for`.
+      project: the Google Cloud project of a train job in a bucket; None for the one in the process's settings.
 
     Raises:
-      AuxiliaryError: another controller has these jobs, or this one cannot go on; its jobs do.
+      AuxiliaryError: another controller has these jobs, or this one cannot continue; its jobs do.
       StorageError: the bucket is not there, or refuses.
     """
     train, request = prepared.train, prepared.request
@@ -163,7 +163,7 @@ def watch(
 
 
 def status_of(prepared: Prepared, project: str | None = None) -> Status:
-    """Returns how the jobs of a request stand, and starts none.
+    """Returns the status of a request's jobs without starting any.
 
     Raises:
       AuxiliaryError: a record cannot be read.
@@ -187,7 +187,7 @@ def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[AnyFolder
     name = prepared.request.name
     place = folder_at(prepared.train.model_dir, project)
     if place.address.startswith(GS):
-        # A train job that starts has orbax remove the folders in its own that lack this object.
+        # When a train job starts, orbax removes every folder in its own that lacks this object.
         place.create(f"{FOLDER}/{COMMITTED}", b"")
 
     def refusal(who: str) -> AuxiliaryError:
@@ -201,10 +201,10 @@ def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[AnyFolder
 
 
 def require_no_errors(prepared: Prepared) -> None:
-    """Refuses a request with an error.
+    """Refuses a request that has errors.
 
     Raises:
-      AuxiliaryError: it has one; the message has all of them.
+      AuxiliaryError: it has; the message lists all of them.
     """
     errors = [
         f"{finding.code}: {finding.message}; {finding.fix}"

@@ -75,16 +75,16 @@ class _JaxOnSlice:
         host = self.process_index() if process_index is None else process_index
         return [d for d in self._devices if d.process_index == host]
 
-    def device_count(self, backend: str | None = None) -> int:
+    def device_count(self, *_: Any, **__: Any) -> int:
         return len(self._devices)
 
-    def local_device_count(self, backend: str | None = None) -> int:
+    def local_device_count(self, *_: Any, **__: Any) -> int:
         return len(self.local_devices())
 
-    def process_count(self, backend: str | None = None) -> int:
+    def process_count(self, *_: Any, **__: Any) -> int:
         return self._hosts
 
-    def process_index(self, backend: str | None = None) -> int:
+    def process_index(self, *_: Any, **__: Any) -> int:
         if not (os.environ.get(POD_VARIABLE) or self._jax.distributed.is_initialized()):
             return 0  # without asking JAX, which would make its devices now
         index: int = self._jax.process_index()

@@ -146,7 +146,7 @@ class AutoGraph:
                 made += 1
         return made
 
-    def _load(self, source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
+    def _load(self, source: str, *_: Any, **__: Any) -> tuple[types.ModuleType, str]:
         """Loads a module as AutoGraph's ``load_source`` does, but for the file."""
         file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # conversions are kept: never the same
         return self._run(compile(source, file, "exec", dont_inherit=True)), file

@@ -22,12 +22,8 @@ from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, Converted
 _FORMAT = 1
 
 
-def adopt(seqio: types.ModuleType) -> None:
-    """Has AutoGraph keep what is kept here of SeqIO's functions: this process need not convert them.
-
-    Args:
-      seqio: it, imported.
-    """
+def adopt(_seqio: types.ModuleType) -> None:
+    """Gives AutoGraph the stored conversions of SeqIO's functions once SeqIO is imported."""
     functions = functions_of(SEQIO_FUNCTIONS)
     conversions, autograph = load(functions), AutoGraph.find()
     if conversions and autograph:

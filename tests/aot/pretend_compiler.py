@@ -58,7 +58,7 @@ class PretendCompiler:
     on_progress: Callable[[Any], None] | None = None
     waits: tuple[float, ...] = ()
 
-    def compile(self, program: ProgramSpec, spec: RunSpec, until: Until | None, depth: str = "") -> CompiledProgram:
+    def compile(self, program: ProgramSpec, spec: RunSpec, _until: Until | None, _depth: str = "") -> CompiledProgram:
         self.calls.append((program.name, spec.slice, spec.bindings))
         needed = self.needs(program, dict(binding.split(" = ") for binding in spec.bindings))
         lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, (), 0)

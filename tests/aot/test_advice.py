@@ -39,7 +39,7 @@ def test_what_does_not_help_a_program_is_not_tried_for_it() -> None:
 
 
 def test_remat_is_tried_where_the_network_has_it_and_only_what_saves_more() -> None:
-    def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
+    def needs(_program: ProgramSpec, bound: dict[str, str]) -> int:
         return 10 * GIB if bound.get("network.T5Config.remat_policy") == "'full'" else 20 * GIB
 
     run = planned(batch=8, remat_policy=Knob("network.T5Config.remat_policy", "'minimal'", None))

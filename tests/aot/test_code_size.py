@@ -72,8 +72,8 @@ def test_a_program_whose_code_may_not_fit_is_warned_of() -> None:
         "compile to the machine's code: --aot=full",
     )
     assert finding.message == (
-        "train needs 15.00 GiB of the 15.48 GiB that a program may use on each device of v3-8, and its code beside "
-        "that, which was not generated: up to 0.61 GiB, by other programs, where 0.48 GiB are left"
+        "train needs 15.00 GiB of the 15.48 GiB that a program may use on each device of v3-8, without its code, which "
+        "was not generated: up to 0.61 GiB, judging by other programs, and 0.48 GiB are left"
     )
     assert not list(judge(account(14 * GIB), RUN, V3))
 
@@ -88,8 +88,8 @@ def test_few_layers_that_close_to_the_limit_come_first() -> None:
     (finding,) = judge(account(int(15.2 * GIB), extrapolated=True), RUN, V3)
     assert (finding.code, finding.fix) == ("AOT05", "compile all layers: --aot=memory")
     assert finding.message == (
-        "train needs about 15.20 GiB of the 15.48 GiB that a program may use on each device of v3-8: that close to the "
-        "limit, numbers drawn from few layers do not tell"
+        "train needs about 15.20 GiB of the 15.48 GiB that a program may use on each device of v3-8: so close to the "
+        "limit, numbers extrapolated from few layers do not decide"
     )
     (finding,) = judge(account(int(14.9 * GIB), extrapolated=True), RUN, V3)
     assert finding.fix == "compile to the machine's code: --aot=full"

@@ -60,7 +60,7 @@ class FakeRun(RunProcess):
     pid, log = 0, Path("run.log")
 
     def call(
-        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **_: Any
     ) -> Any:
         if method == "lower":
             return LOWERED

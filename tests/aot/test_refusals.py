@@ -31,9 +31,7 @@ class FakeRun(RunProcess):
         self._result = result
         self._kept = kept
 
-    def call(
-        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **kwargs: Any
-    ) -> Any:
+    def call(self, method: str, /, *, on_progress: OnProgress | None = None, **_: Any) -> Any:
         self.called.append(method)
         if method == "lower":
             return LOWERED.to_json()
@@ -68,7 +66,7 @@ def test_what_the_compiler_refuses_is_said_with_its_log(tmp_path: Path) -> None:
         Severity.ERROR,
         Stage.AOT,
         "the TPU compiler refuses it: Mosaic failed to compile TPU kernel: unsupported shape cast",
-        fix="see train/run.log, which has all that it says; a newer or older libtpu may compile it",
+        fix="see train/run.log for its whole message; a newer or older libtpu may compile it",
     )
 
 
@@ -93,7 +91,7 @@ def test_one_reason_of_several_programs_is_one_finding() -> None:
         "train, train_eval and predict: the TPU compiler refuses it: no",
         "score: the TPU compiler refuses it: yes",
     ]
-    assert found[0].fix.startswith("see train/run.log, ")
+    assert found[0].fix.startswith("see train/run.log for ")
 
 
 @pytest.mark.parametrize(
@@ -144,9 +142,7 @@ def test_why_all_layers_were_compiled_is_said(
     run = AotRun((TRAIN,), stacks, scanned, {"train": 5}, None, {})  # of 4 bytes at each depth: no line leads to 5
 
     class Fake:
-        def compile(
-            self, program: ProgramSpec, spec: RunSpec, until: Until, depth: str = "", again: bool = False
-        ) -> CompiledProgram:
+        def compile(self, *_: Any) -> CompiledProgram:
             return CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.COMPILED))
 
     monkeypatch.setattr(measuring, "account_of", lambda *given: given[-1])

@@ -131,11 +131,8 @@ def test_all_programs_have_to_fit_and_the_largest_is_named() -> None:
 def test_larger_slices_are_left_out_once_one_holds_it_and_ends_in_time() -> None:
     slices = ["v3-8", "v3-32", "v3-64", "v3-128"]
 
-    def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
-        return GIB
-
     def tried(hours: float, steps: int | None = 1000) -> list[str | None]:
-        rows = search(planned(steps=steps), PretendCompiler(needs), hours).rows(
+        rows = search(planned(steps=steps), PretendCompiler(lambda program, bound: GIB), hours).rows(
             FitGrid(slices[:3], programs=TRAIN, stop=True)
         )
         return [row.variant.slice for row in rows]
@@ -175,7 +172,7 @@ def test_the_smallest_and_the_cheapest() -> None:
 
 
 def test_ctrl_c_keeps_what_is_known() -> None:
-    def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
+    def needs(_program: ProgramSpec, bound: dict[str, str]) -> int:
         if "trainer.Trainer.num_microbatches" in bound:
             raise KeyboardInterrupt
         return 20 * GIB
@@ -194,7 +191,7 @@ class PretendRun:
     log = Path("run.log")
     compiled = 0
 
-    def call(self, method: str, **arguments: Any) -> Mapping[str, Any]:
+    def call(self, method: str, **_: Any) -> Mapping[str, Any]:
         if method == "lower":
             return LoweredProgram("same text", 1, {"data": 8, "model": 1}, (), 0).to_json()
         if method == "await_turn":

@@ -84,7 +84,7 @@ def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pyt
     assert len(desk.calls) == 4
 
 
-def test_failed_jobs_that_are_retried_take_turns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_jobs_that_are_retried_take_turns(desk: Desk) -> None:
     """Also with others of their mixture, and those whose checkpoints were removed meanwhile are not started."""
     for step in (10, 20, 30):
         desk.checkpoint(step, by_orbax=True)

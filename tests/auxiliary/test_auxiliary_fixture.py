@@ -136,9 +136,9 @@ def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester
     done.assert_outcomes(failed=5, errors=5)
     done.stdout.fnmatch_lines_random(
         [
-            "auxiliary jobs: AUX06: final_auxiliary_job_steps is 3, and jobs that eval do no train steps; *",
-            "auxiliary jobs: AUX01: no mixture is named, so that no job would ever start: *",
-            "auxiliary jobs: eval.gin: binds nothing of train, so that no train job has it; name the train job's file",
+            "auxiliary jobs: AUX06: final_auxiliary_job_steps is 3, and jobs that eval run no train steps; *",
+            "auxiliary jobs: AUX01: no mixture is named, so no job would ever start: *",
+            "auxiliary jobs: eval.gin: binds no parameter of train, so it is not a train job's config; *",
             "auxiliary jobs: * has no finished checkpoint",
             "@pytest.mark.auxiliary: no argument 'mixture': did you mean mixtures?",
             "@pytest.mark.auxiliary: gin: not given, as in auxiliary('eval.gin', mixtures=['my_task'])",

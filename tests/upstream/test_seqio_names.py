@@ -21,11 +21,11 @@ from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, functions_of  # noqa
 FEATURES = {"targets": seqio.Feature(seqio.PassThroughVocabulary(size=20))}
 
 
-def numbers(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+def numbers(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:  # noqa: ARG001, named by SeqIO
     return tf.data.Dataset.range(3).map(lambda number: {"targets": tf.cast(number, tf.int32)[None]})
 
 
-def accuracy(targets: Any, predictions: Any) -> dict[str, float]:
+def accuracy(targets: Any, predictions: Any) -> dict[str, float]:  # noqa: ARG001, named by SeqIO
     return {}
 
 
@@ -142,7 +142,7 @@ def test_registrations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
     seen: list[tuple[str, bool]] = []
 
-    def on_register(name: str, frame: FrameType, register: Any) -> None:
+    def on_register(name: str, _frame: FrameType, register: Any) -> None:
         register()
         seen.append((name, name in seqio.TaskRegistry.names()))
 

@@ -56,6 +56,7 @@ def test_a_path_is_prepared_before_it_is_restored() -> None:
     happened: list[Any] = []
 
     def restore(train_state_initializer: Any, restore_path: str | None = None, **options: Any) -> str:
+        assert train_state_initializer == 1
         happened.append(("restored", restore_path, options))
         return "state"
 
@@ -114,7 +115,7 @@ def test_a_parsed_config_is_changed_before_it_is_locked() -> None:
 
 def test_train_loops_report_their_steps() -> None:
     class BaseTrainer:
-        def train(self, batch_iter: Iterator[Any], num_steps: int, start_step: int | None = None) -> list[Any]:
+        def train(self, batch_iter: Iterator[Any], num_steps: int, start_step: int | None = None) -> list[Any]:  # noqa: ARG002, named by T5X
             return [next(batch_iter) for _ in range(num_steps)]
 
     class Own(BaseTrainer):

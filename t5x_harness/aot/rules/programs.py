@@ -38,9 +38,9 @@ class OutOfDeviceMemory(Mistake):
     code = "AOT01"
     title = "program that does not fit the memory of a device"
     why = (
-        "On the slice the compiler says RESOURCE_EXHAUSTED after minutes of set-up, and the job ends. What parameters "
-        "and optimizer need is known beforehand (MSH09); activations and temporary values are known only to the "
-        "compiler, which runs here with `--aot`."
+        "On the slice, the compiler says RESOURCE_EXHAUSTED after minutes of setup, and the job ends. The memory for "
+        "parameters and optimizer is known before (MSH09), but only the compiler knows the memory for activations and "
+        "temporary values. It runs here with `--aot`."
     )
     bad = training(
         "BATCH_SIZE = 1_048_576",
@@ -58,7 +58,7 @@ class NotForTpu(Mistake):
     title = "program that cannot be lowered for a TPU"
     why = (
         "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
-        "A run here takes them; the job stops when it traces its first step."
+        "A run here accepts them; the job stops when it traces its first step."
     )
     bad = _spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()")
     good = _spectral("abs(kernel).max()")
