@@ -1,7 +1,7 @@
-"""Which processes of a pod wait for the others, so that one that waits in vain can say for whom.
+"""Tracks which processes of a pod have started, so that a waiting process can say what it waits for.
 
-Each holds a name of the kernel's for as long as it lives: an abstract address of a Unix socket, which leaves nothing
-behind however the process ends.
+Each process holds a name in the kernel for as long as it lives: an abstract address of a Unix socket, which leaves
+nothing behind however the process ends.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
 
 
 class DevicesInUseError(RuntimeError):
-    """Another program of this host has its devices: a TPU is one program's at a time."""
+    """Another program on this host uses its devices: a TPU belongs to one program at a time."""
 
 
 class Attendance:
-    """One process's place among those that have come.
+    """The registration of one process of a pod.
 
     Args:
       pod: its place in the slice.
 
     Raises:
-      DevicesInUseError: another process has the place. It would be taken for this one that has restarted, and JAX
-        would end it and all others of the slice.
+      DevicesInUseError: another process has this place. JAX would take this one for a restart of the other, and end all
+        processes of the slice.
     """
 
     def __init__(self, pod: Pod) -> None:
@@ -46,11 +46,11 @@ class Attendance:
                 raise DevicesInUseError(in_use(pod)) from None
 
     def missing(self) -> list[int]:
-        """Returns the hosts where no program has come to this point."""
+        """Returns the hosts on which no program has registered."""
         return [index for index in range(self._pod.processes) if index != self._pod.index and not self._is_there(index)]
 
     def leave(self) -> None:
-        """Gives the name back. May be called again."""
+        """Releases the name. May be called again."""
         self._own.close()
 
     def _is_there(self, index: int) -> bool:
@@ -65,13 +65,13 @@ class Attendance:
 def waiting_for_others(
     attendance: Attendance, pod: Pod, *, first: float = _FIRST_SECONDS, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Says whom this process waits for, for as long as the block lasts: after ``first`` seconds, and ever less often.
+    """Reports which hosts this process waits for while the context lasts, at growing intervals.
 
     Args:
-      attendance: of this process.
+      attendance: this process's registration.
       pod: its place in the slice.
       first: seconds until the first line.
-      say: takes a line; it goes to standard error by default.
+      say: takes a line; prints to standard error by default.
     """
     over = threading.Event()
 
@@ -91,7 +91,7 @@ def waiting_for_others(
 
 
 def message(pod: Pod, missing: Sequence[int]) -> str:
-    """Returns the line that says whom a process waits for."""
+    """Makes the line that says which hosts a process waits for."""
     on_a_tpu_vm = bool(os.environ.get(TPU_VM_VARIABLE))
     host = _host()
     all_at_once = " (gcloud compute tpus tpu-vm ssh NAME --worker=all --command=…)" if on_a_tpu_vm else ""
@@ -104,7 +104,7 @@ def message(pod: Pod, missing: Sequence[int]) -> str:
 
 
 def in_use(pod: Pod) -> str:
-    """Returns the message for a second program of a host."""
+    """Makes the message for a second program on a host."""
     host = _host()
     return (
         f"The TPU is already in use: another program of {host} {pod.index} of {pod.processes} has asked JAX for its "

@@ -13,8 +13,8 @@ from pathlib import Path
 from t5x_harness.slices.slice import Slice
 
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\S*")
-# Forced devices share the machine's few cores; where those are busy, XLA's own limit of 40 s for the last device to
-# arrive at a collective aborts healthy runs.
+# Forced devices share the machine's few cores. If these are busy, XLA's own limit of 40 s for the last device to arrive
+# at a collective aborts healthy runs.
 _PATIENCE = (
     ("--xla_cpu_collective_call_warn_stuck_timeout_seconds", 120),
     ("--xla_cpu_collective_call_terminate_timeout_seconds", 1200),
@@ -23,7 +23,7 @@ _FIRST_WITH_PATIENCE = (0, 10)
 
 
 class DevicesTooLate(RuntimeError):
-    """JAX's backend exists already, with another number of devices; the message says what to do."""
+    """JAX's backend already exists with another number of devices; the message says what to do."""
 
 
 def device_environment(
@@ -32,12 +32,12 @@ def device_environment(
     """Returns the variables that give a new process as many CPU devices as a slice has.
 
     Args:
-      slice: whose number of devices.
-      environment: what XLA_FLAGS are kept from; the process's own by default.
-      processes: how many processes share the devices, each the same number.
+      slice: the slice.
+      environment: the variables whose XLA_FLAGS are kept; this process's own by default.
+      processes: the number of processes that share the devices evenly.
 
     Returns:
-      Variables to set over the process's environment; flags the user set are kept.
+      Variables to set in addition to the process's environment.
     """
     flags = (os.environ if environment is None else environment).get("XLA_FLAGS", "")
     return _variables(slice.num_devices // processes, flags)
@@ -46,7 +46,7 @@ def device_environment(
 def force_cpu_devices(number: int) -> None:
     """Gives this process a number of CPU devices, before or after JAX is imported.
 
-    Child processes inherit it.  Does nothing if JAX has exactly these devices already.
+    Child processes inherit it. Does nothing if JAX already has exactly these devices.
 
     Raises:
       DevicesTooLate: JAX has created its backend with other devices.
@@ -57,10 +57,10 @@ def force_cpu_devices(number: int) -> None:
 
 
 def use_cpu_only() -> None:
-    """Keeps JAX in this process, and in its child processes, away from TPUs; for a process that needs no slice.
+    """Keeps JAX away from TPUs in this process and its child processes, which need no slice.
 
-    Without this, JAX starts the TPU's runtime where libtpu is installed. That prints warnings on a machine without a
-    TPU, and takes the chips from a training on one that has some.
+    Otherwise JAX would start the TPU's runtime if libtpu is installed. That prints warnings on a machine without TPUs,
+    and takes the chips away from other programs on a machine with TPUs.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     if "jax" in sys.modules:
@@ -117,7 +117,7 @@ def _too_late(wanted: int, existing: int, platform: str) -> str:
 
 
 def _own_modules_using_jax() -> list[str]:
-    """Returns loaded modules outside the installed packages that hold a reference to JAX."""
+    """Returns the loaded modules outside the installed packages that refer to JAX."""
     installed = tuple({sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")})
     here = str(Path(__file__).parents[1])
     found = []

@@ -1,9 +1,9 @@
-"""T5X's mesh functions as they would answer on a TPU slice, over forced CPU devices.
+"""Has T5X's mesh functions build the mesh of a TPU slice over forced CPU devices.
 
-On CPU T5X ignores ``num_partitions`` and ``model_parallel_submesh`` and drops its sharding constraints.  Here its own
-functions are asked while ``t5x.partitioning`` sees JAX as a process on the slice would: devices with coordinates,
-kinds and hosts.  Each virtual device of the answer is then replaced by the CPU device of the same index.  A fork of
-T5X that chooses another mesh is thereby emulated as it is.
+On CPUs, T5X ignores ``num_partitions`` and ``model_parallel_submesh`` and drops its sharding constraints. Here its own
+functions are called while ``t5x.partitioning`` sees JAX as a process on the slice would: devices with coordinates,
+kinds and hosts. Each virtual device in the result is then replaced by the CPU device with the same index. So a fork of
+T5X that chooses another mesh is emulated, too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PLATFORMS = ("tpu", "cpu")
 
 
 class DeviceCountMismatch(RuntimeError):
-    """This process has not as many CPU devices as the slice has."""
+    """This process does not have as many CPU devices as the slice has devices."""
 
 
 @dataclasses.dataclass(frozen=True)
 class VirtualDevice:
-    """A device of the slice with what T5X and JAX read off a TPU device."""
+    """A device of the slice, with the attributes of a TPU device that T5X and JAX read."""
 
     id: int
     coords: tuple[int, int, int]
@@ -50,9 +50,9 @@ class VirtualDevice:
 
 
 class _JaxOnSlice:
-    """The module ``jax`` as a process of a slice sees it: its devices are the slice's, all else is JAX.
+    """The module ``jax`` as a process on the slice sees it: with the slice's devices, and everything else from JAX.
 
-    The process is host 0, unless it is one of several that are the slice's hosts.
+    The process is host 0, unless it is one of several processes that are the slice's hosts.
     """
 
     def __init__(self, jax: Any, slice_: Slice) -> None:
@@ -86,19 +86,19 @@ class _JaxOnSlice:
 
     def process_index(self, *_: Any, **__: Any) -> int:
         if not (os.environ.get(POD_VARIABLE) or self._jax.distributed.is_initialized()):
-            return 0  # without asking JAX, which would make its devices now
+            return 0  # without calling JAX, which would create its devices now
         index: int = self._jax.process_index()
         return index
 
 
 class SliceView:
-    """Runs functions of the module that defines one of them while that module sees the slice.
+    """Runs functions of a module while that module sees the slice.
 
     Args:
-      function: of ``t5x.partitioning``.
-      slice_: what the module is to see.
-      data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
-      devices: the devices that take the place of the slice's, in their order; None for this process's CPU devices.
+      function: a function of ``t5x.partitioning``, which is the module.
+      slice_: the slice that the module sees.
+      data_positions: how many of the first positions along a mesh's data axis to keep; None for all.
+      devices: devices to replace the slice's, in their order; None for this process's CPU devices.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class SliceView:
         self._lock = threading.RLock()
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function that answers as on the slice, with the signature of the given one."""
+        """Wraps a function so that it behaves as on the slice."""
 
         @functools.wraps(function)
         def on_slice(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
-                if isinstance(self._globals["jax"], _JaxOnSlice):  # another of them has called this one
+                if isinstance(self._globals["jax"], _JaxOnSlice):  # called by another wrapped function
                     return function(*args, **kwargs)
                 with self.seen():
                     answer = self._asked(function, args, kwargs)
@@ -130,7 +130,7 @@ class SliceView:
 
     @contextmanager
     def seen(self) -> Iterator[None]:
-        """Yields the time in which the module sees the slice's devices."""
+        """Lets the module see the slice's devices while the context lasts."""
         jax = self._globals["jax"]
         self._globals["jax"] = _JaxOnSlice(jax, self._slice)
         try:
@@ -178,10 +178,7 @@ class SliceView:
             )
 
     def _on_real_devices(self, answer: Any) -> Any:
-        """Returns a mesh of virtual devices, or the part of it that is kept, over the devices of the same index.
-
-        Anything else stays as it is.
-        """
+        """Replaces the virtual devices of a mesh by real ones, and cuts the mesh; other values stay unchanged."""
         import jax
         import numpy as np
 

@@ -1,9 +1,9 @@
 """The mesh that T5X builds on a TPU slice, planned without a device.
 
-T5X arranges a slice's devices in two axes, ``data`` and ``model``.  The model axis is a box of devices, the *submesh*
-``(x, y, z, cores)``, chosen by T5X from ``num_partitions`` or given as ``model_parallel_submesh``; the boxes that fill
-the slice form the data axis.  :func:`plan_mesh` works out the same arrangement, device for device, from the slice's
-coordinates alone, or refuses where T5X refuses.  :func:`install_mesh` makes T5X use it on forced CPU devices.
+T5X arranges a slice's devices in two axes, ``data`` and ``model``. The model axis is a box of devices, the *submesh*
+``(x, y, z, cores)``, which T5X chooses by ``num_partitions`` or the user gives as ``model_parallel_submesh``; the boxes
+that fill the slice form the data axis. :func:`plan_mesh` computes the same arrangement, device for device, from the
+slice's coordinates alone, and refuses what T5X refuses.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SHOWN_SUBMESHES = 6
 
 
 class MeshRefused(ValueError):
-    """T5X builds no mesh for this on the slice; the message says why and which submeshes would fit."""
+    """T5X builds no such mesh on the slice; the message says why, and which submeshes would fit."""
 
 
 class HostsNotTiled(MeshRefused):
-    """The submesh divides the slice, but its copies would cut through hosts."""
+    """The submesh divides the slice, but some of its copies would span parts of hosts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MeshPlan:
-    """A slice's devices arranged in a data and a model axis.
+    """A slice's devices, arranged in a data and a model axis.
 
     Attributes:
       slice: the slice that the mesh covers.
@@ -59,23 +59,23 @@ class MeshPlan:
 
     @functools.cached_property
     def hosts_by_data_position(self) -> tuple[tuple[int, ...], ...]:
-        """For each data position, the hosts that drive its devices."""
+        """The hosts that drive the devices of each data position."""
         coordinates = self.slice.coordinates
         return tuple(tuple(sorted({coordinates[i].host for i in row})) for row in self.device_indices)
 
     @property
     def data_positions_per_host(self) -> int:
-        """Data positions that one host has devices of."""
+        """The number of data positions that one host has devices of."""
         return sum(0 in hosts for hosts in self.hosts_by_data_position)
 
     @property
     def data_shards(self) -> int:
-        """Parts that T5X cuts the input into on the real slice: hosts that share a part read the same examples."""
+        """The number of shards of the input on the real slice; hosts that share a shard read the same examples."""
         return self.shape["data"] // self.data_positions_per_host
 
     @property
     def not_checked(self) -> tuple[str, ...]:
-        """What an emulation in one process leaves open, in words."""
+        """What an emulation in one process does not check, in words."""
         if self.slice.hosts == 1:
             return ()
         return (
@@ -89,11 +89,11 @@ def plan_mesh(
     num_partitions: int | None = None,
     model_parallel_submesh: Sequence[int] | None = None,
 ) -> MeshPlan:
-    """Returns the mesh that T5X's default partitioner builds on a slice.
+    """Plans the mesh that T5X's default partitioner builds on a slice.
 
     Args:
-      slice: where.
-      num_partitions: devices that hold one copy of the model; not read when a submesh is given, as in T5X.
+      slice: the slice.
+      num_partitions: devices that hold one copy of the model; ignored if a submesh is given, as in T5X.
       model_parallel_submesh: (x, y, z, cores) of one copy of the model.
 
     Raises:
@@ -110,29 +110,28 @@ def plan_mesh(
 
 
 def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[Submesh, ...]:
-    """Returns every submesh that :func:`plan_mesh` takes on a slice, those with the fastest links first.
+    """Returns every submesh that :func:`plan_mesh` accepts on a slice, those with the fastest links first.
 
     Args:
-      slice: where.
-      num_partitions: only submeshes of so many devices; None for all.
+      slice: the slice.
+      num_partitions: only submeshes with this many devices; None for all.
     """
-    choices = itertools.product(*(_divisors(n) for n in slice.bounds))
-    fitting: list[Submesh] = []
-    for x, y, z, cores in choices:
-        submesh = (x, y, z, cores)
-        if (num_partitions is None or math.prod(submesh) == num_partitions) and _problem(slice, submesh) is None:
-            fitting.append(submesh)
+    xs, ys, zs, cores = map(_divisors, slice.bounds)
+    sized = (
+        s for s in itertools.product(xs, ys, zs, cores) if num_partitions is None or math.prod(s) == num_partitions
+    )
+    fitting = [s for s in sized if not (_slice_problem(slice, s) or _host_problem(slice, s))]
     # A chip's cores are closest to each other, and the more cubic a box is, the shorter its longest way.
     return tuple(sorted(fitting, key=lambda s: (math.prod(s), -s[3], max(s[:3]), s[::-1])))
 
 
 def mesh_text(shape: Mapping[str, int]) -> str:
-    """Returns a mesh as reports show it: ``data 4 x model 2``."""
+    """Formats a mesh for reports: ``data 4 x model 2``."""
     return " x ".join(f"{axis} {size}" for axis, size in shape.items())
 
 
 def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshRefused] = MeshRefused) -> MeshRefused:
-    """Returns the error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
+    """Makes the error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
     fitting = fitting_submeshes(slice, num_partitions) if num_partitions else ()
     if fitting:
         shown = ", ".join(str(s) for s in fitting[:_SHOWN_SUBMESHES])
@@ -145,13 +144,13 @@ def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshR
 
 
 def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:
-    """Returns T5X's own choice, a table by device kind; it has none for v5e, v5p and v6e."""
+    """Returns T5X's own choice from a table by device kind; T5X has none for v5e, v5p and v6e."""
     x, _, z, cores = slice_.bounds
     choices: dict[int, Submesh] = {}
     if slice_.generation.name in ("v2", "v3"):
         choices = {1: (1, 1, 1, 1), 2: (1, 1, 1, 2), 4: (2, 1, 1, 2), 8: (2, 2, 1, 2), 16: (4, 2, 1, 2)}
     elif slice_.generation.name == "v4" and cores == 1:
-        # A line of chips that wraps around is the fastest, so T5X prefers a whole axis where it is long enough.
+        # A line of chips that wraps around is the fastest, so T5X prefers a whole axis if it is long enough.
         choices = {
             1: (1, 1, 1, 1),
             2: (1, 2, 1, 1),
@@ -175,13 +174,8 @@ def _v4_submesh_of_16(x: int, z: int) -> Submesh:
     return (4, 4, 1, 1) if x >= 4 else (2, 2, 4, 1)
 
 
-def _problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Returns why T5X builds no mesh of this submesh, or None."""
-    return _slice_problem(slice_, submesh) or _host_problem(slice_, submesh)
-
-
 def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Returns why a submesh does not divide the slice in a way that T5X can lay out, or None."""
+    """Explains why a submesh does not divide the slice in a way that T5X can lay out; None if it does."""
     bounds = slice_.bounds
     if len(submesh) != len(bounds) or not all(isinstance(n, int) and n > 0 for n in submesh):
         return f"submesh {submesh} is not four numbers (x, y, z, cores), each at least 1"
@@ -196,7 +190,7 @@ def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
 
 
 def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Returns why copies of a submesh that divides the slice do not fill its hosts, or None."""
+    """Explains why copies of a submesh that divides the slice do not fill its hosts; None if they do."""
     if _swapped_axes(slice_.bounds, submesh):
         return None
     if any(part % host and host % part for part, host in zip(submesh, slice_.host_bounds, strict=True)):
@@ -208,7 +202,7 @@ def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
 
 
 def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[int, int, int, int] | None:
-    """Returns the order of axes by which T5X walks where a submesh spans a whole axis or all but one; None: by host.
+    """Returns T5X's order of axes for a submesh that spans a whole axis or all but one; None for one grouped by host.
 
     With z outermost, the devices of a host stay together without being grouped by host.
     """
@@ -223,8 +217,9 @@ def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[
 def _rows(slice_: Slice, submesh: Submesh) -> Iterator[tuple[int, ...]]:
     """Yields device indices, one row per copy of the model.
 
-    A device's place in the mesh follows from a sort key.  Along each axis its coordinate splits into which box it lies
-    in and where in that box; host by host, each of these splits again into the host and the place on that host.
+    A device's place in the mesh follows from a sort key. Along each axis, its coordinate splits into the number of its
+    box and the place in that box. If devices are grouped by host, each of these splits again into the host and the
+    place on that host.
     """
     axes = _swapped_axes(slice_.bounds, submesh)
 

@@ -1,8 +1,8 @@
 """TPU slices by name: what devices a slice has, where they sit, and what each can do.
 
 A slice is named as Cloud TPU names it (``v3-32``, ``v5litepod-16``) or by generation and topology in chips
-(``v3:4x4``, ``v4:2x2x4``).  The order of the devices, their coordinates, kinds and hosts are those that libtpu 0.0.51
-reports through ``jax.experimental.topologies``; ``docs/slices.md`` lists the topologies that were compared.
+(``v3:4x4``, ``v4:2x2x4``). Device order, coordinates, kinds and hosts are equal to what libtpu 0.0.51 reports through
+``jax.experimental.topologies``; ``docs/slices.md`` lists the topologies that were compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from t5x_harness.slices.generations import GENERATIONS, Generation
 
 
 class SliceError(ValueError):
-    """A slice that does not exist; the message lists the nearest that do."""
+    """There is no such slice; the message lists the nearest that exist."""
 
 
 class DeviceCoords(NamedTuple):
@@ -45,8 +45,8 @@ class Slice:
     """A TPU slice: a grid of chips, the hosts that drive them, and the devices that JAX sees there.
 
     Attributes:
-      name: as the user gave it, with ``v5litepod`` written ``v5e``.
-      generation: what the chips are.
+      name: the name that the user gave, with ``v5litepod`` written ``v5e``.
+      generation: the generation of its chips.
       topology: chips along x, y and z.
       host_chips: chips of one host along x, y and z.
     """
@@ -61,7 +61,7 @@ class Slice:
 
     @property
     def device_kind(self) -> str:
-        """What ``jax.devices()[0].device_kind`` is there, such as ``TPU v3``."""
+        """The value of ``jax.devices()[0].device_kind`` on the slice, such as ``TPU v3``."""
         return self.generation.device_kind
 
     @property
@@ -76,12 +76,12 @@ class Slice:
 
     @property
     def num_devices(self) -> int:
-        """What ``jax.device_count()`` is there."""
+        """The value of ``jax.device_count()`` on the slice."""
         return self.num_chips * self.cores_per_chip
 
     @property
     def hosts(self) -> int:
-        """Hosts, which is what ``jax.process_count()`` is there."""
+        """The number of hosts, which is ``jax.process_count()`` on the slice."""
         return self.num_chips // math.prod(self.host_chips)
 
     @property
@@ -96,7 +96,7 @@ class Slice:
 
     @functools.cached_property
     def coordinates(self) -> tuple[DeviceCoords, ...]:
-        """Every device's place, in the order of ``jax.devices()`` on the slice.
+        """The place of each device, in the order of ``jax.devices()`` on the slice.
 
         Devices are listed host by host; hosts, a host's chips and a chip's cores each in raster order, x fastest.
         """
@@ -117,7 +117,7 @@ class Slice:
         return self.generation.usable_hbm_bytes
 
     def describe(self) -> str:
-        """Returns one line for headers and reports: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""
+        """Describes the slice in one line: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""
         shape = "x".join(str(n) for n in self.topology[: self.generation.dimensions])
         return f"{self.name}: {_count(shape, 'chip', self.num_chips)}, {_devices(self)}, {_hosts(self.hosts)}"
 
@@ -135,12 +135,12 @@ def _hosts(number: int) -> str:
 
 
 def slice_names() -> tuple[str, ...]:
-    """Returns every slice that has a name, smallest first within its generation."""
+    """Returns the names of all slices, smallest first within each generation."""
     return tuple(f"{g.name}-{size}" for g in GENERATIONS for size, _ in g.sizes)
 
 
 def get_slice(name: str) -> Slice:
-    """Returns the slice of that name or topology.
+    """Returns the slice with a name or topology.
 
     Args:
       name: ``v2-8`` … ``v3-2048``, ``v4-8`` … (numbers count cores, two a chip), ``v5p-8`` … (likewise), ``v5e-1`` …
