@@ -51,7 +51,7 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
     Args:
       program: the program that does not fit.
       run: the run that it belongs to.
-      spec: the run's specification, whose ``aot`` says how to compile.
+      spec: the run's specification, whose ``settings.aot`` says how to compile.
       compiler: the run's compiler.
     """
     tried: list[str] = []

@@ -116,7 +116,7 @@ class FitSearch:
 
     Attributes:
       run: the run, as its plan describes it.
-      spec: the run's specification, whose ``aot`` says how to compile.
+      spec: the run's specification, whose ``settings.aot`` says how to compile.
       compiler: starts processes for it.
       hours: how long training may take.
       prices: the user's prices by generation.

@@ -26,7 +26,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
 
     Args:
       run: the run, as its plan describes it.
-      spec: the run's specification, whose ``aot`` says how to compile.
+      spec: the run's specification, whose ``settings.aot`` says how to compile.
       compiler: starts processes for it.
 
     Raises:

@@ -54,7 +54,7 @@ _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 
 # Matrix units are 256 x 256 on v6e and 128 x 128 before (https://cloud.google.com/tpu/docs/system-architecture-tpu-vm).
 # Operations and bytes per second of v3 to v6e are from Google's pages, https://cloud.google.com/tpu/docs/v3 and so on.
-# The page of v2 has no figures: these are the 180 teraflops of four chips that Google announced, and the bandwidth in the
+# The page of v2 has no figures. These are the 180 teraflops of four chips that Google announced, and the bandwidth in a
 # paper that it cites, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks" (2020).
 GENERATIONS = (
     Generation(

@@ -21,12 +21,13 @@ from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, functions_of  # noqa
 FEATURES = {"targets": seqio.Feature(seqio.PassThroughVocabulary(size=20))}
 
 
-def numbers(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:  # noqa: ARG001, named by SeqIO
+def numbers(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+    assert (split, shuffle_files, seed) == ("train", False, None)
     return tf.data.Dataset.range(3).map(lambda number: {"targets": tf.cast(number, tf.int32)[None]})
 
 
-def accuracy(targets: Any, predictions: Any) -> dict[str, float]:  # noqa: ARG001, named by SeqIO
-    return {}
+def accuracy(targets: Any, predictions: Any) -> dict[str, float]:
+    return {"accuracy": float(targets == predictions)}
 
 
 def double(dataset: tf.data.Dataset) -> tf.data.Dataset:

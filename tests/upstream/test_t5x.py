@@ -115,8 +115,9 @@ def test_a_parsed_config_is_changed_before_it_is_locked() -> None:
 
 def test_train_loops_report_their_steps() -> None:
     class BaseTrainer:
-        def train(self, batch_iter: Iterator[Any], num_steps: int, start_step: int | None = None) -> list[Any]:  # noqa: ARG002, named by T5X
-            return [next(batch_iter) for _ in range(num_steps)]
+        def train(self, batch_iter: Iterator[Any], num_steps: int, start_step: int | None = None) -> list[Any]:
+            first = start_step or 0
+            return [next(batch_iter) for _ in range(first, first + num_steps)]
 
     class Own(BaseTrainer):
         pass
