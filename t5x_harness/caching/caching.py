@@ -11,7 +11,7 @@ import seqio
 import tensorflow as tf
 
 from t5x_harness.caching import places
-from t5x_harness.caching.request import CachedSplit, CachedTask, CacheError, Request
+from t5x_harness.caching.request import CachedSplit, CachedTask, CacheError, CacheRequest
 from t5x_harness.caching.splits import Progress, SplitWriter
 from t5x_harness.upstream.seqio import forget_cache, preprocessors
 
@@ -19,7 +19,7 @@ Prepare = Callable[[seqio.Task], Sequence[str]]
 """Gives a task's data stand-ins and returns them in words, or raises CacheError where its data is not there."""
 
 
-def tasks_of(request: Request) -> Sequence[seqio.Task]:
+def tasks_of(request: CacheRequest) -> Sequence[seqio.Task]:
     """Returns the tasks that are meant, in the order of their names.
 
     Raises:
@@ -56,7 +56,7 @@ def _instead(name: str, tasks: Sequence[str]) -> str:
     return f"; registered are {', '.join(tasks)}" if tasks else "; none is registered: --module_import=my.tasks"
 
 
-def cache(request: Request, task: seqio.Task, progress: Progress, prepare: Prepare) -> CachedTask:
+def cache(request: CacheRequest, task: seqio.Task, progress: Progress, prepare: Prepare) -> CachedTask:
     """Caches a task where that is possible and not done.
 
     Args:
@@ -119,7 +119,7 @@ def _cannot_be_cached(task: seqio.Task) -> str | None:
 
 
 def _write(
-    request: Request, task: seqio.Task, folder: str, progress: Progress, standins: Sequence[str]
+    request: CacheRequest, task: seqio.Task, folder: str, progress: Progress, standins: Sequence[str]
 ) -> Iterator[CachedSplit]:
     splits = tuple(task.splits)
     if not splits:

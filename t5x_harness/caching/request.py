@@ -12,7 +12,7 @@ class CacheError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class CacheRequest:
     """What is to be cached; the names are those of ``seqio_cache_tasks``.
 
     Attributes:

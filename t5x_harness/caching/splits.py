@@ -27,7 +27,7 @@ from t5x_harness.caching.examples import (
     different_feature,
     uncached,
 )
-from t5x_harness.caching.request import CachedSplit, CacheError, Request
+from t5x_harness.caching.request import CachedSplit, CacheError, CacheRequest
 from t5x_harness.upstream.seqio import cached_source, preprocessors
 
 Progress = Callable[[str, str, str, int], None]
@@ -45,7 +45,7 @@ class SplitWriter:
       progress: called for each example.
     """
 
-    def __init__(self, task: seqio.Task, split: str, folder: str, request: Request, progress: Progress) -> None:
+    def __init__(self, task: seqio.Task, split: str, folder: str, request: CacheRequest, progress: Progress) -> None:
         self._task, self._split, self._folder, self._request = task, split, folder, request
         self._sources = list(task.source.list_shards(split))
         if not self._sources:

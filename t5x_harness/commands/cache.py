@@ -23,7 +23,7 @@ from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy
 if TYPE_CHECKING:
     import seqio
 
-    from t5x_harness.caching.request import CachedTask, Request
+    from t5x_harness.caching.request import CachedTask, CacheRequest
 
 _FINE, _FOUND = 0, 1
 _SECONDS = 5.0
@@ -191,10 +191,10 @@ def _cache(
     return [one for one in done if one.name not in asked], refused, generated_of
 
 
-def _request(arguments: argparse.Namespace) -> Request:
-    from t5x_harness.caching.request import Request
+def _request(arguments: argparse.Namespace) -> CacheRequest:
+    from t5x_harness.caching.request import CacheRequest
 
-    return Request(
+    return CacheRequest(
         folder=os.path.expanduser(arguments.output_cache_dir).rstrip("/") or "/",
         tasks=arguments.tasks,
         excluded=arguments.excluded_tasks,

@@ -13,7 +13,7 @@ from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
 
 if TYPE_CHECKING:
-    from t5x_harness.conversion.request import Request
+    from t5x_harness.conversion.request import ConversionRequest
 
 _FINE, _FOUND = 0, 1
 _FORMS = ("transformers", "safetensors", "t5x")
@@ -115,13 +115,13 @@ def run(arguments: argparse.Namespace) -> int:
     return _FINE
 
 
-def _request(arguments: argparse.Namespace) -> Request:
+def _request(arguments: argparse.Namespace) -> ConversionRequest:
     """Returns what was asked for.
 
     Raises:
       UsageError: options that mean nothing here.
     """
-    from t5x_harness.conversion.request import Form, Request
+    from t5x_harness.conversion.request import ConversionRequest, Form
 
     to = Form(arguments.to)
     for option, given, form in (
@@ -135,7 +135,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     ):
         if given and to is not form:
             raise UsageError(f"{option} is for --to {form}, not for --to {to}: leave it out")
-    return Request(
+    return ConversionRequest(
         checkpoint=arguments.checkpoint,
         to=to,
         output=os.path.expanduser(arguments.output),

@@ -192,7 +192,7 @@ def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
-    from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched, refusal
+    from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched, refusal
     from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
     root = environment.get(ROOT_VARIABLE)
@@ -204,7 +204,7 @@ def _with_gcs(
                 _USAGE_ERROR,
             )
         return list(command), {**environment, ROOT_VARIABLE: ""} if root else environment
-    mode = Mode(paths or environment.get(MODE_VARIABLE) or Mode.FOLDER)
+    mode = MountMode(paths or environment.get(MODE_VARIABLE) or MountMode.FOLDER)
     try:
         words, seen = launched(command, {**environment, MODE_VARIABLE: mode.value}, root, mode)
     except NamespaceRefused as refused:
@@ -213,8 +213,8 @@ def _with_gcs(
         ) from None
     if PATCH_VARIABLE in seen:
         print(
-            f"t5x-harness exec: /gcs cannot be mounted here ({refusal(Mode.FOLDER)}): it is rewritten in the command's "
-            "words and variables, and patched in Python; see t5x-harness doctor",
+            f"t5x-harness exec: /gcs cannot be mounted here ({refusal(MountMode.FOLDER)}): it is rewritten in the "
+            "command's words and variables, and patched in Python; see t5x-harness doctor",
             file=sys.stderr,
         )
     return words, seen

@@ -17,9 +17,9 @@ from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import flavor_of
 from t5x_harness.conversion.names import parameters
 from t5x_harness.conversion.places import written_whole
-from t5x_harness.conversion.request import Conversion, Form, Request
+from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
 from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, dtype_named
-from t5x_harness.conversion.settings import BYTES, Settings, Vocabulary, settings_of
+from t5x_harness.conversion.settings import BYTES, ModelSettings, Vocabulary, settings_of
 from t5x_harness.conversion.stored import StoredParameters, read_t5x
 from t5x_harness.conversion.t5x_checkpoint import LazyArray, write_checkpoint
 from t5x_harness.conversion.tokenizer import write_tokenizer
@@ -35,7 +35,7 @@ _OWN_CONFIG = "config.gin"
 _LAST_STEP = 2**31 - 1
 
 
-def convert(request: Request) -> Conversion:
+def convert(request: ConversionRequest) -> Conversion:
     """Converts a checkpoint.
 
     Raises:
@@ -83,7 +83,7 @@ def _on_disk(path: str) -> Path | None:
     return here.local(path) if here is not None else None
 
 
-def _opened(request: Request) -> tuple[StoredParameters, Architecture | None]:
+def _opened(request: ConversionRequest) -> tuple[StoredParameters, Architecture | None]:
     """Returns the parameters of what the user names, and for a model of transformers its sizes."""
     path = request.checkpoint.rstrip("/") or "/"
     local = _on_disk(path)
@@ -96,7 +96,7 @@ def _opened(request: Request) -> tuple[StoredParameters, Architecture | None]:
     return read_t5x(path), None
 
 
-def _to_transformers(request: Request, source: StoredParameters, output: str) -> Conversion:
+def _to_transformers(request: ConversionRequest, source: StoredParameters, output: str) -> Conversion:
     config = _config_files(request, source)
     settings = _settings(request, config)
     sizes = architecture_of(source.shapes, source.where)
@@ -132,21 +132,23 @@ def _to_transformers(request: Request, source: StoredParameters, output: str) ->
     )
 
 
-def _config_files(request: Request, source: StoredParameters) -> tuple[str, ...]:
+def _config_files(request: ConversionRequest, source: StoredParameters) -> tuple[str, ...]:
     """Returns the config that the user names, or the one beside the checkpoint."""
     own = os.path.join(os.path.dirname(source.where), _OWN_CONFIG)
     return request.gin_files or ((own,) if os.path.isfile(own) else ())
 
 
-def _settings(request: Request, files: tuple[str, ...]) -> Settings:
-    settings = settings_of(files, request.bindings, request.search_paths) if files or request.bindings else Settings()
+def _settings(request: ConversionRequest, files: tuple[str, ...]) -> ModelSettings:
+    settings = (
+        settings_of(files, request.bindings, request.search_paths) if files or request.bindings else ModelSettings()
+    )
     if request.vocabulary is None:
         return settings
     path = None if request.vocabulary == BYTES else request.vocabulary
     return dataclasses.replace(settings, vocabulary=Vocabulary(path, request.extra_ids), doubt="")
 
 
-def _require_sizes(source: StoredParameters, sizes: Architecture, settings: Settings) -> None:
+def _require_sizes(source: StoredParameters, sizes: Architecture, settings: ModelSettings) -> None:
     """Refuses the config of another model."""
     different = [
         f"{name} is {getattr(sizes, name)} in the checkpoint and {value} in the config"
@@ -166,7 +168,7 @@ def _lazy(source: StoredParameters) -> dict[str, LazyArray]:
     }
 
 
-def _write_safetensors(folder: Path, source: StoredParameters, request: Request) -> list[Path]:
+def _write_safetensors(folder: Path, source: StoredParameters, request: ConversionRequest) -> list[Path]:
     """Writes the parameters under T5X's own names."""
     tensors = sorted(source.tensors, key=lambda tensor: tensor.name)
     metadata = {_NAMES: "1", **({STEP: str(source.step)} if source.step is not None else {})}
@@ -195,7 +197,9 @@ def _read_safetensors(folder: Path) -> StoredParameters:
     )
 
 
-def _report(request: Request, source: StoredParameters, model: str, output: str, files: Sequence[Path]) -> Conversion:
+def _report(
+    request: ConversionRequest, source: StoredParameters, model: str, output: str, files: Sequence[Path]
+) -> Conversion:
     tensors = source.tensors
     others = f"{source.others} other array{'s' if source.others > 1 else ''}, such as the optimizer's state"
     left_out = [others] if source.others else []

@@ -9,7 +9,7 @@ from typing import Any
 
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.settings import Settings
+from t5x_harness.conversion.settings import ModelSettings
 
 
 class ModelType(enum.StrEnum):
@@ -65,7 +65,7 @@ class Flavor:
     warnings: tuple[str, ...] = ()
 
 
-def flavor_of(sizes: Architecture, settings: Settings, asked: str | None = None) -> Flavor:
+def flavor_of(sizes: Architecture, settings: ModelSettings, asked: str | None = None) -> Flavor:
     """Returns what a network is in transformers.
 
     Args:
@@ -99,7 +99,7 @@ def flavor_of(sizes: Architecture, settings: Settings, asked: str | None = None)
     return Flavor(model_type, has_bytes, activations, _feed_forward(activations), tuple(assumptions), tuple(warnings))
 
 
-def _chosen(sizes: Architecture, settings: Settings, assumptions: list[str]) -> ModelType:
+def _chosen(sizes: Architecture, settings: ModelSettings, assumptions: list[str]) -> ModelType:
     if sizes.bias_per_layer:
         return ModelType.UMT5
     path = (settings.vocabulary.path if settings.vocabulary else None) or ""
@@ -110,7 +110,7 @@ def _chosen(sizes: Architecture, settings: Settings, assumptions: list[str]) -> 
     return ModelType.T5
 
 
-def _activations(sizes: Architecture, settings: Settings, assumptions: list[str]) -> tuple[str, ...]:
+def _activations(sizes: Architecture, settings: ModelSettings, assumptions: list[str]) -> tuple[str, ...]:
     names = settings.activations
     if names is None:
         names = ("gelu", "linear") if sizes.is_gated else ("relu",)
@@ -135,7 +135,7 @@ def _feed_forward(names: tuple[str, ...]) -> str:
     return f"gated-{_ACTIVATIONS[names[0]]}" if len(names) == 2 else _ACTIVATIONS[names[0]]
 
 
-def config_json(sizes: Architecture, flavor: Flavor, settings: Settings, dtype: str) -> dict[str, Any]:
+def config_json(sizes: Architecture, flavor: Flavor, settings: ModelSettings, dtype: str) -> dict[str, Any]:
     """Returns ``config.json``.
 
     Args:

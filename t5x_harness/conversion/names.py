@@ -34,7 +34,7 @@ _SUBLAYERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class ParameterMapping:
     """An array of T5X, and what it is in transformers.
 
     Attributes:
@@ -80,33 +80,35 @@ class Parameter:
         return piece.T.reshape(self.layer_shape) if self.inputs else piece
 
 
-def parameters(sizes: Architecture) -> tuple[Parameter, ...]:
+def parameters(sizes: Architecture) -> tuple[ParameterMapping, ...]:
     """Returns all arrays of a network, those of one stack next to each other."""
     width, vocabulary = sizes.emb_dim, sizes.vocab_size
-    found = [Parameter("token_embedder/embedding", (vocabulary, width), (EMBEDDING,))]
+    found = [ParameterMapping("token_embedder/embedding", (vocabulary, width), (EMBEDDING,))]
     for stack in STACKS:
         found += _of_layers(sizes, stack)
         if not sizes.bias_per_layer:
             name = f"{stack}.block.0.layer.0.SelfAttention.{_BIAS}.weight"
             found.append(
-                Parameter(f"{stack}/relpos_bias/rel_embedding", (sizes.num_heads, sizes.buckets), (name,), inputs=1)
+                ParameterMapping(
+                    f"{stack}/relpos_bias/rel_embedding", (sizes.num_heads, sizes.buckets), (name,), inputs=1
+                )
             )
-        found.append(Parameter(f"{stack}/{stack}_norm/scale", (width,), (f"{stack}.final_layer_norm.weight",)))
+        found.append(ParameterMapping(f"{stack}/{stack}_norm/scale", (width,), (f"{stack}.final_layer_norm.weight",)))
     if sizes.own_logits:
-        found.append(Parameter("decoder/logits_dense/kernel", (width, vocabulary), (LOGITS,), inputs=1))
+        found.append(ParameterMapping("decoder/logits_dense/kernel", (width, vocabulary), (LOGITS,), inputs=1))
     return tuple(found)
 
 
-def _of_layers(sizes: Architecture, stack: str) -> Iterator[Parameter]:
+def _of_layers(sizes: Architecture, stack: str) -> Iterator[ParameterMapping]:
     """Yields the arrays of the layers of a stack."""
     number = sizes.layers(stack)
     for name, in_layer, shape, inputs in _of_one_layer(sizes, stack):
         pieces = tuple(f"{stack}.block.{index}.{in_layer}" for index in range(number))
         if sizes.scan_axis is not None:
-            yield Parameter(f"{stack}/{stack}/{name}", shape, pieces, sizes.scan_axis, inputs)
+            yield ParameterMapping(f"{stack}/{stack}/{name}", shape, pieces, sizes.scan_axis, inputs)
         else:
             for index, piece in enumerate(pieces):
-                yield Parameter(f"{stack}/layers_{index}/{name}", shape, (piece,), None, inputs)
+                yield ParameterMapping(f"{stack}/layers_{index}/{name}", shape, (piece,), None, inputs)
 
 
 def _of_one_layer(sizes: Architecture, stack: str) -> Iterator[tuple[str, str, Shape, int]]:

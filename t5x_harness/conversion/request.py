@@ -101,7 +101,7 @@ class Conversion(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class ConversionRequest:
     """What a user asks for.
 
     Attributes:

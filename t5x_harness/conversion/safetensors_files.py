@@ -71,7 +71,7 @@ class Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _TensorPlace:
     file: Path
     offset: int
     tensor: Tensor
@@ -109,7 +109,7 @@ class ShardedWriter:
             shards[-1].append(tensor)
             size += tensor.num_bytes
         self.files: list[Path] = []
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _TensorPlace] = {}
         self._unwritten = {tensor.name for tensor in tensors}
         for number, shard in enumerate(shards, start=1):
             name = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
@@ -143,7 +143,7 @@ class ShardedWriter:
         self.files.append(file)
         for tensor in shard:
             begin = header[tensor.name]["data_offsets"][0]
-            self._places[tensor.name] = _Place(file, start + begin, tensor)
+            self._places[tensor.name] = _TensorPlace(file, start + begin, tensor)
 
     def write(self, name: str, array: Array) -> None:
         """Puts an array at its place, in the element type that was announced."""
@@ -180,7 +180,7 @@ class SafetensorsFolder:
     def __init__(self, folder: Path) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.metadata: dict[str, str] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _TensorPlace] = {}
         for file in _files_in(folder):
             self._read_header(file)
 
@@ -198,7 +198,7 @@ class SafetensorsFolder:
                     f"{list(tensor.shape)} of {tensor.dtype} are {tensor.num_bytes} bytes. Copy the file again"
                 )
             self.tensors[name] = tensor
-            self._places[name] = _Place(file, start + begin, tensor)
+            self._places[name] = _TensorPlace(file, start + begin, tensor)
 
     def number(self, key: str) -> int | None:
         """Returns a number of the headers' texts; None if it is not there, or is not one."""

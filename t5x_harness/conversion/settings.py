@@ -38,8 +38,8 @@ class Vocabulary:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of a model; None where the config does not say.
+class ModelSettings:
+    """The settings of a model; None for one that the config does not give.
 
     Attributes:
       activations: of the feed-forward blocks, by T5X's names.
@@ -58,7 +58,7 @@ class Settings:
 
 def settings_of(
     gin_files: Sequence[str], bindings: Sequence[str] = (), search_paths: Sequence[str] = (), cwd: str = "."
-) -> Settings:
+) -> ModelSettings:
     """Reads settings from a config; nothing of it is executed.
 
     Args:
@@ -80,7 +80,7 @@ def settings_of(
     vocabulary, doubt = _vocabulary(program)
     rate = _value(program, "dropout_rate")
     sizes = {name: _value(program, param) for param, name in _SIZES.items()}
-    return Settings(
+    return ModelSettings(
         activations=tuple(map(str, activations)) if isinstance(activations, list | tuple) else None,
         dropout_rate=float(rate) if isinstance(rate, int | float) else None,
         vocabulary=vocabulary,

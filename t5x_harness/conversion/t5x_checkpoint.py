@@ -78,7 +78,7 @@ def _handler() -> Any:
     """Returns what orbax asks for the data of a :class:`LazyArray`; the files are those of NumPy's arrays."""
     import orbax.checkpoint as ocp
 
-    class Handler(ocp.type_handlers.NumpyHandler):  # type: ignore[misc]
+    class LazyArrayHandler(ocp.type_handlers.NumpyHandler):  # type: ignore[misc]
         async def serialize(
             self, values: Sequence[LazyArray], infos: Sequence[Any], args: Sequence[Any] | None = None
         ) -> Sequence[Any]:
@@ -88,4 +88,4 @@ def _handler() -> Any:
                     future.result()  # which leaves one array in memory at a time
             return []
 
-    return Handler(deepcopy_host_arrays=False)
+    return LazyArrayHandler(deepcopy_host_arrays=False)

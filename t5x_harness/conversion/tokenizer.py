@@ -15,7 +15,7 @@ from t5x_harness.buckets.reach import is_unreachable
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import Flavor
-from t5x_harness.conversion.settings import Settings, Vocabulary
+from t5x_harness.conversion.settings import ModelSettings, Vocabulary
 
 TOKENIZER_CONFIG, PIECES = "tokenizer_config.json", "spiece.model"
 
@@ -42,7 +42,7 @@ class Tokenizer:
 
 
 def write_tokenizer(
-    folder: Path, sizes: Architecture, flavor: Flavor, settings: Settings, *, required: bool = False
+    folder: Path, sizes: Architecture, flavor: Flavor, settings: ModelSettings, *, required: bool = False
 ) -> Tokenizer:
     """Writes the files of the tokenizer next to a model.
 

@@ -14,9 +14,9 @@ from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.comparing import require_same
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import GENERATION, Flavor, ModelType, config_json
-from t5x_harness.conversion.names import EMBEDDING, LOGITS, Parameter, parameters
+from t5x_harness.conversion.names import EMBEDDING, LOGITS, ParameterMapping, parameters
 from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, json_object
-from t5x_harness.conversion.settings import Settings
+from t5x_harness.conversion.settings import ModelSettings
 from t5x_harness.conversion.stored import StoredParameters
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_transformers(
     source: StoredParameters,
     sizes: Architecture,
     flavor: Flavor,
-    settings: Settings,
+    settings: ModelSettings,
     shard_bytes: int,
 ) -> list[Path]:
     """Writes the model, without a tokenizer; one array of the checkpoint is in memory at a time.
@@ -128,7 +128,7 @@ def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[Stored
     return source, sizes
 
 
-def _put_together(parameter: Parameter, arrays: SafetensorsFolder) -> Array:
+def _put_together(parameter: ParameterMapping, arrays: SafetensorsFolder) -> Array:
     if parameter.scan_axis is None:
         return np.ascontiguousarray(parameter.piece_to_layer(arrays.read(parameter.pieces[0])))
     whole: Array | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.gcs_mount.mount import Mode
+from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.google.server.launch import missing_packages
 from t5x_harness.google.session import EmulatedCloud, ServerError
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
@@ -28,9 +28,9 @@ class GooglePool:
       mode: what ``/gcs`` is like.
     """
 
-    def __init__(self, source: str | os.PathLike[str] | None = None, mode: Mode | str = Mode.FOLDER) -> None:
+    def __init__(self, source: str | os.PathLike[str] | None = None, mode: MountMode | str = MountMode.FOLDER) -> None:
         self._source = Path(source).absolute() if source is not None else None
-        self._mode = Mode(mode)
+        self._mode = MountMode(mode)
         self._lock = threading.Lock()
         self._servers: list[_PooledServer] = []
         self._taken: dict[str, _PooledServer] = {}  # by the root of its store

@@ -30,7 +30,7 @@ from t5x_harness.system import addresses
 from t5x_harness.system.side_process import side_process
 
 
-class _Calls(NamedTuple):
+class _CallNumbers(NamedTuple):
     """Numbers of linux/audit.h and of the system call tables."""
 
     machine: int
@@ -44,8 +44,8 @@ class _Calls(NamedTuple):
 
 
 _CALLS = {
-    "x86_64": _Calls(0xC000003E, connect=42, sendto=44, sendmsg=46, sendmmsg=307, socket=41, seccomp=317),
-    "aarch64": _Calls(0xC00000B7, connect=203, sendto=206, sendmsg=211, sendmmsg=269, socket=198, seccomp=277),
+    "x86_64": _CallNumbers(0xC000003E, connect=42, sendto=44, sendmsg=46, sendmmsg=307, socket=41, seccomp=317),
+    "aarch64": _CallNumbers(0xC00000B7, connect=203, sendto=206, sendmsg=211, sendmmsg=269, socket=198, seccomp=277),
 }
 # linux/seccomp.h
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 8
@@ -91,7 +91,7 @@ def install() -> bool:
     return True
 
 
-def _install(calls: _Calls) -> int | None:
+def _install(calls: _CallNumbers) -> int | None:
     statements = _program(calls)
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *statement) for statement in statements))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(statements), ctypes.addressof(code)))
@@ -100,7 +100,7 @@ def _install(calls: _Calls) -> int | None:
     return None if listener < 0 else listener
 
 
-def _program(calls: _Calls) -> list[tuple[int, int, int, int]]:
+def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
     """Returns the filter, one piece after another: each ends in a decision, or is jumped over."""
     allow, notify = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)
     pieces = [
@@ -136,7 +136,7 @@ def _of(call: int, *statements: tuple[int, int, int, int]) -> list[tuple[int, in
     return [(_JUMP_IF_EQUAL, 0, len(statements), call), *statements]
 
 
-class _Attempt(NamedTuple):
+class _StoppedCall(NamedTuple):
     """A system call that the kernel has stopped."""
 
     cookie: int
@@ -144,14 +144,14 @@ class _Attempt(NamedTuple):
     number: int
     arguments: tuple[int, ...]
 
-    def refused(self, calls: _Calls) -> str:
+    def refused(self, calls: _CallNumbers) -> str:
         """Returns what of it leads beyond this machine; empty if nothing does, and for what cannot be read."""
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
         return "" if address is None or addresses.is_here(address[0]) else f"{address[0]}, port {address[1]}"
 
-    def _address(self, calls: _Calls) -> tuple[str, int] | None:
+    def _address(self, calls: _CallNumbers) -> tuple[str, int] | None:
         """Returns the IP address and port that it names."""
         try:
             with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
@@ -173,7 +173,7 @@ class _Attempt(NamedTuple):
         return None
 
 
-def _answer_and_watch(listener: int, calls: _Calls) -> None:
+def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
     """Answers in a process of its own, and says so if that is killed: connections then fail for no visible reason."""
     child = os.fork()
     if child == 0:
@@ -191,7 +191,7 @@ def _answer_and_watch(listener: int, calls: _Calls) -> None:
         )
 
 
-def _answer_all(listener: int, calls: _Calls) -> None:
+def _answer_all(listener: int, calls: _CallNumbers) -> None:
     """Answers until no process with the filter is left."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -207,7 +207,7 @@ def _answer_all(listener: int, calls: _Calls) -> None:
                 continue
             return
         cookie, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
-        attempt = _Attempt(cookie, pid, number, tuple(arguments))
+        attempt = _StoppedCall(cookie, pid, number, tuple(arguments))
         refused = attempt.refused(calls)
         if refused:
             _tell(attempt, refused)
@@ -223,7 +223,7 @@ def _family_name(number: int) -> str:
         return str(number)
 
 
-def _tell(attempt: _Attempt, what: str) -> None:
+def _tell(attempt: _StoppedCall, what: str) -> None:
     try:
         program = Path(f"/proc/{attempt.pid}/comm").read_text().strip()
     except OSError:

@@ -116,12 +116,12 @@ def _see_gcs() -> None:
     Raises:
       WorkerError: it is to be as Cloud Storage FUSE, which takes a mount.
     """
-    from t5x_harness.google.gcs_mount import Mode
+    from t5x_harness.google.gcs_mount import MountMode
     from t5x_harness.google.gcs_mount.patching import patch
     from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
     root = os.environ.get(ROOT_VARIABLE)
-    if root and os.environ.get(MODE_VARIABLE) == Mode.FUSE:
+    if root and os.environ.get(MODE_VARIABLE) == MountMode.FUSE:
         raise WorkerError(
             "/gcs cannot be as Cloud Storage FUSE in a run without a process of its own",
             fix="choose --gcs=folder, or leave out --in-process (pytest: --t5x-in-process)",

@@ -19,7 +19,7 @@ from t5x_harness.conversion import transformers_folder
 from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.request import Conversion, Form, Request
+from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.standins.vocabularies import VocabularySize, model_of
 
@@ -40,7 +40,7 @@ def config_of(folder: Path, kind: str) -> tuple[str, ...]:
 def converted(tmp_path: Path, kind: str, **settings: Any) -> Conversion:
     request = {"model_type": KINDS[kind].model_type, "gin_files": config_of(tmp_path, kind), "check": True} | settings
     checkpoint = write(tmp_path / "run", kind)
-    return convert(Request(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), **request))
+    return convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), **request))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ def test_an_umt5_whose_outputs_are_scaled_though_its_logits_are_its_own(tmp_path
     model.config.scale_decoder_outputs = True
     model.save_pretrained(tmp_path / "scaled")
     with pytest.raises(ConversionError, match=r"(?s)the decoder's output is scaled \(scale_decoder_outputs\)"):
-        convert(Request(str(tmp_path / "scaled"), Form.T5X, str(tmp_path / "back")))
+        convert(ConversionRequest(str(tmp_path / "scaled"), Form.T5X, str(tmp_path / "back")))
 
 
 def test_the_refusal_of_a_version_that_scales_them_has_the_note(
@@ -127,7 +127,7 @@ def test_what_transformers_saved_again_becomes_the_same_checkpoint(tmp_path: Pat
     converted(tmp_path, kind, check=False)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf", local_files_only=True)
     model.save_pretrained(tmp_path / "saved")
-    made = convert(Request(str(tmp_path / "saved"), Form.T5X, str(tmp_path / "back"), step=7))
+    made = convert(ConversionRequest(str(tmp_path / "saved"), Form.T5X, str(tmp_path / "back"), step=7))
     again = read_t5x(made.output)
     for name, array in parameters_of(kind).items():
         np.testing.assert_array_equal(again.read(name), array, err_msg=name)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tiny_models import STEP, parameters_of, write
 
-from t5x_harness.conversion.request import Form, Request
+from t5x_harness.conversion.request import ConversionRequest, Form
 from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.vertex.cloud import GoogleSession
 
@@ -23,11 +23,11 @@ _IN_ONE_PROCESS = """
 import json, sys
 from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.request import Form, Request
+from t5x_harness.conversion.request import Form, ConversionRequest
 made = []
 for fields in json.loads(sys.stdin.read()):
     try:
-        made.append(convert(Request(**{**fields, "to": Form(fields["to"])})).to_json())
+        made.append(convert(ConversionRequest(**{**fields, "to": Form(fields["to"])})).to_json())
     except ConversionError as error:
         made.append(str(error))
 print(json.dumps(made))
@@ -85,12 +85,12 @@ def python(program: str, environment: Mapping[str, str], *words: str, given: str
 @pytest.mark.journey
 def test_it_reads_and_writes_gs(buckets: tuple[Path, Mapping[str, str]], tmp_path: Path) -> None:
     folder, environment = buckets
-    requests: list[Request] = [
-        Request("gs://my-bucket/run", Form.TRANSFORMERS, "gs://my-bucket/hf"),
-        Request(f"gs://my-bucket/run/checkpoint_{STEP}", Form.T5X, "gs://my-bucket/back"),
-        Request("gs://my-bucket/run", Form.TRANSFORMERS, "gs://my-bucket/hf"),
-        Request("gs://my-bucket/run", Form.SAFETENSORS, "gs://no-bucket/arrays"),
-        Request(f"gs://my-bucket/back/checkpoint_{STEP}", Form.SAFETENSORS, str(tmp_path / "arrays")),
+    requests: list[ConversionRequest] = [
+        ConversionRequest("gs://my-bucket/run", Form.TRANSFORMERS, "gs://my-bucket/hf"),
+        ConversionRequest(f"gs://my-bucket/run/checkpoint_{STEP}", Form.T5X, "gs://my-bucket/back"),
+        ConversionRequest("gs://my-bucket/run", Form.TRANSFORMERS, "gs://my-bucket/hf"),
+        ConversionRequest("gs://my-bucket/run", Form.SAFETENSORS, "gs://no-bucket/arrays"),
+        ConversionRequest(f"gs://my-bucket/back/checkpoint_{STEP}", Form.SAFETENSORS, str(tmp_path / "arrays")),
     ]
     given = json.dumps([{"checkpoint": each.checkpoint, "to": each.to, "output": each.output} for each in requests])
     made: list[Any] = json.loads(python(_IN_ONE_PROCESS, environment, given=given))

@@ -14,7 +14,7 @@ from t5x_harness.conversion import checking, process
 from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.in_transformers import run_in_transformers
-from t5x_harness.conversion.request import Form, Request
+from t5x_harness.conversion.request import ConversionRequest, Form
 from t5x_harness.spec import Checkpoint, RunResult, RunSpec
 
 # Torch as it is where it brings Triton, which ends a process that has imported TensorFlow.
@@ -84,7 +84,7 @@ def test_nothing_is_written_where_the_comparison_dies(tmp_path: Path, monkeypatc
     monkeypatch.setattr(checking, "_in_t5x", lambda *_: (np.zeros(1), [[0]]))
     checkpoint = write(tmp_path / "run", "t5_1_1")
     with pytest.raises(ConversionError, match="was killed by SIGSEGV"):
-        convert(Request(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), check=True))
+        convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), check=True))
     assert sorted(os.listdir(tmp_path)) == ["modules", "run"]
 
 

@@ -17,7 +17,7 @@ from tiny_models import BFLOAT16, KINDS, STEP, parameters_of, shapes_of, variabl
 
 from t5x_harness.conversion import conversion as conversions
 from t5x_harness.conversion.conversion import convert
-from t5x_harness.conversion.request import Form, Request
+from t5x_harness.conversion.request import ConversionRequest, Form
 from t5x_harness.conversion.stored import StoredParameters, read_t5x
 
 RECORDED = Path(__file__).parents[1] / "reference/checkpoint_8"
@@ -31,7 +31,7 @@ def assert_same(one: StoredParameters, other: StoredParameters) -> None:
 
 
 def to(form: Form, checkpoint: Path | str, output: Path, **settings: Any) -> Path:
-    return Path(convert(Request(str(checkpoint), form, str(output), **settings)).output)
+    return Path(convert(ConversionRequest(str(checkpoint), form, str(output), **settings)).output)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +45,7 @@ def test_by_transformers_and_back(tmp_path: Path, kind: str) -> None:
 
 
 def test_what_t5x_itself_wrote(tmp_path: Path) -> None:
-    made = convert(Request(str(RECORDED), Form.TRANSFORMERS, str(tmp_path / "hf")))
+    made = convert(ConversionRequest(str(RECORDED), Form.TRANSFORMERS, str(tmp_path / "hf")))
     assert (made.layout, made.step, made.arrays) == ("orbax", 8, 52)
     assert made.left_out == ("208 other arrays, such as the optimizer's state",)
     assert made.config == (str(RECORDED.parent / "config.gin"),)
@@ -59,7 +59,7 @@ def test_element_types_are_kept_or_changed(tmp_path: Path) -> None:
         arrays |= {name: a.astype(np.float32) for name, a in arrays.items() if name.endswith("scale")}
 
     checkpoint = write(tmp_path / "run", "umt5", dtype=BFLOAT16, change=change)
-    made = convert(Request(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf")))
+    made = convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf")))
     assert made.dtypes == ("bfloat16", "float32")
     assert json.loads((tmp_path / "hf/config.json").read_text())["torch_dtype"] == "bfloat16"
     assert_same(read_t5x(str(checkpoint)), read_t5x(str(to(Form.T5X, tmp_path / "hf", tmp_path / "back"))))
@@ -127,7 +127,7 @@ def test_one_array_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     held = most = read = 0
     opened = conversions._opened  # what the conversion reads from
 
-    def counting(request: Request) -> Any:
+    def counting(request: ConversionRequest) -> Any:
         source, sizes = opened(request)
         whole = source.read_array
 

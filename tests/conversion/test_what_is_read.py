@@ -15,7 +15,7 @@ from tiny_models import KINDS, STEP, parameters_of, write
 
 from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.request import Conversion, Form, Request
+from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.variables import ROOT_VARIABLE
 
@@ -39,14 +39,14 @@ network.T5Config:
 
 
 def to_transformers(checkpoint: Path | str, tmp_path: Path, **settings: Any) -> Conversion:
-    return convert(Request(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), **settings))
+    return convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), **settings))
 
 
 def refused(checkpoint: Path | str, tmp_path: Path, form: Form = Form.TRANSFORMERS, **settings: Any) -> str:
     """Returns why a conversion is refused, which leaves nothing behind."""
     output = tmp_path / "refused"
     with pytest.raises(ConversionError) as error:
-        convert(Request(str(checkpoint), form, str(output), **settings))
+        convert(ConversionRequest(str(checkpoint), form, str(output), **settings))
     assert not output.exists() or not any(output.iterdir())
     assert not list(tmp_path.glob(".*"))
     return str(error.value)
@@ -202,7 +202,7 @@ def test_a_decoder_alone_is_not_of_the_family(tmp_path: Path) -> None:
     assert "not a network of the T5 family: it has decoder; T5, mT5, umT5 and ByT5 have" in refused(
         checkpoint, tmp_path
     )
-    made = convert(Request(str(checkpoint), Form.SAFETENSORS, str(tmp_path / "arrays")))
+    made = convert(ConversionRequest(str(checkpoint), Form.SAFETENSORS, str(tmp_path / "arrays")))
     assert made.arrays == len(read_t5x(str(checkpoint)).shapes)
 
 
@@ -347,7 +347,7 @@ def test_one_of_tensorflow(tmp_path: Path, named: str) -> None:
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-1000"\n')
     made = to_transformers(tmp_path / named, tmp_path)
     assert (made.layout, made.step, made.arrays) == ("TensorFlow", 1000, len(arrays))
-    back = convert(Request(made.output, Form.T5X, str(tmp_path / "back")))
+    back = convert(ConversionRequest(made.output, Form.T5X, str(tmp_path / "back")))
     read = read_t5x(back.output)
     for name, array in arrays.items():
         np.testing.assert_array_equal(read.read(name), array, err_msg=name)
@@ -363,10 +363,10 @@ def test_in_an_emulated_bucket_that_is_mounted(tmp_path: Path, monkeypatch: pyte
     write(tmp_path / "buckets/my-bucket/run", "t5_1_1")
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     address = "/gcs/my-bucket"
-    convert(Request(f"{address}/run/checkpoint_{STEP}", Form.TRANSFORMERS, f"{address}/hf"))
+    convert(ConversionRequest(f"{address}/run/checkpoint_{STEP}", Form.TRANSFORMERS, f"{address}/hf"))
     assert (tmp_path / "buckets/my-bucket/hf/model.safetensors").is_file()
-    back = convert(Request(f"{address}/hf", Form.T5X, f"{address}/back"))
+    back = convert(ConversionRequest(f"{address}/hf", Form.T5X, f"{address}/back"))
     assert back.output == str(tmp_path / f"buckets/my-bucket/back/checkpoint_{STEP}")
     with pytest.raises(ConversionError, match=r"hf holds config.json, generation_config.json, model.saf.* already"):
-        convert(Request(f"{address}/run", Form.TRANSFORMERS, f"{address}/hf"))
+        convert(ConversionRequest(f"{address}/run", Form.TRANSFORMERS, f"{address}/hf"))
     assert sorted(path.name for path in (tmp_path / "buckets/my-bucket").iterdir()) == ["back", "hf", "run"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import t5x_in_use
 
-from t5x_harness.google.gcs_mount.mount import Mode as MountMode
+from t5x_harness.google.gcs_mount.mount import MountMode as MountMode
 from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.local import LocalBackend

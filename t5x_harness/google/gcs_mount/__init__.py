@@ -7,14 +7,14 @@ a process just forked, and :func:`rewrite` for texts and words on machines that 
 
 from __future__ import annotations
 
-from t5x_harness.google.gcs_mount.mount import Mode, Way, enter
+from t5x_harness.google.gcs_mount.mount import MountMode, Way, enter
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
 from t5x_harness.google.gcs_mount.probing import Mount, command_prefix, launched, probe, refusal
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
 
 __all__ = [
-    "Mode",
     "Mount",
+    "MountMode",
     "NamespaceRefused",
     "Way",
     "buckets_folder",

@@ -22,9 +22,9 @@ from typing import TypeVar
 
 from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import Attributes
-from t5x_harness.google.gcs_mount.staged import Generation, StagedFile
+from t5x_harness.google.gcs_mount.staged import FileGeneration, StagedContent
 from t5x_harness.google.storage.folders import make_folders
-from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
 
@@ -38,7 +38,7 @@ class FileSystem:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Takes the root of a store."""
-        self._layout = Layout(Path(root))
+        self._layout = StoreLayout(Path(root))
         self._buckets = os.fsencode(self._layout.buckets) + b"/"
         self._changing = FilesLock(self._layout.root)
         self._numbers = itertools.count(2)
@@ -117,7 +117,7 @@ class FileSystem:
             raise OSError(errno.ENOTSUP, "files lie in buckets")
         path = self._new_name(parent, name)
         self._stat(parent.path)
-        staged = StagedFile.empty(self._layout)
+        staged = StagedContent.empty(self._layout)
         node = self._new_node(path, None)
         node.staged, node.writers = staged, 1
         return node, Handle(node, writes=True)
@@ -129,8 +129,8 @@ class FileSystem:
         if node.removed or (changes and node.content is not None and not self._is_live(node)):
             raise _stale()
         if flags & os.O_TRUNC and node.staged is None:
-            node.generation = Generation.of(self._stat(node.path))
-            self._write_to(node, StagedFile.empty(self._layout))
+            node.generation = FileGeneration.of(self._stat(node.path))
+            self._write_to(node, StagedContent.empty(self._layout))
         elif writes:
             staged = self._stage(node)
             if flags & os.O_TRUNC:
@@ -191,7 +191,7 @@ class FileSystem:
                 raise _stale()
             if stored:
                 os.utime(real, ns=times)
-                node.generation = Generation.of(os.stat(real))
+                node.generation = FileGeneration.of(os.stat(real))
 
     def make_folder(self, parent: Node, name: bytes) -> Node:
         path = self._new_name(parent, name)
@@ -258,19 +258,19 @@ class FileSystem:
                 os.close(descriptor)
                 raise _stale()
             # It may have been replaced since it was looked up. Nobody has it open, so the kernel keeps no pages.
-            node.content, node.generation = descriptor, Generation.of(found)
+            node.content, node.generation = descriptor, FileGeneration.of(found)
         return node.content
 
-    def _stage(self, node: Node) -> StagedFile:
+    def _stage(self, node: Node) -> StagedContent:
         if node.staged is None:
             try:
-                return self._write_to(node, StagedFile.copy_of(self._open_content(node), self._layout))
+                return self._write_to(node, StagedContent.copy_of(self._open_content(node), self._layout))
             except BaseException:
                 self._leave(node)
                 raise
         return node.staged
 
-    def _write_to(self, node: Node, staged: StagedFile) -> StagedFile:
+    def _write_to(self, node: Node, staged: StagedContent) -> StagedContent:
         """Has all who have a file open see what is written from now on."""
         self._replace_content(node, None)
         node.staged = staged
@@ -306,7 +306,7 @@ class FileSystem:
     def _new_node(self, path: bytes, found: os.stat_result | None) -> Node:
         """Returns a node for a file or folder of the tree, None for a new file; it takes the name of one before."""
         folder = found is not None and stat.S_ISDIR(found.st_mode)
-        generation = None if found is None or folder else Generation.of(found)
+        generation = None if found is None or folder else FileGeneration.of(found)
         node = self._by_path[path] = Node(next(self._numbers), path, folder, generation)
         self.nodes[node.number] = node
         return node

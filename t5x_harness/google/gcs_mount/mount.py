@@ -20,14 +20,14 @@ class Way(enum.StrEnum):
     REWRITING = "rewriting"
 
 
-class Mode(enum.StrEnum):
+class MountMode(enum.StrEnum):
     """What is seen at ``/gcs``: the store's folder as it is, or a file system that behaves as Cloud Storage FUSE."""
 
     FOLDER = "folder"
     FUSE = "fuse"
 
 
-def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
+def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
     """Has this process, and what it starts from now on, see the store at ``/gcs``; for good.
 
     For a process just forked, which has a single thread: the kernel gives no namespace of users to any other. Where
@@ -42,12 +42,12 @@ def enter(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> Way:
     Raises:
       NamespaceRefused: the mode needs a namespace, and this process gets none.
     """
-    if Mode(mode) is Mode.FOLDER and is_mounted(root):
+    if MountMode(mode) is MountMode.FOLDER and is_mounted(root):
         return Way.EXISTING
     try:
         mount_namespace(root, mode)
     except NamespaceRefused as refused:
-        if Mode(mode) is Mode.FUSE:
+        if MountMode(mode) is MountMode.FUSE:
             raise NamespaceRefused(
                 f"/gcs cannot be as Cloud Storage FUSE here: {refused}; see {PRODUCT} doctor, or choose --gcs=folder"
             ) from None
@@ -66,7 +66,7 @@ def enter_from_environment(environment: Mapping[str, str]) -> None:
       NamespaceRefused: the mode needs a namespace, and this process gets none.
     """
     if root := environment.get(ROOT_VARIABLE):
-        enter(root, environment.get(MODE_VARIABLE) or Mode.FOLDER)
+        enter(root, environment.get(MODE_VARIABLE) or MountMode.FOLDER)
 
 
 def is_mounted(root: str | os.PathLike[str]) -> bool:
@@ -78,11 +78,11 @@ def is_mounted(root: str | os.PathLike[str]) -> bool:
     return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
 
 
-def mount_namespace(root: str | os.PathLike[str], mode: Mode | str) -> None:
+def mount_namespace(root: str | os.PathLike[str], mode: MountMode | str) -> None:
     """Enters a namespace, the first part of :func:`enter`; raises NamespaceRefused if this process gets none."""
     folder = buckets_folder(root)
     os.makedirs(folder, exist_ok=True)
-    if Mode(mode) is Mode.FOLDER:
+    if MountMode(mode) is MountMode.FOLDER:
         enter_namespace(folder)
         return
     from t5x_harness.google.gcs_mount.server import start_server

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import stat
 
-from t5x_harness.google.gcs_mount.staged import Generation, StagedFile
+from t5x_harness.google.gcs_mount.staged import FileGeneration, StagedContent
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,9 +32,9 @@ class Node:
     number: int
     path: bytes
     folder: bool
-    generation: Generation | None = None
+    generation: FileGeneration | None = None
     lookups: int = 0
-    staged: StagedFile | None = None
+    staged: StagedContent | None = None
     content: int | None = None
     writers: int = 0
     readers: int = 0

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.google.gcs_mount.mount import Mode, Way, is_mounted
+from t5x_harness.google.gcs_mount.mount import MountMode, Way, is_mounted
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused
 from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
 from t5x_harness.google.product import PACKAGE, PRODUCT
@@ -41,9 +41,9 @@ class Mount:
     fuse_refused: str | None = None
 
     @property
-    def modes(self) -> tuple[Mode, ...]:
+    def modes(self) -> tuple[MountMode, ...]:
         """The modes that can be had here."""
-        return (Mode.FOLDER,) if self.fuse_refused is not None else (Mode.FOLDER, Mode.FUSE)
+        return (MountMode.FOLDER,) if self.fuse_refused is not None else (MountMode.FOLDER, MountMode.FUSE)
 
 
 def probe(root: str | os.PathLike[str] | None = None) -> Mount:
@@ -52,15 +52,15 @@ def probe(root: str | os.PathLike[str] | None = None) -> Mount:
     Args:
       root: of the store; a ``/gcs`` that is this store's folder already is used as it is.
     """
-    refused = refusal(Mode.FOLDER)
+    refused = refusal(MountMode.FOLDER)
     way = Way.REWRITING if refused else Way.NAMESPACE
     if root is not None and is_mounted(root):
         way = Way.EXISTING
-    return Mount(way, refused, refused or refusal(Mode.FUSE))
+    return Mount(way, refused, refused or refusal(MountMode.FUSE))
 
 
 @functools.cache
-def refusal(mode: Mode) -> str | None:
+def refusal(mode: MountMode) -> str | None:
     """Returns why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
     with tempfile.TemporaryDirectory(prefix="gcs-probe-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
@@ -68,7 +68,7 @@ def refusal(mode: Mode) -> str | None:
         return _try(root, mode)
 
 
-def _try(root: str, mode: Mode) -> str | None:
+def _try(root: str, mode: MountMode) -> str | None:
     """Returns what refuses a mode; None if an object was read through it."""
     words = [*command_prefix(root, mode), "cat", f"{GCS}/probe-bucket/object"]
     try:
@@ -84,7 +84,7 @@ def _try(root: str, mode: Mode) -> str | None:
     return lines[-1].removeprefix(f"{PRODUCT}: /gcs: ") if lines else f"the probe exited with {done.returncode}"
 
 
-def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER) -> list[str]:
+def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> list[str]:
     """Words in front of a command that then sees the store at ``/gcs``, with everything that it starts.
 
     The command takes the place of the process that was started, so that signals, its status and its output are its own.
@@ -95,14 +95,14 @@ def command_prefix(root: str | os.PathLike[str], mode: Mode | str = Mode.FOLDER)
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))
-    return [sys.executable, "-I", "-S", "-c", boot, Mode(mode).value, os.path.abspath(root)]
+    return [sys.executable, "-I", "-S", "-c", boot, MountMode(mode).value, os.path.abspath(root)]
 
 
 def launched(
     command: Sequence[str],
     environment: Mapping[str, str],
     root: str | os.PathLike[str],
-    mode: Mode | str = Mode.FOLDER,
+    mode: MountMode | str = MountMode.FOLDER,
 ) -> tuple[list[str], dict[str, str]]:
     """Returns a command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
 
@@ -112,13 +112,13 @@ def launched(
     Raises:
       NamespaceRefused: the mode needs a namespace, and this machine refuses it.
     """
-    mode = Mode(mode)
-    if mode is Mode.FOLDER and is_mounted(root):
+    mode = MountMode(mode)
+    if mode is MountMode.FOLDER and is_mounted(root):
         return list(command), dict(environment)
     refused = refusal(mode)
     if refused is None:
         return [*command_prefix(root, mode), *command], dict(environment)
-    if mode is Mode.FUSE:
+    if mode is MountMode.FUSE:
         raise NamespaceRefused(refused)
     environment = {name: rewrite(value, root) for name, value in environment.items()}
     return [rewrite(word, root) for word in command], _patching(environment, root)

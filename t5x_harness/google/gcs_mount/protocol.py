@@ -57,7 +57,7 @@ class Operation(enum.IntEnum):
     BATCH_FORGET = 42
 
 
-class Request(NamedTuple):
+class FuseRequest(NamedTuple):
     """One request: its operation as a number, the id to answer it with, the node it is about, and what follows."""
 
     operation: int
@@ -104,7 +104,7 @@ class Attributes(NamedTuple):
         return _ATTR_OUT.pack(0, 0, 0) + self.pack()
 
 
-def read_request(device: int) -> Request | None:
+def read_request(device: int) -> FuseRequest | None:
     """Waits for the next request; None when the file system was unmounted, or the last process in it has ended."""
     while True:
         try:
@@ -116,7 +116,7 @@ def read_request(device: int) -> Request | None:
                 continue
             raise
         _, operation, unique, node, *_ = _IN_HEADER.unpack_from(message)
-        return Request(operation, unique, node, memoryview(message)[_IN_HEADER.size :])
+        return FuseRequest(operation, unique, node, memoryview(message)[_IN_HEADER.size :])
 
 
 def reply(device: int, unique: int, *parts: bytes) -> None:

@@ -12,7 +12,7 @@ from t5x_harness.google.gcs_mount import protocol
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, mount
 from t5x_harness.google.gcs_mount.nodes import Handle
-from t5x_harness.google.gcs_mount.protocol import Operation, Request
+from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
 from t5x_harness.system.side_process import side_process
 
 _DEVICE = "/dev/fuse"
@@ -20,7 +20,7 @@ _DEVICE = "/dev/fuse"
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
 
 
-class FuseServer:
+class FuseMount:
     """The mounting process's side of a server."""
 
     def __init__(self, hand_over: Callable[[int], None]) -> None:
@@ -38,7 +38,7 @@ class FuseServer:
 
 
 @contextlib.contextmanager
-def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
+def start_server(root: str | os.PathLike[str]) -> Iterator[FuseMount]:
     """Starts the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
 
     For a process of one thread; see :func:`side_process`.
@@ -53,13 +53,13 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseServer]:
         raise NamespaceRefused(f"files without a name (O_TMPFILE) in {folder}: {error.strerror}") from None
 
     def serve(device: int) -> None:
-        _Server(device, FileSystem(folder)).serve()
+        FuseServer(device, FileSystem(folder)).serve()
 
     with side_process("gcsfuse", serve) as hand_over:
-        yield FuseServer(hand_over)
+        yield FuseMount(hand_over)
 
 
-class _Server:
+class FuseServer:
     """Answers requests one after the other: nothing that it does waits for anything but a disk."""
 
     def __init__(self, device: int, files: FileSystem) -> None:
@@ -69,7 +69,7 @@ class _Server:
         # What a folder held when its reading began: offsets stay valid whatever is removed meanwhile.
         self._listings: dict[int, list[tuple[bytes, bool]]] = {}
         self._numbers = itertools.count(1)
-        self._answers: dict[int, Callable[[Request], bytes | None]] = {
+        self._answers: dict[int, Callable[[FuseRequest], bytes | None]] = {
             Operation.INIT: lambda r: protocol.init_answer(r.body),
             Operation.LOOKUP: self._look_up,
             Operation.FORGET: self._forget,
@@ -107,29 +107,29 @@ class _Server:
                 if found is not None:
                     protocol.reply(self._device, request.unique, found)
 
-    def answer(self, request: Request) -> bytes | None:
+    def answer(self, request: FuseRequest) -> bytes | None:
         """Answers a request, None if the kernel expects none; raises OSError with the number to answer instead."""
         answer = self._answers.get(request.operation)
         if answer is None:
             raise OSError(errno.ENOSYS, "not emulated")
         return answer(request)
 
-    def _look_up(self, r: Request) -> bytes:
+    def _look_up(self, r: FuseRequest) -> bytes:
         node = self._files.look_up(self._files.nodes[r.node], r.names()[0])
         return self._files.tell(node).as_entry()
 
-    def _forget(self, r: Request) -> None:
+    def _forget(self, r: FuseRequest) -> None:
         self._files.forget(r.node, *r.unpack("Q"))
 
-    def _forget_many(self, r: Request) -> None:
+    def _forget_many(self, r: FuseRequest) -> None:
         count, _ = r.unpack("II")
         for index in range(count):
             self._files.forget(*r.unpack(f"{8 + 16 * index}xQQ"))
 
-    def _attributes(self, r: Request) -> bytes:
+    def _attributes(self, r: FuseRequest) -> bytes:
         return self._files.attributes(self._files.nodes[r.node]).as_answer()
 
-    def _set_attributes(self, r: Request) -> bytes:
+    def _set_attributes(self, r: FuseRequest) -> bytes:
         valid, _, _, size, _, _, seconds, _, _, nanoseconds = r.unpack("IIQQQqqqII")
         node = self._files.nodes[r.node]
         if valid & _SIZE:
@@ -138,66 +138,66 @@ class _Server:
             self._files.set_modified(node, seconds * 1_000_000_000 + nanoseconds)
         return self._attributes(r)
 
-    def _make_folder(self, r: Request) -> bytes:
+    def _make_folder(self, r: FuseRequest) -> bytes:
         node = self._files.make_folder(self._files.nodes[r.node], r.names(8)[0])
         return self._files.tell(node).as_entry()
 
-    def _refuse(self, r: Request) -> bytes:
+    def _refuse(self, r: FuseRequest) -> bytes:
         raise OSError(errno.ENOTSUP, "files and folders only")
 
-    def _unlink(self, r: Request) -> bytes:
+    def _unlink(self, r: FuseRequest) -> bytes:
         self._files.remove_file(self._files.nodes[r.node], r.names()[0])
         return b""
 
-    def _rmdir(self, r: Request) -> bytes:
+    def _rmdir(self, r: FuseRequest) -> bytes:
         self._files.remove_folder(self._files.nodes[r.node], r.names()[0])
         return b""
 
-    def _rename(self, r: Request) -> bytes:
+    def _rename(self, r: FuseRequest) -> bytes:
         (parent,) = r.unpack("Q")
         old, new = r.names(8)
         self._files.rename(self._files.nodes[r.node], old, self._files.nodes[parent], new)
         return b""
 
-    def _create(self, r: Request) -> bytes:
+    def _create(self, r: FuseRequest) -> bytes:
         node, handle = self._files.create(self._files.nodes[r.node], r.names(16)[0])
         return self._files.tell(node).as_entry() + self._opened(self._keep(handle))
 
-    def _open(self, r: Request) -> bytes:
+    def _open(self, r: FuseRequest) -> bytes:
         flags, _ = r.unpack("II")
         return self._opened(self._keep(self._files.open(self._files.nodes[r.node], flags)))
 
-    def _read(self, r: Request) -> bytes:
+    def _read(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
         return self._files.read(self._handles[number], offset, size)
 
-    def _write(self, r: Request) -> bytes:
+    def _write(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
         written = self._files.write(self._handles[number], r.body[40 : 40 + size], offset)
         return written.to_bytes(8, "little")
 
-    def _flush(self, r: Request) -> bytes:
+    def _flush(self, r: FuseRequest) -> bytes:
         (number,) = r.unpack("Q")
         self._files.flush(self._handles[number])
         return b""
 
-    def _release(self, r: Request) -> bytes:
+    def _release(self, r: FuseRequest) -> bytes:
         (number,) = r.unpack("Q")
         self._files.release(self._handles.pop(number))
         return b""
 
-    def _open_folder(self, r: Request) -> bytes:
+    def _open_folder(self, r: FuseRequest) -> bytes:
         number = next(self._numbers)
         self._listings[number] = []
         return self._opened(number)
 
-    def _list(self, r: Request) -> bytes:
+    def _list(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
         if offset == 0:  # also after rewinddir, which wants to see what is there by then
             self._listings[number] = self._files.list(self._files.nodes[r.node])
         return protocol.directory_entries(self._listings[number], offset, size)
 
-    def _close_folder(self, r: Request) -> bytes:
+    def _close_folder(self, r: FuseRequest) -> bytes:
         (number,) = r.unpack("Q")
         del self._listings[number]
         return b""

@@ -8,10 +8,10 @@ import os
 import secrets
 from typing import NamedTuple
 
-from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.layout import StoreLayout
 
 
-class Generation(NamedTuple):
+class FileGeneration(NamedTuple):
     """What tells one generation of a stored file from another, renamed ones too; times are in ns."""
 
     inode: int
@@ -20,7 +20,7 @@ class Generation(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Generation:
+    def of(cls, found: os.stat_result) -> FileGeneration:
         return cls(found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
     def is_of(self, found: os.stat_result) -> bool:
@@ -35,7 +35,7 @@ class Generation(NamedTuple):
 
 
 @dataclasses.dataclass
-class StagedFile:
+class StagedContent:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
     Attributes:
@@ -44,18 +44,18 @@ class StagedFile:
       shared: whether the content is that of the stored file itself, and must be copied before it changes.
     """
 
-    layout: Layout
+    layout: StoreLayout
     descriptor: int
     dirty: bool
     shared: bool = False
 
     @classmethod
-    def empty(cls, layout: Layout) -> StagedFile:
+    def empty(cls, layout: StoreLayout) -> StagedContent:
         """Returns a new file, or one that is truncated as it is opened: both are stored even if nothing is written."""
         return cls(layout, _nameless(layout), dirty=True)
 
     @classmethod
-    def copy_of(cls, source: int, layout: Layout) -> StagedFile:
+    def copy_of(cls, source: int, layout: StoreLayout) -> StagedContent:
         """Returns the content behind a descriptor, to be changed."""
         return cls(layout, _copied(source, layout), dirty=False)
 
@@ -68,7 +68,7 @@ class StagedFile:
         self._prepare()
         os.ftruncate(self.descriptor, size)
 
-    def publish(self, path: bytes, base: Generation | None) -> Generation:
+    def publish(self, path: bytes, base: FileGeneration | None) -> FileGeneration:
         """Puts the content into the store, whole and at once; needs the lock on the store's files.
 
         Args:
@@ -94,7 +94,7 @@ class StagedFile:
             self._link(between)
             os.replace(between, path)
         self.dirty, self.shared = False, True
-        return Generation.of(os.fstat(self.descriptor))
+        return FileGeneration.of(os.fstat(self.descriptor))
 
     def _link(self, path: bytes) -> None:
         """Gives the content a name that no file has."""
@@ -110,11 +110,11 @@ class StagedFile:
         self.dirty = True
 
 
-def _nameless(layout: Layout) -> int:
+def _nameless(layout: StoreLayout) -> int:
     return os.open(layout.incoming, os.O_TMPFILE | os.O_RDWR, 0o644)
 
 
-def _copied(source: int, layout: Layout) -> int:
+def _copied(source: int, layout: StoreLayout) -> int:
     target = _nameless(layout)
     offset, size = 0, os.fstat(source).st_size
     while offset < size and (copied := os.copy_file_range(source, target, size - offset, offset, offset)):

@@ -31,7 +31,7 @@ from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.google.server.throttled_log import ThrottledLog
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import VertexService
-from t5x_harness.google.storage.errors import CannotOpen, StorageError
+from t5x_harness.google.storage.errors import CannotOpen, StoreError
 from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings
 
@@ -144,7 +144,7 @@ def _storage(settings: ServerSettings, root: Path) -> StorageApp:
         return factory(root, create_buckets=True) if settings.create_buckets else factory(root)
     except OSError as error:
         raise ServerError(f"{root} cannot keep buckets: {error.strerror or error}") from error
-    except (CannotOpen, StorageError) as error:
+    except (CannotOpen, StoreError) as error:
         raise ServerError(str(error)) from error
 
 

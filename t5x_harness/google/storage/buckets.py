@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from t5x_harness.buckets.emulated import note_undeclared
 from t5x_harness.google.storage.database import Database
 from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
-from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
 
@@ -22,7 +22,7 @@ class Buckets:
       create: whether a bucket that is not there is made when it is first used.
     """
 
-    def __init__(self, layout: Layout, database: Database, *, create: bool = False) -> None:
+    def __init__(self, layout: StoreLayout, database: Database, *, create: bool = False) -> None:
         self._create = create
         self._layout = layout
         self._database = database

@@ -15,10 +15,10 @@ from typing import TypeVar
 from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
 from t5x_harness.google.storage.checksums import Digest
-from t5x_harness.google.storage.database import Database, Identity, Place, Record
+from t5x_harness.google.storage.database import BodyPlace, Database, Identity, ObjectRecord
 from t5x_harness.google.storage.disk import Reserve, is_full
-from t5x_harness.google.storage.errors import NotFound, WouldWait
-from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
+from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
@@ -47,7 +47,7 @@ class Core:
       lock: held while what the store knows is read or changed; bodies stream without it.
     """
 
-    def __init__(self, layout: Layout, *, create_buckets: bool = False) -> None:
+    def __init__(self, layout: StoreLayout, *, create_buckets: bool = False) -> None:
         self.layout = layout
         self.lock = RLock()
         self.reserve = Reserve(layout.reserve)
@@ -74,7 +74,7 @@ class Core:
             files: list[tuple[str, str]] = []
             try:
                 found = action(view)
-                self.reserve.lay_by()
+                self.reserve.refill()
                 return found
             except ChangedOutside as stale:
                 files = stale.files
@@ -114,7 +114,7 @@ class Core:
             self.database.checkpoint(cut=True)
         return True
 
-    def forget_gone(self, record: Record, *, wait: bool = True) -> None:
+    def forget_gone(self, record: ObjectRecord, *, wait: bool = True) -> None:
         """Forgets an object whose file is gone; where the disk is full that waits, as nobody sees it anyway."""
         try:
             with self.changing(wait=wait):
@@ -170,7 +170,7 @@ class Core:
           also: what else to record at the same moment; where it raises, nothing happens.
 
         Raises:
-          NotFound: there is no such bucket.
+          NoSuchResource: there is no such bucket.
           PreconditionFailed, NotModified: a condition does not hold.
           WouldWait: it was not to wait.
         """
@@ -184,7 +184,7 @@ class Core:
                 # The time of the file is the generation, so that any later write from outside differs from it.
                 os.utime(path, ns=(generation * 1000, generation * 1000))
             except FileNotFoundError:
-                raise NotFound(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
+                raise NoSuchResource(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
             identity = identity_of(os.stat(path))
             made_of = checksums, fields.as_new(), component_count
             written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
@@ -192,7 +192,7 @@ class Core:
                 if also:
                     also(written)
                 place, replaced = self.bodies.choose(bucket, name, identity.size)
-                record = Record(written, place, body, identity, replaced)
+                record = ObjectRecord(written, place, body, identity, replaced)
                 self.database.put(record)
             self.bodies.install(record, old)
             return written
@@ -216,9 +216,9 @@ class TreeView:
         self._wait = wait
         self._read: collections.Counter[tuple[str, str]] = collections.Counter()
         self._unreadable: set[tuple[str, str]] = set()
-        self._unrecorded: dict[tuple[str, str], Record] = {}
+        self._unrecorded: dict[tuple[str, str], ObjectRecord] = {}
 
-    def live(self, bucket: str, name: str) -> Record | None:
+    def live(self, bucket: str, name: str) -> ObjectRecord | None:
         """Returns a name's record as the tree has it now, None for none.
 
         Raises ChangedOutside if its file has to be read.
@@ -229,9 +229,9 @@ class TreeView:
             self._core.forget_gone(record, wait=self._wait)
         return live
 
-    def see(self, bucket: str, name: str, record: Record | None) -> Record | None:
+    def see(self, bucket: str, name: str, record: ObjectRecord | None) -> ObjectRecord | None:
         """Compares a record with the tree, None for no object; raises ChangedOutside if its file has to be read."""
-        if record is not None and record.place is Place.FOLDER:
+        if record is not None and record.place is BodyPlace.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
         try:
@@ -242,17 +242,17 @@ class TreeView:
             return record
         if found is not None:
             return self.compare(bucket, name, record, found)
-        if record is None or record.place is Place.TREE:
+        if record is None or record.place is BodyPlace.TREE:
             return None
         with self._core.changing(wait=self._wait):
             return self._core.bodies.move_in(record)
 
-    def compare(self, bucket: str, name: str, record: Record | None, found: Identity) -> Record:
+    def compare(self, bucket: str, name: str, record: ObjectRecord | None, found: Identity) -> ObjectRecord:
         """Returns the record of a name that has a file in the tree.
 
         Raises ChangedOutside if the file has to be read first.
         """
-        if record is not None and record.place is Place.TREE and record.identity == found:
+        if record is not None and record.place is BodyPlace.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):
             return unrecorded
@@ -273,11 +273,11 @@ class TreeView:
         if preconditions.given:
             preconditions.check(self.object(bucket, name))
 
-    def need(self, bucket: str, name: str, generation: int | None, preconditions: Preconditions) -> Record:
+    def need(self, bucket: str, name: str, generation: int | None, preconditions: Preconditions) -> ObjectRecord:
         """Returns the record of an object that must exist.
 
         Raises:
-          NotFound: there is no such bucket, object or generation.
+          NoSuchResource: there is no such bucket, object or generation.
           PreconditionFailed, NotModified: a condition does not hold.
           ChangedOutside: the file has to be read first.
         """
@@ -286,7 +286,7 @@ class TreeView:
         record = self.live(bucket, name)
         if record is None or generation not in (None, record.object.generation):
             which = "" if generation is None else f"#{generation}"
-            raise NotFound(f"No such object: {bucket}/{name}{which}")
+            raise NoSuchResource(f"No such object: {bucket}/{name}{which}")
         preconditions.check(record.object)
         return record
 
@@ -320,11 +320,11 @@ class TreeView:
             old = self._core.database.record(bucket, name)
             if old != before:
                 return False  # what was read may be what a write has replaced
-            if old is not None and old.place is Place.TREE and old.identity == identity:
+            if old is not None and old.place is BodyPlace.TREE and old.identity == identity:
                 return True  # another thread was faster
             generation = self._core.database.next_generation()
             found = StoredObject.new(bucket, name, generation, identity.size, checksums, ObjectFields())
-            record = Record(found, Place.TREE, "", identity)
+            record = ObjectRecord(found, BodyPlace.TREE, "", identity)
             try:
                 self._core.database.put(record)
             except sqlite3.Error as error:
@@ -334,7 +334,7 @@ class TreeView:
                 stays = dataclasses.replace(found, generation=identity.mtime // 1000)
                 self._unrecorded[bucket, name] = dataclasses.replace(record, object=stays)
                 return True
-            if old is not None and old.place is Place.ASIDE:
+            if old is not None and old.place is BodyPlace.ASIDE:
                 os.unlink(self._core.layout.aside_path(old.body))
         return True
 

@@ -25,10 +25,10 @@ from t5x_harness.google.storage.values import (
     Checksums,
     MultipartUpload,
     ObjectFields,
-    Part,
     Preconditions,
     StoredObject,
     Upload,
+    UploadPart,
 )
 
 _VERSION = 2
@@ -67,7 +67,7 @@ _LOOK_UP = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name = ?"
 _PUT = f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Place(enum.StrEnum):
+class BodyPlace(enum.StrEnum):
     """Where the body of an object lies."""
 
     TREE = "tree"  # the file of that name in the bucket's folder
@@ -95,7 +95,7 @@ class Identity(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class ObjectRecord:
     """An object and where its body is.
 
     Attributes:
@@ -105,7 +105,7 @@ class Record:
     """
 
     object: StoredObject
-    place: Place
+    place: BodyPlace
     body: str
     identity: Identity
     replaced: str | None = ""
@@ -213,23 +213,25 @@ class Database:
         self._execute(f"DELETE FROM multiparts WHERE {lost}")
         return [body for (body,) in bodies]
 
-    def record(self, bucket: str, name: str) -> Record | None:
+    def record(self, bucket: str, name: str) -> ObjectRecord | None:
         row = self._execute(_LOOK_UP, (bucket, name.encode())).fetchone()
         return None if row is None else _record(row)
 
-    def records_from(self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1) -> list[Record]:
+    def records_from(
+        self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1
+    ) -> list[ObjectRecord]:
         """Returns the records from a name on, in the order of their bytes, and before another name."""
         end = "" if before is None else "AND name < ?"
         query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name >= ? {end} ORDER BY name LIMIT ?"
         bounds = (start,) if before is None else (start, before)
         return [_record(row) for row in self._execute(query, (bucket, *bounds, limit))]
 
-    def records_of_bodies(self, bodies: set[str]) -> dict[str, Record]:
+    def records_of_bodies(self, bodies: set[str]) -> dict[str, ObjectRecord]:
         """Returns the records that name one of the bodies; reads everything there is."""
         rows = self._execute(f"SELECT {_COLUMNS} FROM objects WHERE body != ''") if bodies else ()
         return {row[12]: _record(row) for row in rows if row[12] in bodies}
 
-    def put(self, record: Record) -> None:
+    def put(self, record: ObjectRecord) -> None:
         """Records an object in place of what its name had; all of it, or nothing."""
         it = record.object
         self._execute(
@@ -245,7 +247,7 @@ class Database:
         self._keep_clock()
         self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
 
-    def begin_move(self, source: StoredObject, target: Record) -> None:
+    def begin_move(self, source: StoredObject, target: ObjectRecord) -> None:
         """Records that an object has another name, in a transaction; until ``end_move`` that can be undone."""
         it = target.object
         self._execute("DELETE FROM moves")
@@ -264,7 +266,7 @@ class Database:
             if not is_full(error):
                 raise
 
-    def begun_move(self) -> tuple[Record, Record] | None:
+    def begun_move(self) -> tuple[ObjectRecord, ObjectRecord] | None:
         """Returns the records before and after a move that has not ended; None if there is none that still holds."""
         row = self._execute("SELECT * FROM moves WHERE name != target").fetchone()
         if row is None:
@@ -331,14 +333,14 @@ class Database:
         query = "SELECT number, size, updated, md5, crc32c, body FROM parts WHERE upload = ? ORDER BY number"
         parts = self._execute(query, (upload_id,)).fetchall()
         bucket, name, fields, started = row
-        found = tuple(Part(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
+        found = tuple(UploadPart(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
         upload = MultipartUpload(upload_id, bucket, name.decode(), fields_of(fields), started, found)
         return upload, [part[-1] for part in parts]
 
     def part_bodies(self) -> set[str]:
         return {row[0] for row in self._execute("SELECT body FROM parts")}
 
-    def put_part(self, upload_id: str, part: Part, body: str) -> None:
+    def put_part(self, upload_id: str, part: UploadPart, body: str) -> None:
         """Records a part in place of what its number had."""
         row = (upload_id, part.number, part.size, part.updated, part.checksums.md5, part.checksums.crc32c, body)
         self._execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -349,14 +351,14 @@ class Database:
         self._execute("DELETE FROM parts WHERE upload = ?", (upload_id,))
 
 
-def _record(row: tuple[object, ...]) -> Record:
+def _record(row: tuple[object, ...]) -> ObjectRecord:
     bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, components, *body = row
     place, file, inode, mtime, replaced = body
     stored = StoredObject(
         bucket, name.decode(), generation, metageneration, size, created, updated, md5, crc32c,  # type: ignore
         fields_of(fields), components,  # type: ignore
     )  # fmt: skip
-    return Record(stored, Place(place), file, Identity(inode, size, mtime), replaced)  # type: ignore
+    return ObjectRecord(stored, BodyPlace(place), file, Identity(inode, size, mtime), replaced)  # type: ignore
 
 
 def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Upload:

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from t5x_harness.google.storage.errors import DiskRefused, Forbidden, StorageError
+from t5x_harness.google.storage.errors import DiskRefused, Forbidden, StoreError
 
 _RESERVED = 256 << 10  # bytes: some dozens of changes of the database
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -23,7 +23,7 @@ def is_full(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def refusal(error: OSError | sqlite3.Error, root: Path) -> StorageError:
+def refusal(error: OSError | sqlite3.Error, root: Path) -> StoreError:
     """Returns what to answer when the disk under a store does not do what it should."""
     if isinstance(error, PermissionError):
         return Forbidden(f"{error.filename or root}: {error.strerror}")
@@ -45,7 +45,7 @@ class Reserve:
         self._path = path
         self._whole = False
 
-    def lay_by(self) -> None:
+    def refill(self) -> None:
         """Takes the room again, as much of it as there is."""
         if self._whole:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class StorageError(Exception):
+class StoreError(Exception):
     """A request that cannot be done.
 
     Attributes:
@@ -23,19 +23,19 @@ class StorageError(Exception):
         self.code = code or type(self).code
 
 
-class Invalid(StorageError):
+class Invalid(StoreError):
     """Something in the request is malformed."""
 
     status, reason, code = 400, "invalid", "InvalidArgument"
 
 
-class NotFound(StorageError):
+class NoSuchResource(StoreError):
     """There is no such bucket, object, generation or upload."""
 
     status, reason, code = 404, "notFound", "NoSuchKey"
 
 
-class NoSuchBucket(NotFound):
+class NoSuchBucket(NoSuchResource):
     """There is no such bucket."""
 
     code = "NoSuchBucket"
@@ -45,31 +45,31 @@ class NoSuchBucket(NotFound):
         self.bucket = bucket
 
 
-class Forbidden(StorageError):
+class Forbidden(StoreError):
     """A file from outside that this server may not read."""
 
     status, reason, code = 403, "forbidden", "AccessDenied"
 
 
-class Conflict(StorageError):
+class Conflict(StoreError):
     """A bucket that exists already, or is not empty."""
 
     status, reason, code = 409, "conflict", "Conflict"
 
 
-class PreconditionFailed(StorageError):
+class PreconditionFailed(StoreError):
     """A generation or metageneration is not the one that was asked for."""
 
     status, reason, code = 412, "conditionNotMet", "PreconditionFailed"
 
 
-class NotModified(StorageError):
+class NotModified(StoreError):
     """A generation or metageneration is the one that was asked not to be."""
 
     status, reason, code = 304, "notModified", "NotModified"
 
 
-class DiskRefused(StorageError):
+class DiskRefused(StoreError):
     """The disk under the store takes nothing more, or is broken.
 
     403, as TensorFlow tries every status of 500 and above again, for minutes and without a word.

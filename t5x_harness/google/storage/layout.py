@@ -18,7 +18,7 @@ from t5x_harness.google.product import PRODUCT
 LONGEST_PATH = 4095  # Linux' PATH_MAX without its NUL
 
 
-class Layout:
+class StoreLayout:
     """The paths of a store.
 
     Args:

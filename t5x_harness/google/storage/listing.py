@@ -8,7 +8,7 @@ import dataclasses
 from collections import deque
 
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
-from t5x_harness.google.storage.database import Record
+from t5x_harness.google.storage.database import ObjectRecord
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import Glob, compile_glob, literal_prefix
 from t5x_harness.google.storage.tree import TreeWalk
@@ -33,14 +33,14 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
     def action(view: TreeView) -> Listing:
         core.buckets.get(bucket)
         with core.changing():  # else a file that a mount renames might be seen under neither of its names
-            return _Page(page, _Names(core, view, bucket)).fill()
+            return _Page(page, _BucketNames(core, view, bucket)).fill()
 
     return core.run(action)
 
 
 def is_empty(core: Core, view: TreeView, bucket: str) -> bool:
     """Returns whether a bucket has no object."""
-    return _Names(core, view, bucket).next_from(b"") is None
+    return _BucketNames(core, view, bucket).next_from(b"") is None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _utf8(text: str) -> bytes:
 class _Page:
     """A page while it is filled."""
 
-    def __init__(self, plan: _Plan, names: _Names) -> None:
+    def __init__(self, plan: _Plan, names: _BucketNames) -> None:
         self._plan = plan
         self._names = names
         self._objects: list[StoredObject] = []
@@ -150,10 +150,10 @@ class _Entry:
     """A name that has an object; its record is None if its file has to be read first."""
 
     name: bytes
-    record: Record | None
+    record: ObjectRecord | None
 
 
-class _Names:
+class _BucketNames:
     """The names of a bucket, recorded or in the tree, in order and with jumps ahead. Needs the store's lock."""
 
     def __init__(self, core: Core, view: TreeView, bucket: str) -> None:
@@ -162,9 +162,9 @@ class _Names:
         self._view = view
         self._walk = TreeWalk(core.layout.bucket_folder(bucket))
         self._file: bytes | None = b""
-        self._records: deque[tuple[bytes, Record]] = deque()
+        self._records: deque[tuple[bytes, ObjectRecord]] = deque()
         self._more_records = True
-        self._gone: list[Record] = []
+        self._gone: list[ObjectRecord] = []
 
     def next_from(self, start: bytes) -> _Entry | None:
         """Returns the first name that is not before ``start``, which must not go back; None after the last."""
@@ -187,7 +187,7 @@ class _Names:
         for record in self._gone:
             self._core.forget_gone(record)
 
-    def _next_name(self, start: bytes) -> tuple[bytes | None, Record | None]:
+    def _next_name(self, start: bytes) -> tuple[bytes | None, ObjectRecord | None]:
         if self._file is not None and (self._file < start or not self._file):
             found = self._walk.next_from(start)
             self._file = None if found is None else found.encode()

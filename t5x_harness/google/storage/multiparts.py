@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from t5x_harness.google.storage.checksums import verify
 from t5x_harness.google.storage.core import CHUNK, Core
-from t5x_harness.google.storage.errors import Invalid, NotFound
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.names import check_object_name
-from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, Part, StoredObject
+from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, StoredObject, UploadPart
 from t5x_harness.google.storage.writing import BodyWriter, ObjectWriter
 
 _MOST_PARTS = 10_000
@@ -24,7 +24,7 @@ class PartWriter(BodyWriter):
         self._upload_id = upload_id
         self._number = number
 
-    def commit(self, expected: Checksums = Checksums()) -> Part:  # noqa: B008 (it is frozen)
+    def commit(self, expected: Checksums = Checksums()) -> UploadPart:  # noqa: B008 (it is frozen)
         """Makes the bytes so far the part, in place of one that was sent before under its number.
 
         Args:
@@ -32,12 +32,12 @@ class PartWriter(BodyWriter):
 
         Raises:
           Invalid: they add up to something else.
-          NotFound: the upload was completed or aborted meanwhile.
+          NoSuchResource: the upload was completed or aborted meanwhile.
         """
         with self:
             found = self._body.checksums
             verify(expected, found)
-            part = Part(self._number, self._body.size, time.time_ns() // 1000, found)
+            part = UploadPart(self._number, self._body.size, time.time_ns() // 1000, found)
             with self._core.lock:
                 upload, bodies = _recorded(self._core, self._upload_id)
                 before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]
@@ -58,7 +58,7 @@ class Multiparts:
 
         Raises:
           Invalid: Google would refuse the name.
-          NotFound: there is no such bucket.
+          NoSuchResource: there is no such bucket.
         """
         check_object_name(name)
         upload = MultipartUpload(self._core.bodies.new_name(), bucket, name, fields, time.time_ns() // 1000)
@@ -68,14 +68,14 @@ class Multiparts:
         return upload
 
     def get(self, upload_id: str) -> MultipartUpload:
-        """Returns an upload with its parts; raises NotFound if there is none, or it was completed or aborted."""
+        """Returns an upload with its parts; raises NoSuchResource if there is none, or it was completed or aborted."""
         with self._core.lock:
             return _recorded(self._core, upload_id)[0]
 
     def all(self, bucket: str) -> list[MultipartUpload]:
         """Returns the uploads to a bucket, without their parts, by name and then by start.
 
-        Raises NotFound for no bucket.
+        Raises NoSuchResource for no bucket.
         """
         with self._core.lock:
             self._core.buckets.get(bucket)
@@ -86,7 +86,7 @@ class Multiparts:
 
         Raises:
           Invalid: the number is not one of 1 to 10000.
-          NotFound: there is no such upload.
+          NoSuchResource: there is no such upload.
         """
         if not 1 <= number <= _MOST_PARTS:
             raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}")
@@ -100,7 +100,7 @@ class Multiparts:
           parts: the number and ETag (without quotes) of each.
 
         Raises:
-          NotFound: there is no such upload, or the bucket is gone.
+          NoSuchResource: there is no such upload, or the bucket is gone.
           Invalid: there are none, they are not in order, one was not sent or has another ETag, or one but the last is
             too small.
         """
@@ -121,7 +121,7 @@ class Multiparts:
         return written
 
     def abort(self, upload_id: str) -> None:
-        """Ends an upload without an object; raises NotFound if there is no such upload."""
+        """Ends an upload without an object; raises NoSuchResource if there is no such upload."""
         with self._core.lock:
             with self._core.database.transaction():
                 bodies = self._end(upload_id)
@@ -139,13 +139,13 @@ class Multiparts:
                 while data := file.read(CHUNK):
                     writer.write(data)
         except FileNotFoundError:
-            raise NotFound("The upload was changed while it was completed.", code="NoSuchUpload") from None
+            raise NoSuchResource("The upload was changed while it was completed.", code="NoSuchUpload") from None
 
 
 def _recorded(core: Core, upload_id: str) -> tuple[MultipartUpload, list[str]]:
     found = core.database.multipart(upload_id)
     if found is None:
-        raise NotFound("The requested upload was not found.", code="NoSuchUpload")
+        raise NoSuchResource("The requested upload was not found.", code="NoSuchUpload")
     return found
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 
 from t5x_harness.google.storage.core import CHUNK, ChangedOutside, Core, TreeView
-from t5x_harness.google.storage.database import Place
-from t5x_harness.google.storage.errors import Forbidden, NotFound, StorageError
+from t5x_harness.google.storage.database import BodyPlace
+from t5x_harness.google.storage.errors import Forbidden, NoSuchResource, StoreError
 from t5x_harness.google.storage.tree import NO_FILE, identity_of
 from t5x_harness.google.storage.values import SourceObject, StoredObject
 
@@ -27,14 +27,14 @@ class ObjectReader:
           chunk: the most bytes to yield at a time.
 
         Raises:
-          StorageError: somebody outside cut the file meanwhile.
+          StoreError: somebody outside cut the file meanwhile.
         """
         end = self.object.size if end is None else min(end, self.object.size)
         while start < end:
             data = os.pread(self._fd, min(chunk, end - start), start)
             if not data:
                 it = self.object
-                raise StorageError(f"{it.bucket}/{it.name} was cut at byte {start} of {it.size} from outside")
+                raise StoreError(f"{it.bucket}/{it.name} was cut at byte {start} of {it.size} from outside")
             yield data
             start += len(data)
 
@@ -66,9 +66,9 @@ def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> Objec
             if error.errno not in NO_FILE:
                 raise
             # Somebody outside removed it since.
-            raise NotFound(f"No such object: {source.bucket}/{source.name}") from None
+            raise NoSuchResource(f"No such object: {source.bucket}/{source.name}") from None
         try:
-            if record.place is Place.TREE:  # somebody outside may have put another in its place since
+            if record.place is BodyPlace.TREE:  # somebody outside may have put another in its place since
                 view.compare(source.bucket, source.name, record, identity_of(os.fstat(fd)))
         except ChangedOutside:
             os.close(fd)

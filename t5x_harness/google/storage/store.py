@@ -12,8 +12,8 @@ from pathlib import Path
 from t5x_harness.google.storage import listing, reading
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.disk import Reserve, is_full, refusal
-from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StorageError
-from t5x_harness.google.storage.layout import Layout
+from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StoreError
+from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.locking import FilesLock, FolderLock
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
@@ -60,7 +60,7 @@ class ObjectStore:
 
     def __init__(self, root: Path, *, create_buckets: bool = False) -> None:
         try:
-            layout = Layout(root)
+            layout = StoreLayout(root)
             self._lock = FolderLock(layout.lock)
         except OSError as error:
             raise CannotOpen(refusal(error, root).message) from None
@@ -78,7 +78,7 @@ class ObjectStore:
             self._lock.release()
             raise
 
-    def _open(self, layout: Layout, create_buckets: bool) -> None:
+    def _open(self, layout: StoreLayout, create_buckets: bool) -> None:
         self._core = Core(layout, create_buckets=create_buckets)
         try:
             self.uploads = Uploads(self._core)
@@ -87,12 +87,12 @@ class ObjectStore:
                 self._core.database.forget_lost_uploads()  # other releases forgot a bucket before its uploads
             with FilesLock(layout.root):
                 self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
-            self._core.reserve.lay_by()
+            self._core.reserve.refill()
         except BaseException:
             self._core.database.close()
             raise
 
-    def refusal(self, error: OSError | sqlite3.Error) -> StorageError:
+    def refusal(self, error: OSError | sqlite3.Error) -> StoreError:
         """Returns what to answer when the disk under the store does not do what it should."""
         return refusal(error, self._core.layout.root)
 
@@ -333,7 +333,7 @@ def _pour(readers: Sequence[ObjectReader], writer: ObjectWriter) -> None:
             writer.write(data)
 
 
-def _why_not(error: OSError | sqlite3.Error, layout: Layout) -> str:
+def _why_not(error: OSError | sqlite3.Error, layout: StoreLayout) -> str:
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         return (
             f"{layout.database} is damaged ({error}). Without it the files in {layout.buckets} are still objects, but "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core, TreeView
-from t5x_harness.google.storage.errors import Invalid, NotFound, StorageError
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, StoreError
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.values import ANY, Checksums, ObjectFields, Preconditions, StoredObject, Upload
 from t5x_harness.google.storage.writing import write_all
@@ -58,7 +58,7 @@ class Uploads:
 
         Raises:
           Invalid: Google would refuse the name.
-          NotFound: there is no such bucket.
+          NoSuchResource: there is no such bucket.
           PreconditionFailed, NotModified: a condition does not hold already.
         """
         check_object_name(name)
@@ -78,11 +78,15 @@ class Uploads:
         return upload
 
     def get(self, upload_id: str) -> Upload:
-        """Returns an upload as it stands; raises NotFound if it was cancelled or refused, or is older than a week."""
+        """Returns the current state of an upload.
+
+        Raises:
+          NoSuchResource: it was cancelled or refused, or is older than a week.
+        """
         with self._core.lock:  # for both: an upload that ends gives its file away
             upload = self._core.database.upload(upload_id)
             if upload is None:
-                raise NotFound(f"No such upload: {upload_id}")
+                raise NoSuchResource(f"No such upload: {upload_id}")
             if upload.finished is not None:
                 return dataclasses.replace(upload, received=upload.finished.size)
             # What is in the file is what was received: nothing else has to be kept in step with it.
@@ -99,7 +103,7 @@ class Uploads:
           How many bytes are kept now.
 
         Raises:
-          NotFound: there is no such upload.
+          NoSuchResource: there is no such upload.
           Invalid: the offset leaves a gap, or the upload is finished without these bytes.
         """
         with self._alone(upload_id) as running:
@@ -129,7 +133,7 @@ class Uploads:
           expected: what the client says the bytes add up to, in addition to what it said at the start.
 
         Raises:
-          NotFound: there is no such upload, or the bucket is gone.
+          NoSuchResource: there is no such upload, or the bucket is gone.
           Invalid: the bytes add up to something else; the upload is over.
           PreconditionFailed, NotModified: a condition does not hold; the upload is over.
         """
@@ -146,12 +150,12 @@ class Uploads:
                     *(upload.bucket, upload.name, upload_id, found, upload.fields, upload.preconditions),
                     also=lambda written: self._core.database.finish_upload(upload_id, written),
                 )
-            except StorageError:
+            except StoreError:
                 self._drop(upload_id)
                 raise
 
     def cancel(self, upload_id: str) -> None:
-        """Ends an upload without an object; raises NotFound if there is no such upload."""
+        """Ends an upload without an object; raises NoSuchResource if there is no such upload."""
         with self._alone(upload_id):
             self.get(upload_id)
             self._drop(upload_id)
@@ -168,7 +172,7 @@ class Uploads:
         try:
             return os.open(self._path(upload_id), flags | os.O_CLOEXEC)
         except FileNotFoundError:  # its bucket was deleted meanwhile
-            raise NotFound(f"No such upload: {upload_id}") from None
+            raise NoSuchResource(f"No such upload: {upload_id}") from None
 
     @contextlib.contextmanager
     def _alone(self, upload_id: str) -> Iterator[_Running]:

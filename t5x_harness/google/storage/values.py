@@ -231,7 +231,7 @@ class Upload:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class UploadPart:
     """A part of a multipart upload.
 
     Attributes:
@@ -266,4 +266,4 @@ class MultipartUpload:
     name: str
     fields: ObjectFields
     started: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[UploadPart, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 from t5x_harness.google.asgi import Send, answer, raw_headers
-from t5x_harness.google.storage.errors import Invalid, StorageError
+from t5x_harness.google.storage.errors import Invalid, StoreError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.values import Checksums, StoredObject
 from t5x_harness.google.storage_http.parameters import count_of, hash_header
@@ -60,7 +60,7 @@ async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: 
                 packed = await asyncio.to_thread(reader.read, at, min(size, at + _READ_AT_ONCE))
                 at += len(packed)
             piece = await asyncio.to_thread(unpacker.decompress, packed, _READ_AT_ONCE)
-        except (zlib.error, StorageError) as error:  # which can be said in no other way any more
+        except (zlib.error, StoreError) as error:  # which can be said in no other way any more
             raise ConnectionResetError(str(error)) from error
         packed = unpacker.unconsumed_tail
         if unpacker.eof:  # a gzip file may have several members, one after another
@@ -96,7 +96,7 @@ def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | N
     return Answer(status, _as_json(value).encode(), said)
 
 
-def error_json(error: StorageError) -> Answer:
+def error_json(error: StoreError) -> Answer:
     """Returns what the JSON API answers; 304 has no body."""
     if error.status == 304:
         return Answer(304)
@@ -105,7 +105,7 @@ def error_json(error: StorageError) -> Answer:
     return json_answer(body, error.status)
 
 
-def error_xml(error: StorageError, *, details: str = "") -> Answer:
+def error_xml(error: StoreError, *, details: str = "") -> Answer:
     if error.status == 304:
         return Answer(304)
     text = f"<Code>{error.code}</Code><Message>{xml_text(error.message)}</Message>"
@@ -187,7 +187,7 @@ def _no_such_range(wanted: str, size: int, *, xml: bool) -> Answer:
     if not xml:
         text = f"The requested range cannot be satisfied: bytes={wanted} of {size} bytes"
         return Answer(416, text.encode(), range_of)
-    error = StorageError("The requested range cannot be satisfied.", code="InvalidRange")
+    error = StoreError("The requested range cannot be satisfied.", code="InvalidRange")
     error.status = 416
     answered = error_xml(error, details=f"bytes={wanted} of {size} bytes")
     return dataclasses.replace(answered, headers={**answered.headers, **range_of})
@@ -203,7 +203,7 @@ async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) ->
             piece = reader.read(start, until) if small else await asyncio.to_thread(reader.read, start, until)
             start = until
             await send({"type": "http.response.body", "body": piece, "more_body": start < end})
-    except StorageError as error:
+    except StoreError as error:
         raise ConnectionResetError(str(error)) from error
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StoreError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
@@ -26,7 +26,7 @@ from t5x_harness.google.storage_http.bucket_api import (
     not_emulated,
 )
 from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
-from t5x_harness.google.storage_http.request import Body, Request
+from t5x_harness.google.storage_http.request import Body, StorageRequest
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
 
@@ -50,7 +50,7 @@ def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
       create_buckets: whether a bucket that is not there is made when it is first used.
 
     Raises:
-      StorageError: the folder is not available.
+      StoreError: the folder is not available.
     """
     return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
 
@@ -59,7 +59,7 @@ class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
         self._missing = missing
-        self._refusals = _Refusals(store)
+        self._refusals = _DiskRefusals(store)
         self.close = store.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,11 +68,11 @@ class _App:
         body = Body(receive)
         try:
             with self._refusals.recorded():
-                request = Request.of(scope, body.receive)
+                request = StorageRequest.of(scope, body.receive)
                 answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
                 if isinstance(answered, ObjectReader):
                     return await send_media(answered, request.headers, send, head=head, xml=not json)
-        except StorageError as error:
+        except StoreError as error:
             await body.drop()  # else the client still sends when the connection is closed, and never sees why
             if isinstance(error, NoSuchBucket):
                 self._missing.note(error.bucket)
@@ -81,7 +81,7 @@ class _App:
         await answered.send(send, head=head)
 
 
-class _Refusals:
+class _DiskRefusals:
     """What the disk refuses, as the store puts it, and once in a while on standard error for who runs the server."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -90,7 +90,7 @@ class _Refusals:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Raises StorageError in place of what the system says of the disk."""
+        """Raises StoreError in place of what the system says of the disk."""
         try:
             yield
         except ConnectionError:  # of the client
@@ -103,7 +103,7 @@ class _Refusals:
             raise refused from error
 
 
-def _as_answered(error: StorageError, method: str) -> StorageError:
+def _as_answered(error: StoreError, method: str) -> StoreError:
     """Answers reads alone with 304: a write whose condition does not hold has failed."""
     if isinstance(error, NotModified) and method not in ("GET", "HEAD"):
         return PreconditionFailed(error.message)
@@ -116,7 +116,7 @@ def _is_json(raw_path: bytes) -> bool:
     )
 
 
-async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
+async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
     """Routes a call of the JSON API."""
     segments = list(request.segments)
     if segments[0] == "batch":
@@ -144,18 +144,18 @@ async def _json(store: ObjectStore, request: Request) -> Answer | ObjectReader:
     raise not_emulated(f"{request.method} /{'/'.join(request.segments)}")
 
 
-async def _layout(store: ObjectStore, request: Request, bucket: str) -> Answer:
+async def _layout(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     """Returns what clients ask to see whether a bucket has folders of its own: it has none."""
     found = await asyncio.to_thread(store.bucket, bucket)
     layout = {"kind": "storage#storageLayout", "bucket": found.name, "location": "US", "locationType": "multi-region"}
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})
 
 
-async def _whole(store: ObjectStore, request: Request) -> Answer:
+async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
     """Returns one call of a batch, its errors answered; media cannot be asked for in one."""
     try:
         answered = await _json(store, request)
-    except StorageError as error:
+    except StoreError as error:
         return error_json(_as_answered(error, request.method))
     except ConnectionError:
         raise

@@ -11,12 +11,12 @@ from t5x_harness.google.asgi import Message
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage_http.answers import Answer
 from t5x_harness.google.storage_http.related import boundary_of
-from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.request import StorageRequest
 
 _MOST = 100
 
 
-async def answer_batch(request: Request, call: Callable[[Request], Awaitable[Answer]]) -> Answer:
+async def answer_batch(request: StorageRequest, call: Callable[[StorageRequest], Awaitable[Answer]]) -> Answer:
     """Answers each call of a batch by itself, in order.
 
     Args:
@@ -50,7 +50,7 @@ async def answer_batch(request: Request, call: Callable[[Request], Awaitable[Ans
     return Answer(200, bytes(body), {"content-type": f"multipart/mixed; boundary={boundary.decode('latin-1')}"})
 
 
-def _inner(outer: Request, payload: bytes) -> Request:
+def _inner(outer: StorageRequest, payload: bytes) -> StorageRequest:
     head, _, content = payload.lstrip(b"\r\n").replace(b"\r\n", b"\n").partition(b"\n\n")
     line, *header_lines = head.decode("latin-1").split("\n")
     words = line.split()
@@ -74,4 +74,4 @@ def _inner(outer: Request, payload: bytes) -> Request:
         "query_string": address.query.encode("latin-1"),
         "headers": [],
     }
-    return dataclasses.replace(Request.of(scope, receive), headers=headers, host=outer.host)
+    return dataclasses.replace(StorageRequest.of(scope, receive), headers=headers, host=outer.host)

@@ -16,12 +16,12 @@ from typing import Any
 from t5x_harness.google.asgi import NOT_EMULATED
 from t5x_harness.google.identity import PROJECT, project_number
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, StorageError
+from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, StoreError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.parameters import number_of, preconditions_of, text_of
-from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource, etag_of
 
 _FIRST: Mapping[str, Any] = {
@@ -34,8 +34,8 @@ _FIRST: Mapping[str, Any] = {
 """Of a new bucket."""
 
 
-async def answer_policy(store: ObjectStore, request: Request, name: str) -> Answer:
-    """Answers ``/storage/v1/b/NAME/iam``; raises StorageError for a policy that is none or was made from another."""
+async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
+    """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for a policy that is none or was made from another."""
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
         policy = _read(await request.json())
@@ -105,7 +105,7 @@ _MOST = 1000
 """Buckets on a page."""
 
 
-async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
+async def answer_buckets(store: ObjectStore, request: StorageRequest) -> Answer:
     """Answers ``/storage/v1/b``: lists the buckets or makes one."""
     if request.method == "GET":
         return await _list(store, request)
@@ -121,7 +121,7 @@ async def answer_buckets(store: ObjectStore, request: Request) -> Answer:
     raise not_allowed(request)
 
 
-async def answer_bucket(store: ObjectStore, request: Request, name: str) -> Answer:
+async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
     """Answers ``/storage/v1/b/NAME``."""
     conditions = preconditions_of(request.parameters)
     if request.method == "GET":
@@ -158,7 +158,7 @@ def _checked(resource: dict[str, Any]) -> dict[str, Any]:
     return resource
 
 
-async def _list(store: ObjectStore, request: Request) -> Answer:
+async def _list(store: ObjectStore, request: StorageRequest) -> Answer:
     most = number_of(request.parameters, "maxResults")
     if most is not None and most < 1:
         raise Invalid(f"Invalid value for maxResults: {most}: it must be at least 1")
@@ -182,24 +182,24 @@ def _name_in(token: str) -> str:
         raise Invalid(f"Invalid page token: {token!r}") from None
 
 
-class NotAllowed(StorageError):
+class NotAllowed(StoreError):
     """The method means nothing here."""
 
     status, reason, code = 405, "methodNotAllowed", "MethodNotAllowed"
 
 
-class NotEmulated(StorageError):
+class NotEmulated(StoreError):
     """Google has this, and the harness does not."""
 
     status, reason, code = NOT_EMULATED, "notImplemented", "NotImplemented"
 
 
-def not_allowed(request: Request) -> StorageError:
+def not_allowed(request: StorageRequest) -> StoreError:
     """Returns what to raise for a method that means nothing here."""
     return NotAllowed(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
 
 
-def not_emulated(what: str) -> StorageError:
+def not_emulated(what: str) -> StoreError:
     """Returns what to raise for a part of Google's API that is not emulated."""
     return NotEmulated(
         f"{PRODUCT} does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"

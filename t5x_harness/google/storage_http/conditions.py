@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from t5x_harness.google.storage.errors import NotFound, NotModified, PreconditionFailed, StorageError
+from t5x_harness.google.storage.errors import NoSuchResource, NotModified, PreconditionFailed, StoreError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
@@ -39,7 +39,7 @@ def open_checked(
     )
     try:
         check_read(reader.object, headers, xml=xml)
-    except StorageError:
+    except StoreError:
         reader.close()
         raise
     return reader
@@ -52,15 +52,15 @@ async def with_entity_tags(
 
     Raises:
       PreconditionFailed: the object has none of the tags, or one that it must not have.
-      StorageError: as ``ObjectStore.stat`` does, but for an object that is not there.
+      StoreError: as ``ObjectStore.stat`` does, but for an object that is not there.
     """
     if headers.keys().isdisjoint(("if-match", "if-none-match")):
         return given
     try:
         found = await inline_or_in_thread(store.stat, bucket, name)
         generation, tag = found.generation, xml_etag_of(found)
-    except NotFound as error:
-        if error.code != NotFound.code:
+    except NoSuchResource as error:
+        if error.code != NoSuchResource.code:
             raise
         generation, tag = 0, ""
     if "if-match" in headers:

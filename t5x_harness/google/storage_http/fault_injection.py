@@ -7,7 +7,7 @@ import asyncio
 from t5x_harness.google.asgi import App, Message, Receive, Scope, Send, connection_of
 from t5x_harness.google.faults import Fault
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.storage.errors import StorageError
+from t5x_harness.google.storage.errors import StoreError
 from t5x_harness.google.storage_http.answers import error_json, error_xml
 from t5x_harness.google.storage_http.operations import is_json_api
 
@@ -82,7 +82,7 @@ class Exchange:
         while (message := await self._take())["type"] == "http.request" and message.get("more_body", False):
             pass  # a client that still sends would see a reset
         reason, code = _AS_GOOGLE_SAYS.get(status, ("backendError", "ServiceUnavailable"))
-        error = StorageError(f"{PRODUCT}: {self.fault}", reason=reason, code=code)
+        error = StoreError(f"{PRODUCT}: {self.fault}", reason=reason, code=code)
         error.status = status
         answered = error_json(error) if is_json_api(self._scope) else error_xml(error)
         await answered.send(self._give, head=self._scope["method"] == "HEAD")

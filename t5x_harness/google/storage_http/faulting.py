@@ -14,7 +14,7 @@ from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.storage.globs import compile_glob
 from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.fault_injection import Exchange
-from t5x_harness.google.storage_http.operations import Meaning, meaning_of, name_in_body, parameters_of
+from t5x_harness.google.storage_http.operations import RequestTarget, meaning_of, name_in_body, parameters_of
 
 _ENDING_SECONDS = 10.0
 
@@ -72,13 +72,13 @@ def make_app(root: Path) -> StorageApp:
     return _Faulting(storage.make_app(root))
 
 
-def _is_for(fault: Fault, meant: Meaning) -> bool:
+def _is_for(fault: Fault, meant: RequestTarget) -> bool:
     if fault.on and fault.on != meant.operation:
         return False
     return not fault.match or compile_glob(fault.match).matches(meant.object)
 
 
-def _recorded(scope: Scope, parameters: Mapping[str, str], meant: Meaning, exchange: Exchange) -> RecordedRequest:
+def _recorded(scope: Scope, parameters: Mapping[str, str], meant: RequestTarget, exchange: Exchange) -> RecordedRequest:
     conditions = {key: value for key, value in parameters.items() if key.startswith("if")}
     conditions |= {
         k.decode(): v.decode("latin-1") for k, v in scope["headers"] if k.startswith((b"x-goog-if-", b"if-"))

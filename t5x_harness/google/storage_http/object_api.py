@@ -21,7 +21,7 @@ from t5x_harness.google.storage_http.parameters import (
     number_of,
     preconditions_of,
 )
-from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import object_resource
 from t5x_harness.google.storage_http.rewriting import Rewrite, answer_rewrite
 from t5x_harness.google.storage_http.threads import inline_or_in_thread
@@ -33,7 +33,7 @@ _NOT_EMULATED = {
 }
 
 
-async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> Answer:
+async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     """Answers ``/storage/v1/b/BUCKET/o``."""
     if request.method != "GET":
         raise not_allowed(request)
@@ -49,7 +49,7 @@ async def answer_listing(store: ObjectStore, request: Request, bucket: str) -> A
 
 
 async def answer_object(
-    store: ObjectStore, request: Request, bucket: str, rest: Sequence[str]
+    store: ObjectStore, request: StorageRequest, bucket: str, rest: Sequence[str]
 ) -> Answer | ObjectReader:
     """Answers ``/storage/v1/b/BUCKET/o/NAME`` and what can follow it.
 
@@ -74,7 +74,7 @@ async def answer_object(
             return await _plain(store, request, bucket, "/".join(rest))
 
 
-async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer | ObjectReader:
+async def _plain(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer | ObjectReader:
     if request.method == "GET" and request.parameters.get("alt") == "media":
         return await inline_or_in_thread(_open, store, request, bucket, name)
     conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
@@ -101,12 +101,12 @@ async def _plain(store: ObjectStore, request: Request, bucket: str, name: str) -
     raise not_allowed(request)
 
 
-def _open(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
+def _open(store: ObjectStore, request: StorageRequest, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
     return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
 
 
-async def _compose(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
+async def _compose(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
     if request.method != "POST":
         raise not_allowed(request)
     resource = await request.json()
@@ -139,13 +139,13 @@ def _source(bucket: str, given: object) -> SourceObject:
         raise Invalid(f"The generation of the source object {name} is not a number") from None
 
 
-def _source_of(request: Request, bucket: str, name: str) -> SourceObject:
+def _source_of(request: StorageRequest, bucket: str, name: str) -> SourceObject:
     """Returns the source that the parameters of a copy or a move ask for."""
     conditions = preconditions_of(request.parameters, source=True)
     return SourceObject(bucket, name, number_of(request.parameters, "sourceGeneration"), conditions)
 
 
-async def _move(store: ObjectStore, request: Request, source: SourceObject, name: str) -> Answer:
+async def _move(store: ObjectStore, request: StorageRequest, source: SourceObject, name: str) -> Answer:
     if request.method != "POST":
         raise not_allowed(request)
     found = await asyncio.to_thread(store.move, source, name, preconditions_of(request.parameters))
@@ -153,7 +153,7 @@ async def _move(store: ObjectStore, request: Request, source: SourceObject, name
 
 
 async def _copy(
-    store: ObjectStore, request: Request, source: SourceObject, bucket: str, name: str, rewrite: bool
+    store: ObjectStore, request: StorageRequest, source: SourceObject, bucket: str, name: str, rewrite: bool
 ) -> Answer:
     if request.method != "POST":
         raise not_allowed(request)

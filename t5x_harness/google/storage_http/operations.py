@@ -24,7 +24,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "DELETE": "delete", "PATCH": "patch", "PU
 _OF_BUCKET = {**_VERBS, "POST": "create"}
 
 
-class Meaning(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a request is for; texts are empty for what it does not name."""
 
     operation: str
@@ -42,50 +42,50 @@ def is_json_api(scope: Scope) -> bool:
     return bool(scope["raw_path"].decode("latin-1").startswith(_JSON_APIS))
 
 
-def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> Meaning:
+def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> RequestTarget:
     """Returns what a request is for; of a copy or a move, the object that is to be made."""
     path, method = scope["raw_path"].decode("latin-1").partition("?")[0], scope["method"]
     if not is_json_api(scope):
         return _by_xml(scope, path, method, parameters)
     if path.startswith("/batch"):
-        return Meaning("batch")
+        return RequestTarget("batch")
     found = _JSON_PATH.match(path)
     if not found:
-        return Meaning("other")
+        return RequestTarget("other")
     kind, bucket, name = found[1], unquote(found[2] or ""), found[3] or ""
     if kind == "upload":
-        return Meaning("upload", bucket, parameters.get("name", ""))
+        return RequestTarget("upload", bucket, parameters.get("name", ""))
     if name:
         return _of_object(method, bucket, name, media=kind == "download" or parameters.get("alt") == "media")
     if path.endswith("/o"):
-        return Meaning("list", bucket)
-    return Meaning(f"bucket.{_OF_BUCKET.get(method, 'get') if bucket or method != 'GET' else 'list'}", bucket)
+        return RequestTarget("list", bucket)
+    return RequestTarget(f"bucket.{_OF_BUCKET.get(method, 'get') if bucket or method != 'GET' else 'list'}", bucket)
 
 
-def _of_object(method: str, bucket: str, name: str, *, media: bool) -> Meaning:
+def _of_object(method: str, bucket: str, name: str, *, media: bool) -> RequestTarget:
     if method == "POST" and (composed := _COMPOSED.match(name)):
-        return Meaning("compose", bucket, unquote(composed[1]))
+        return RequestTarget("compose", bucket, unquote(composed[1]))
     if method == "POST" and (copied := _COPIED.match(name)):
-        return Meaning(_COPIED_BY[copied[1]], unquote(copied[2]), unquote(copied[3]))
+        return RequestTarget(_COPIED_BY[copied[1]], unquote(copied[2]), unquote(copied[3]))
     if method == "POST" and (moved := _MOVED.match(name)):
-        return Meaning("move", bucket, unquote(moved[1]))
+        return RequestTarget("move", bucket, unquote(moved[1]))
     verb = "download" if media and method == "GET" else _VERBS.get(method, "other")
-    return Meaning(verb, bucket, unquote(name))
+    return RequestTarget(verb, bucket, unquote(name))
 
 
-def _by_xml(scope: Scope, path: str, method: str, parameters: Mapping[str, str]) -> Meaning:
+def _by_xml(scope: Scope, path: str, method: str, parameters: Mapping[str, str]) -> RequestTarget:
     host, dot, _ = header_of(scope, b"host").partition(".storage.googleapis.com")
     bucket, _, name = (host, "", path[1:]) if dot else path[1:].partition("/")
     bucket, name = unquote(bucket), unquote(name)
     if name:
         if "uploadId" in parameters or "uploads" in parameters:
-            return Meaning("upload", bucket, name)
+            return RequestTarget("upload", bucket, name)
         copied = method == "PUT" and header_of(scope, b"x-goog-copy-source")
         verbs = {**_VERBS, "GET": "download", "PUT": "copy" if copied else "upload"}
-        return Meaning(verbs.get(method, "other"), bucket, name)
+        return RequestTarget(verbs.get(method, "other"), bucket, name)
     if bucket and method == "GET":
-        return Meaning("list", bucket)
-    return Meaning(f"bucket.{({**_OF_BUCKET, 'PUT': 'create'}).get(method, 'get') if bucket else 'list'}", bucket)
+        return RequestTarget("list", bucket)
+    return RequestTarget(f"bucket.{({**_OF_BUCKET, 'PUT': 'create'}).get(method, 'get') if bucket else 'list'}", bucket)
 
 
 async def name_in_body(receive: Receive, early: list[Message]) -> str:

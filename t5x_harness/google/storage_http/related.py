@@ -8,7 +8,7 @@ from email.parser import BytesHeaderParser
 from typing import Any
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage_http.request import Request, parse_json
+from t5x_harness.google.storage_http.request import StorageRequest, parse_json
 
 _LONGEST_HEAD = 1 << 20
 
@@ -27,7 +27,7 @@ def boundary_of(content_type: str) -> bytes:
     return boundary.encode()
 
 
-async def read_related(request: Request) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
+async def read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
     """Reads the resource, and gives the media as they arrive.
 
     Returns:

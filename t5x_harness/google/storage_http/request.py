@@ -34,7 +34,7 @@ class Body:
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class StorageRequest:
     """One request.
 
     Attributes:
@@ -55,7 +55,7 @@ class Request:
     receive: Receive
 
     @classmethod
-    def of(cls, scope: Scope, receive: Receive) -> Request:
+    def of(cls, scope: Scope, receive: Receive) -> StorageRequest:
         """Reads an ASGI scope; raises Invalid if path or parameters are not UTF-8."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("latin-1").partition("?")[0]

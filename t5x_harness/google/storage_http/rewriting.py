@@ -15,7 +15,7 @@ from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.parameters import number_of
-from t5x_harness.google.storage_http.request import Request, parse_json
+from t5x_harness.google.storage_http.request import StorageRequest, parse_json
 from t5x_harness.google.storage_http.resources import bucket_resource, object_resource
 
 _UNIT = 1 << 20
@@ -37,7 +37,7 @@ class Rewrite:
     preconditions: Preconditions
 
 
-async def answer_rewrite(store: ObjectStore, request: Request, rewrite: Rewrite) -> Answer:
+async def answer_rewrite(store: ObjectStore, request: StorageRequest, rewrite: Rewrite) -> Answer:
     """Goes on with a rewrite, or begins it.
 
     As with Google, ``maxBytesRewrittenPerCall`` counts only where the copy's bucket has another location or the copy

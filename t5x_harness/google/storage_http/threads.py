@@ -35,7 +35,7 @@ async def write_object(
     media: AsyncIterator[bytes],
     expected: Checksums,
 ) -> StoredObject:
-    """Writes an object as its bytes arrive, one in a small piece at once; raises StorageError where it cannot."""
+    """Writes an object as its bytes arrive, one in a small piece at once; raises StoreError if it cannot."""
     first = await anext(media, b"")
     if len(first) <= _SMALL:
         second = await anext(media, None)

@@ -14,14 +14,14 @@ from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.bucket_api import not_allowed
 from t5x_harness.google.storage_http.parameters import checksums_of, count_of, fields_of, preconditions_of
 from t5x_harness.google.storage_http.related import read_related
-from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import object_resource
 from t5x_harness.google.storage_http.threads import write_object
 
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 
 
-async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> Answer:
+async def answer_upload(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     """Answers ``/upload/storage/v1/b/BUCKET/o``."""
     upload_id = request.parameters.get("upload_id")
     if upload_id is not None:
@@ -43,14 +43,14 @@ async def answer_upload(store: ObjectStore, request: Request, bucket: str) -> An
     return json_answer(object_resource(found, request.origin))
 
 
-def _name(request: Request, resource: dict[str, Any]) -> str:
+def _name(request: StorageRequest, resource: dict[str, Any]) -> str:
     name = request.parameters.get("name", resource.get("name"))
     if not isinstance(name, str):
         raise Invalid("Required: name", reason="required")
     return name
 
 
-async def _start(store: ObjectStore, request: Request, bucket: str) -> Answer:
+async def _start(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     resource = await request.json()
     upload = await asyncio.to_thread(
         store.uploads.start,
@@ -65,7 +65,7 @@ async def _start(store: ObjectStore, request: Request, bucket: str) -> Answer:
     return Answer(200, b"", {"location": address, "x-guploader-uploadid": upload.id})
 
 
-async def _resume(store: ObjectStore, request: Request, upload_id: str) -> Answer:
+async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
     """Takes in what a client sends of a resumable upload, or says how much is there."""
     if request.method == "DELETE":
         await asyncio.to_thread(store.uploads.cancel, upload_id)
@@ -92,7 +92,7 @@ async def _resume(store: ObjectStore, request: Request, upload_id: str) -> Answe
     return _so_far(upload, received)
 
 
-def _content_range(request: Request) -> tuple[int | None, int | None]:
+def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
     """Returns where a request's bytes belong, and how many there will be; None for no bytes, and for not known."""
     text = request.headers.get("content-range")
     if text is None:

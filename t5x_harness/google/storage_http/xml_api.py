@@ -13,7 +13,7 @@ from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.storage_http.conditions import open_checked, with_entity_tags
 from t5x_harness.google.storage_http.parameters import checksums_of, number_of
-from t5x_harness.google.storage_http.request import Request, utf8_text
+from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.storage_http.threads import inline_or_in_thread, write_object
 from t5x_harness.google.storage_http.xml_listing import list_bucket
@@ -28,7 +28,7 @@ _NOT_EMULATED = frozenset(
 """Parameters that make another request of it: taken for a plain one, it would read or write the wrong thing."""
 
 
-async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectReader:
+async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
     """Routes a call of the XML API: ``/BUCKET/NAME``, or the bucket in the host's name."""
     host = request.host.partition(":")[0].lower()
     segments = list(request.segments)
@@ -58,7 +58,7 @@ async def answer_xml(store: ObjectStore, request: Request) -> Answer | ObjectRea
     raise not_allowed(request)
 
 
-async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
+async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     if request.method == "HEAD":
         await asyncio.to_thread(store.bucket, bucket)
         return Answer(200)
@@ -69,12 +69,12 @@ async def _bucket(store: ObjectStore, request: Request, bucket: str) -> Answer:
     return await asyncio.to_thread(list_bucket, store, bucket, request.parameters)
 
 
-def _read(store: ObjectStore, request: Request, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
+def _read(store: ObjectStore, request: StorageRequest, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
     generation, conditions = number_of(request.parameters, "generation"), _conditions(request)
     return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, xml=True, wait=wait)
 
 
-async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
+async def _put(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
     conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
     expected = checksums_of({}, request.headers)
     found = await write_object(store, bucket, name, _fields(request), conditions, request.chunks(), expected)
@@ -82,7 +82,7 @@ async def _put(store: ObjectStore, request: Request, bucket: str, name: str) -> 
     return Answer(200, b"", {k: v for k, v in headers.items() if k.startswith("x-goog-") or k == "etag"})
 
 
-async def _copy(store: ObjectStore, request: Request, bucket: str, name: str) -> Answer:
+async def _copy(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
     headers = request.headers
     copied = utf8_text(unquote_to_bytes(headers["x-goog-copy-source"].encode("latin-1")), "x-goog-copy-source")
     of_bucket, _, of_name = copied.lstrip("/").partition("/")
@@ -100,7 +100,7 @@ async def _copy(store: ObjectStore, request: Request, bucket: str, name: str) ->
     return document("CopyObjectResult", S3_NAMESPACE, f"<LastModified>{rfc3339(found.updated)}</LastModified>", tag)
 
 
-def _fields(request: Request) -> ObjectFields:
+def _fields(request: StorageRequest) -> ObjectFields:
     headers = {name: _utf8(value) for name, value in request.headers.items()}
     meta = {name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)}
     return ObjectFields(
@@ -122,7 +122,7 @@ def _utf8(value: str) -> str:
         return value
 
 
-def _conditions(request: Request, prefix: str = "x-goog-if-") -> Preconditions:
+def _conditions(request: StorageRequest, prefix: str = "x-goog-if-") -> Preconditions:
     return Preconditions(
         generation_match=number_of(request.headers, f"{prefix}generation-match"),
         metageneration_match=number_of(request.headers, f"{prefix}metageneration-match"),

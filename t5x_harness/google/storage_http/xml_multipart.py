@@ -6,13 +6,13 @@ import asyncio
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from t5x_harness.google.storage.errors import Invalid, NotFound
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import MultipartUpload, ObjectFields, Part
+from t5x_harness.google.storage.values import MultipartUpload, ObjectFields, UploadPart
 from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.bucket_api import not_allowed
 from t5x_harness.google.storage_http.parameters import checksums_of, hash_header, number_of
-from t5x_harness.google.storage_http.request import Request
+from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 
 S3_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
@@ -24,7 +24,7 @@ def document(root: str, namespace: str, *parts: str) -> Answer:
 
 
 async def answer_upload_of_parts(
-    store: ObjectStore, request: Request, bucket: str, name: str, fields: ObjectFields
+    store: ObjectStore, request: StorageRequest, bucket: str, name: str, fields: ObjectFields
 ) -> Answer:
     """Returns a request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
     named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key>"
@@ -37,7 +37,7 @@ async def answer_upload_of_parts(
         return document("InitiateMultipartUploadResult", S3_NAMESPACE, named, identity)
     upload = await asyncio.to_thread(store.multiparts.get, upload_id)
     if (upload.bucket, upload.name) != (bucket, name):
-        raise NotFound("The requested upload was not found.", code="NoSuchUpload")
+        raise NoSuchResource("The requested upload was not found.", code="NoSuchUpload")
     match request.method:
         case "PUT":
             return await _take_part(store, request, upload_id)
@@ -57,7 +57,7 @@ async def answer_upload_of_parts(
 
 
 def list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """Returns the unfinished uploads to a bucket, all on one page; raises NotFound if there is no such bucket."""
+    """Returns the unfinished uploads to a bucket, all on one page; raises NoSuchResource if there is no such bucket."""
     uploads = [
         f"<Upload><Key>{escape(it.name)}</Key><UploadId>{it.id}</UploadId><Initiated>{rfc3339(it.started)}</Initiated>"
         "</Upload>"
@@ -67,7 +67,7 @@ def list_uploads(store: ObjectStore, bucket: str) -> Answer:
     return document("ListMultipartUploadsResult", S3_NAMESPACE, fields, *uploads)
 
 
-async def _take_part(store: ObjectStore, request: Request, upload_id: str) -> Answer:
+async def _take_part(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
     number = number_of(request.parameters, "partNumber")
     if number is None:
         raise Invalid("Required: partNumber")
@@ -82,7 +82,7 @@ async def _take_part(store: ObjectStore, request: Request, upload_id: str) -> An
     return Answer(200, b"", {"etag": f'"{part.etag}"', "x-goog-hash": hash_header(part.checksums)})
 
 
-def _list_parts(upload: MultipartUpload, request: Request, named: str) -> Answer:
+def _list_parts(upload: MultipartUpload, request: StorageRequest, named: str) -> Answer:
     after = number_of(request.parameters, "part-number-marker") or 0
     most = number_of(request.parameters, "max-parts")
     most = 1000 if most is None else min(most, 1000)
@@ -96,7 +96,7 @@ def _list_parts(upload: MultipartUpload, request: Request, named: str) -> Answer
     return document("ListPartsResult", S3_NAMESPACE, named, fields, *map(_part, page))
 
 
-def _part(part: Part) -> str:
+def _part(part: UploadPart) -> str:
     return (
         f"<Part><PartNumber>{part.number}</PartNumber><LastModified>{rfc3339(part.updated)}</LastModified>"
         f"<ETag>&quot;{part.etag}&quot;</ETag><Size>{part.size}</Size></Part>"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mounted import needs
 
-from t5x_harness.google.gcs_mount import Mode, command_prefix
+from t5x_harness.google.gcs_mount import MountMode, command_prefix
 
 Inside = Callable[..., Any]
 
@@ -33,8 +33,8 @@ def bucket(root: Path) -> Path:
     return root / "buckets" / "my-bucket"
 
 
-@pytest.fixture(params=list(Mode))
-def mode(request: pytest.FixtureRequest) -> Mode:
+@pytest.fixture(params=list(MountMode))
+def mode(request: pytest.FixtureRequest) -> MountMode:
     """Each mode that this machine allows."""
     needs(request.param)
     return request.param  # type: ignore[no-any-return]
@@ -44,7 +44,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 def inside(root: Path) -> Inside:
     """Runs Python code in a process that sees the store; returns what the code puts into ``result``."""
 
-    def run(code: str, *, mode: Mode = Mode.FOLDER, cwd: Path | None = None, **environment: str) -> Any:
+    def run(code: str, *, mode: MountMode = MountMode.FOLDER, cwd: Path | None = None, **environment: str) -> Any:
         program = f"import json, os\nresult = None\n{code}\nprint(json.dumps(result))"
         done = subprocess.run(
             [*command_prefix(root, mode), sys.executable, "-c", program],

@@ -9,8 +9,8 @@ import struct
 from pathlib import Path
 
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
-from t5x_harness.google.gcs_mount.protocol import Operation, Request
-from t5x_harness.google.gcs_mount.server import _Server
+from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
+from t5x_harness.google.gcs_mount.server import FuseServer
 
 __all__ = ["Kernel"]
 
@@ -26,12 +26,12 @@ class Kernel:
 
     def __init__(self, root: Path, bucket: str = "data") -> None:
         self.files = FileSystem(root)
-        self._server = _Server(-1, self.files)
+        self._server = FuseServer(-1, self.files)
         self.bucket = self.node(1, bucket)
         self._folders: dict[int, int] = {}
 
     def ask(self, operation: Operation, node: int, body: bytes) -> bytes:
-        answer = self._server.answer(Request(operation, 0, node, memoryview(body)))
+        answer = self._server.answer(FuseRequest(operation, 0, node, memoryview(body)))
         return b"" if answer is None else answer
 
     def node(self, parent: int, name: str) -> int:

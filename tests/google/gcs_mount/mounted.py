@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from t5x_harness.google.gcs_mount import Mode, command_prefix, probe
+from t5x_harness.google.gcs_mount import MountMode, command_prefix, probe
 
 __all__ = ["Mounted", "needs"]
 
@@ -40,7 +40,7 @@ class Mounted:
     """
 
     def __init__(self, root: Path) -> None:
-        words = [*command_prefix(root, Mode.FUSE), sys.executable, "-I", "-S", "-c", _PROGRAM]
+        words = [*command_prefix(root, MountMode.FUSE), sys.executable, "-I", "-S", "-c", _PROGRAM]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.bucket = "data"
 
@@ -117,9 +117,9 @@ class Mounted:
         return list(self._ask("listdir", self._path(path)))
 
 
-def needs(mode: Mode) -> None:
+def needs(mode: MountMode) -> None:
     """Skips a test for a mode that this machine refuses."""
     found = probe()
-    refused = found.refused if mode is Mode.FOLDER else found.fuse_refused
+    refused = found.refused if mode is MountMode.FOLDER else found.fuse_refused
     if refused is not None:
         pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")

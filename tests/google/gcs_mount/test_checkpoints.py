@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.gcs_mount import Mode, command_prefix, refusal
+from t5x_harness.google.gcs_mount import MountMode, command_prefix, refusal
 from t5x_harness.sample_tasks import CONFIGS
 
 # What a job does with its checkpoints, by both of T5X's ways, and the outcome of it.
@@ -66,7 +66,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.journey
-def test_checkpoints(mode: Mode, root: Path, bucket: Path, checkpoint: Path) -> None:
+def test_checkpoints(mode: MountMode, root: Path, bucket: Path, checkpoint: Path) -> None:
     shutil.copytree(checkpoint, bucket / "theirs" / "checkpoint_7")
     gcs = "/gcs/my-bucket"
     done = subprocess.run(
@@ -78,7 +78,7 @@ def test_checkpoints(mode: Mode, root: Path, bucket: Path, checkpoint: Path) -> 
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found["restore"] == [7, [float(n) for n in range(12)]]
     assert found["ocdbt"] == ["aaa", "bbb", "ccc"]
-    if mode is Mode.FOLDER:
+    if mode is MountMode.FOLDER:
         assert (found["save"], found["old"]) == (["checkpoint_7"], ["checkpoint_7"])
         return
     assert found["save"].startswith(f"OSError: [Errno 24] Too many open files: '{gcs}/orbax/checkpoint_7.")
@@ -115,7 +115,7 @@ def test_a_run_saves_and_restores_where_nothing_can_be_mounted(pytester: pytest.
 @pytest.mark.journey
 def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester, imported: None) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
-    if refused := refusal(Mode.FUSE):
+    if refused := refusal(MountMode.FUSE):
         pytest.skip(f"/gcs cannot be as Cloud Storage FUSE here: {refused}")
     (pytester.path / "models").symlink_to(CONFIGS / "models")
     text = (CONFIGS / "finetune_answer.gin").read_text()

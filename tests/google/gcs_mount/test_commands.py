@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import t5x_harness
-from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, Way, command_prefix, launched, probe, probing
+from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, Way, command_prefix, launched, probe, probing
 
 Inside = Callable[..., Any]
 
@@ -22,7 +22,7 @@ def mounts() -> list[str]:
     return Path("/proc/self/mountinfo").read_text().splitlines()
 
 
-def test_both_names_are_the_same_file(mode: Mode, inside: Inside, bucket: Path) -> None:
+def test_both_names_are_the_same_file(mode: MountMode, inside: Inside, bucket: Path) -> None:
     code = """
 result = open("/gcs/my-bucket/data/hello.txt").read()
 with open("/gcs/my-bucket/data/new.txt", "w") as file:
@@ -32,8 +32,10 @@ with open("/gcs/my-bucket/data/new.txt", "w") as file:
     assert (bucket / "data" / "new.txt").read_text() == "from inside"
 
 
-@pytest.mark.parametrize("mode", [Mode.FUSE, pytest.param(Mode.FOLDER, marks=pytest.mark.journey)], indirect=True)
-def test_native_clients_and_children_see_it(mode: Mode, inside: Inside, bucket: Path) -> None:
+@pytest.mark.parametrize(
+    "mode", [MountMode.FUSE, pytest.param(MountMode.FOLDER, marks=pytest.mark.journey)], indirect=True
+)
+def test_native_clients_and_children_see_it(mode: MountMode, inside: Inside, bucket: Path) -> None:
     code = """
 import mmap, subprocess
 import numpy as np, tensorflow as tf, tensorstore as ts
@@ -69,14 +71,14 @@ result = {
     assert (bucket / "mapped").read_bytes()[:6] == b"mapped"
 
 
-def test_a_command_keeps_folder_user_words_and_status(mode: Mode, root: Path, tmp_path: Path) -> None:
+def test_a_command_keeps_folder_user_words_and_status(mode: MountMode, root: Path, tmp_path: Path) -> None:
     code = "import os, sys; print(os.getcwd(), os.getuid(), os.getgid(), *sys.argv[1:]); sys.exit(7)"
     words = [*command_prefix(root, mode), sys.executable, "-c", code, "a b", "--c"]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert (done.returncode, done.stdout) == (7, f"{tmp_path} {os.getuid()} {os.getgid()} a b --c\n")
 
 
-def test_the_rest_of_the_machine_is_as_it_was(mode: Mode, inside: Inside, tmp_path: Path) -> None:
+def test_the_rest_of_the_machine_is_as_it_was(mode: MountMode, inside: Inside, tmp_path: Path) -> None:
     shown = inside("result = sorted(os.listdir('/'))", mode=mode)
     assert shown == sorted({*os.listdir("/"), "gcs"})
     inside(f"open({str(tmp_path / 'outside')!r}, 'w').write('kept')", mode=mode)
@@ -84,7 +86,7 @@ def test_the_rest_of_the_machine_is_as_it_was(mode: Mode, inside: Inside, tmp_pa
 
 
 @pytest.mark.skipif(os.path.isdir("/gcs"), reason="this machine has a /gcs, so that the root stays what it is")
-def test_a_folder_at_the_root_cannot_be_made_and_lost(mode: Mode, inside: Inside) -> None:
+def test_a_folder_at_the_root_cannot_be_made_and_lost(mode: MountMode, inside: Inside) -> None:
     code = """
 try:
     os.mkdir("/t5x-harness-test")
@@ -100,7 +102,7 @@ def files_in(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_however_a_command_ends(mode: Mode, root: Path, number: int) -> None:
+def test_nothing_is_left_however_a_command_ends(mode: MountMode, root: Path, number: int) -> None:
     before, existed, files = mounts(), os.path.exists("/gcs"), files_in(root)
     code = "import time\nfile = open('/gcs/my-bucket/half', 'w')\nfile.write('x' * 100_000)\nprint(flush=True)\n"
     words = [*command_prefix(root, mode), sys.executable, "-c", f"{code}time.sleep(600)"]
@@ -152,7 +154,7 @@ def as_nobody(words: list[str], tmp_path: Path) -> subprocess.CompletedProcess[s
     ],
 )
 def test_a_command_that_cannot_be_run_is_told_as_shells_do(
-    mode: Mode, root: Path, command: str, status: int, message: str
+    mode: MountMode, root: Path, command: str, status: int, message: str
 ) -> None:
     done = subprocess.run([*command_prefix(root, mode), command], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (status, message)
@@ -178,7 +180,7 @@ def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
     words, environment = launched([sys.executable, "-c", program], os.environ, root)
     assert subprocess.run(words, check=True, capture_output=True, env=environment).stdout == b"hello\n"
     with pytest.raises(NamespaceRefused, match="no"):
-        launched(["true"], {}, root, Mode.FUSE)
+        launched(["true"], {}, root, MountMode.FUSE)
 
 
 def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +193,7 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatc
     monkeypatch.setattr(probing, "refusal", probing.refusal.__wrapped__)
     found = probing.probe()
     assert found.way is Way.REWRITING
-    assert found.modes == (Mode.FOLDER,)
+    assert found.modes == (MountMode.FOLDER,)
     assert found.refused == "this process has 2 threads, and only a process of one can enter"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.gcs_mount import Mode
+from t5x_harness.google.gcs_mount import MountMode
 from t5x_harness.system import processes
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import InProcess, RunProcess, RunRaised, WorkerError, Zygote
@@ -41,7 +41,7 @@ def start(zygote: Zygote, root: Path, tmp_path: Path) -> Iterator[Callable[..., 
         run.close()
 
 
-def test_a_run_and_its_children_see_the_store(start: Callable[..., RunProcess], mode: Mode, bucket: Path) -> None:
+def test_a_run_and_its_children_see_the_store(start: Callable[..., RunProcess], mode: MountMode, bucket: Path) -> None:
     run = start(**{MODE_VARIABLE: mode.value})
     assert run.call("read", path=HELLO) == "hello"
     assert run.call("read_in_child", path=HELLO) == "hello"
@@ -50,7 +50,9 @@ def test_a_run_and_its_children_see_the_store(start: Callable[..., RunProcess], 
     assert (bucket / "data" / "hello.txt").exists()
 
 
-def test_runs_of_one_zygote_see_their_own_stores(start: Callable[..., RunProcess], mode: Mode, tmp_path: Path) -> None:
+def test_runs_of_one_zygote_see_their_own_stores(
+    start: Callable[..., RunProcess], mode: MountMode, tmp_path: Path
+) -> None:
     other = tmp_path / "other" / "buckets" / "my-bucket" / "data"
     other.mkdir(parents=True)
     (other / "hello.txt").write_text("other")
@@ -67,7 +69,9 @@ def test_a_run_without_a_store_sees_none(start: Callable[..., RunProcess]) -> No
         run.call("read", path=HELLO)
 
 
-def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(start: Callable[..., RunProcess], mode: Mode) -> None:
+def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(
+    start: Callable[..., RunProcess], mode: MountMode
+) -> None:
     run = start(cwd="/gcs/my-bucket/data", **{MODE_VARIABLE: mode.value})
     folder, *descriptors = run.call("place")
     assert folder == "/gcs/my-bucket/data"
@@ -84,10 +88,10 @@ def test_a_run_without_a_process_of_its_own_cannot_have_fuse(root: Path, tmp_pat
     assert ROOT_VARIABLE not in os.environ
 
 
-def test_a_file_system_ends_with_its_run(start: Callable[..., RunProcess], zygote: Zygote, mode: Mode) -> None:
+def test_a_file_system_ends_with_its_run(start: Callable[..., RunProcess], zygote: Zygote, mode: MountMode) -> None:
     run = start(**{MODE_VARIABLE: mode.value})
     run.call("read", path=HELLO)
-    assert len(file_systems(zygote)) == (mode is Mode.FUSE)
+    assert len(file_systems(zygote)) == (mode is MountMode.FUSE)
     os.kill(run.pid, signal.SIGKILL)
     run.close()
     deadline = time.monotonic() + 20

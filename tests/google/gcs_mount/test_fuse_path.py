@@ -16,12 +16,12 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from t5x_harness.fixtures.storage_fuse import FusePath
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.gcs_mount import Mode, refusal
+from t5x_harness.google.gcs_mount import MountMode, refusal
 from t5x_harness.sample_tasks import CONFIGS
 
 MODES = [
     pytest.param(mode.value, marks=pytest.mark.skipif(bool(refusal(mode)), reason=f"/gcs: {refusal(mode)}"))
-    for mode in Mode
+    for mode in MountMode
 ]
 
 
@@ -38,7 +38,7 @@ def test_its_names_are_those_of_one_bucket(fuse_path: FusePath, gcs_bucket: str)
     assert str(fuse_path) == str(fuse_path.path) == f"/gcs/{gcs_bucket}"
     assert fuse_path.url == f"gs://{gcs_bucket}"
     assert fuse_path.local.is_dir()
-    assert fuse_path.mode is Mode.FOLDER
+    assert fuse_path.mode is MountMode.FOLDER
 
 
 def test_this_process_reads_and_writes_by_the_local_folder(
@@ -131,7 +131,7 @@ def test_runs_and_their_gin_files_see_it(
     pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # two modules of one name and length within a second
-    modes = [mode.value for mode in Mode if not refusal(mode)] or ["folder"]
+    modes = [mode.value for mode in MountMode if not refusal(mode)] or ["folder"]
     source = CONFIGS / "finetune_answer.gin"
     pytester.path.joinpath("train.gin").write_text(f"{source.read_text()}\nimport tasks_on_gcs\n")
     (pytester.path / "models").symlink_to(CONFIGS / "models")
@@ -156,7 +156,7 @@ def test_a_conftest_chooses_the_mode_and_a_wrong_one_is_told(pytester: pytest.Py
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
     result.stdout.fnmatch_lines(["fuse_mode is one of folder, fuse, not 'gcsfuse'"])
-    if refused := refusal(Mode.FUSE):
+    if refused := refusal(MountMode.FUSE):
         result.assert_outcomes(skipped=1, errors=1)
         result.stdout.fnmatch_lines([f"*/gcs cannot be as Cloud Storage FUSE here: {refused}; see t5x-harness doctor*"])
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mounted import Mounted, needs
 
-from t5x_harness.google.gcs_mount import Mode, command_prefix
+from t5x_harness.google.gcs_mount import MountMode, command_prefix
 from t5x_harness.google.storage.errors import PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions
@@ -22,7 +22,7 @@ PAGES = 64
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    needs(Mode.FUSE)
+    needs(MountMode.FUSE)
     with ObjectStore(tmp_path) as store:
         store._core.database._execute("PRAGMA synchronous = OFF")
         store.create_bucket("data")
@@ -100,7 +100,7 @@ def test_readers_beside_one_who_overwrites_see_whole_generations_and_never_one_f
     acknowledged, stop = tmp_path / "acknowledged", tmp_path / "stop"
     store.write("data", "f", body(0))
     acknowledged.write_text("0")
-    words = [*command_prefix(tmp_path, Mode.FUSE), sys.executable, "-I", "-S", "-c", READERS]
+    words = [*command_prefix(tmp_path, MountMode.FUSE), sys.executable, "-I", "-S", "-c", READERS]
     readers = subprocess.Popen([*words, "/gcs/data/f", acknowledged, stop], stderr=subprocess.PIPE, text=True)
     try:
         for number in range(1, 400):

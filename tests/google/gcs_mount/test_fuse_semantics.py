@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.gcs_mount import Mode, probe
+from t5x_harness.google.gcs_mount import MountMode, probe
 
 Inside = Callable[..., Any]
 
@@ -33,7 +33,7 @@ def fuse(inside: Inside, bucket: Path) -> Inside:
         pytest.skip(f"/gcs in mode fuse cannot be mounted here: {reason}")
 
     def run(code: str) -> Any:
-        return inside(f"{PRELUDE}store = pathlib.Path({str(bucket)!r})\n{code}", mode=Mode.FUSE)
+        return inside(f"{PRELUDE}store = pathlib.Path({str(bucket)!r})\n{code}", mode=MountMode.FUSE)
 
     return run
 

@@ -14,7 +14,7 @@ from kernel import Kernel
 from mounted import Mounted, needs
 from two_mounts import TwoMounts
 
-from t5x_harness.google.gcs_mount import Mode
+from t5x_harness.google.gcs_mount import MountMode
 from t5x_harness.google.storage.store import ObjectStore
 
 # MOUNT_EXAMPLES=5000 pytest tests/google/gcs_mount/test_fuse_two_mounts.py looks for more, and anew each time.
@@ -57,7 +57,7 @@ def test_two_mounts_and_the_api(store: ObjectStore, tmp_path: Path) -> None:
 
 def test_two_mounts_and_the_api_with_the_kernel_between(store: ObjectStore, tmp_path: Path) -> None:
     """With system calls, answered from the kernel's pages where it has them."""
-    needs(Mode.FUSE)
+    needs(MountMode.FUSE)
     count = itertools.count()
     with Mounted(tmp_path) as first, Mounted(tmp_path) as second:
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from t5x_harness.google.storage.errors import NotFound, PreconditionFailed
+from t5x_harness.google.storage.errors import NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ANY, Preconditions, SourceObject, StoredObject
 
@@ -403,7 +403,7 @@ class TwoMounts(RuleBasedStateMachine):
     @rule(name=files, condition=conditions)
     def api_delete(self, name: str, condition: str) -> None:
         if name not in self.stored:
-            with pytest.raises(NotFound):
+            with pytest.raises(NoSuchResource):
                 self.store.delete(self.bucket, name)
             return
         done: list[bool] = []

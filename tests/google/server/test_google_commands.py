@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.google.gcs_mount import Mode, refusal
+from t5x_harness.google.gcs_mount import MountMode, refusal
 
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())")
 ASK = """
@@ -103,19 +103,19 @@ def test_a_missing_bucket_is_said_on_the_terminal_and_made_if_that_is_wanted() -
     assert (made.stdout.split(), made.stderr) == (["200"] * 3, "")
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_exec_shows_the_buckets_at_gcs(mode: Mode, cloud: Path) -> None:
+@pytest.mark.parametrize("mode", list(MountMode))
+def test_exec_shows_the_buckets_at_gcs(mode: MountMode, cloud: Path) -> None:
     if refused := refusal(mode):
         pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")
     script = 'echo text > /gcs/my-bucket/object && "$0" -c "$1" && mv /gcs/my-bucket /gcs/your-bucket'
     options = [f"--google-root={cloud}", f"--gcs-paths={mode}", "--slice=none"]
     done = run("exec", *options, "--", "sh", "-c", script, sys.executable, LIST)
     assert done.stdout == "['object']\n", done.stderr
-    assert (done.returncode == 0) is (mode is Mode.FOLDER)
+    assert (done.returncode == 0) is (mode is MountMode.FOLDER)
 
 
 def test_exec_shows_a_folder_unless_told_otherwise_and_nothing_when_told(cloud: Path) -> None:
-    if refused := refusal(Mode.FOLDER):
+    if refused := refusal(MountMode.FOLDER):
         pytest.skip(f"/gcs cannot be mounted here: {refused}")
     options = [f"--google-root={cloud}", "--slice=none"]
     assert run("exec", *options, "--", "ls", "/gcs").stdout == "my-bucket\n"

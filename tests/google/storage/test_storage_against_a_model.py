@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from t5x_harness.google.storage.errors import Invalid, NotFound, PreconditionFailed
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.names import is_object_name
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject, StoredObject
@@ -73,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.delete("data", name)
             del self.model[name]
         else:
-            with pytest.raises(NotFound):
+            with pytest.raises(NoSuchResource):
                 self.store.delete("data", name)
 
     @precondition(lambda self: self.model)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage.errors import Conflict, Invalid, NotFound, NotModified, PreconditionFailed
+from t5x_harness.google.storage.errors import Conflict, Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions
 
@@ -62,9 +62,9 @@ def test_only_an_empty_bucket_is_deleted(store: ObjectStore, tree: Path) -> None
     (tree / "left" / "over").mkdir(parents=True)
     store.delete_bucket("data")
     assert not tree.exists()
-    with pytest.raises(NotFound, match="The specified bucket does not exist"):
+    with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
         store.bucket("data")
-    with pytest.raises(NotFound, match="The specified bucket does not exist"):
+    with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
         store.delete_bucket("data")
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_done_in_a_bucket_that_does_not_exist(store: ObjectStore) -> 
         lambda: store.patch_bucket("nothing", {}),
         lambda: store.stat("../buckets/data", "a"),
     ):
-        with pytest.raises(NotFound, match="The specified bucket does not exist"):
+        with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
             attempt()
 
 
@@ -109,8 +109,8 @@ def test_a_write_into_a_bucket_that_was_deleted_meanwhile_leaves_nothing(store: 
     with store.open_write("data", "a") as writer:
         upload = store.uploads.start("data", "b")
         store.delete_bucket("data")
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             writer.commit()
-    with pytest.raises(NotFound):
+    with pytest.raises(NoSuchResource):
         store.uploads.get(upload.id)
     assert leftovers() == []

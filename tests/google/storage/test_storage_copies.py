@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.storage.checksums import Digest
-from t5x_harness.google.storage.errors import Invalid, NotFound, NotModified, PreconditionFailed
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
 
@@ -54,8 +54,8 @@ def test_conditions_of_copies(store: ObjectStore, leftovers) -> None:
             {},
             NotModified,
         ),
-        (SourceObject("data", "a", generation=1), {}, NotFound),
-        (SourceObject("data", "nothing"), {}, NotFound),
+        (SourceObject("data", "a", generation=1), {}, NoSuchResource),
+        (SourceObject("data", "nothing"), {}, NoSuchResource),
         (SourceObject("data", "a"), {"generation_match": 0}, PreconditionFailed),
         (SourceObject("data", "a"), {"metageneration_not_match": 1}, NotModified),
     ):
@@ -89,7 +89,7 @@ def test_compositions_that_are_refused(store: ObjectStore, names, leftovers) -> 
         assert caught.value.message == (f"The number of source components provided ({count}) must be between 1 and 32")
     with pytest.raises(Invalid, match="Objects are composed of objects of the same bucket, other"):
         store.compose("other", "c", [source])
-    with pytest.raises(NotFound, match="No such object: data/nothing"):
+    with pytest.raises(NoSuchResource, match="No such object: data/nothing"):
         store.compose("data", "c", [source, SourceObject("data", "nothing")])
     with pytest.raises(PreconditionFailed):
         store.compose("data", "c", [SourceObject("data", "a", preconditions=Preconditions(generation_match=1))])

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from t5x_harness.google.storage.errors import NotFound
+from t5x_harness.google.storage.errors import NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
 
 NAMES = ["a", "a/b", "c/d", "c/", "c", "//", "e" * 300]
@@ -18,7 +18,7 @@ NAMES = ["a", "a/b", "c/d", "c/", "c", "//", "e" * 300]
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from t5x_harness.google.storage.errors import NotFound
+from t5x_harness.google.storage.errors import NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields
 
@@ -34,7 +34,7 @@ for index in itertools.count(int(sys.argv[2])):
         say("delete", index, which)
         try:
             store.delete("data", name)
-        except NotFound:
+        except NoSuchResource:
             pass
     elif index % 5 == 4:
         say("write", index, which)
@@ -69,7 +69,7 @@ def index_of(store: ObjectStore, name: str) -> int | None:
     try:
         with store.open_read("data", name) as reader:
             body = reader.read()
-    except NotFound:
+    except NoSuchResource:
         return None
     assert reader.object.fields.metadata is not None, name
     index = int(reader.object.fields.metadata["index"] or "")

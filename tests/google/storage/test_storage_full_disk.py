@@ -9,7 +9,7 @@ import pytest
 from full_disk import FullDisk
 
 from t5x_harness.google.storage.disk import is_full
-from t5x_harness.google.storage.errors import CannotOpen, NotFound
+from t5x_harness.google.storage.errors import CannotOpen, NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, SourceObject, StoredObject
 
@@ -74,7 +74,7 @@ def test_objects_are_read_and_deleted(
         FullDisk(store, full, reserve=8)
         for _ in range(2):
             assert names() == ["a", "a/b", "e//", "outside"]
-            with pytest.raises(NotFound):
+            with pytest.raises(NoSuchResource):
                 store.stat("data", "c/d")
         seen = store.stat("data", "outside")
         with store.open_read("data", "outside", generation=seen.generation) as reader:

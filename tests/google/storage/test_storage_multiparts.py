@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.storage.checksums import Digest
-from t5x_harness.google.storage.errors import Invalid, NotFound
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Checksums, MultipartUpload, ObjectFields, Part, SourceObject
+from t5x_harness.google.storage.values import Checksums, MultipartUpload, ObjectFields, SourceObject, UploadPart
 
 LARGE = bytes(range(256)) * (5 << 12)  # as small as a part may be that is not the last
 
 
-def send(store: ObjectStore, upload: MultipartUpload, number: int, data: bytes) -> Part:
+def send(store: ObjectStore, upload: MultipartUpload, number: int, data: bytes) -> UploadPart:
     with store.multiparts.open_part(upload.id, number) as writer:
         writer.write(data[:10])
         writer.write(data[10:])
@@ -51,7 +51,7 @@ def test_parts_in_any_order_become_one_object(store: ObjectStore, names, leftove
         assert reader.read() == LARGE + b"last"
     assert leftovers() == []
     assert store.copy(SourceObject("data", "a/b"), "data", "c").md5 is None
-    with pytest.raises(NotFound, match="The requested upload was not found"):
+    with pytest.raises(NoSuchResource, match="The requested upload was not found"):
         store.multiparts.get(upload.id)
 
 
@@ -110,7 +110,7 @@ def test_parts_that_are_refused(store: ObjectStore, leftovers) -> None:
         writer.write(b"x")
         with pytest.raises(Invalid, match="doesn't match calculated CRC32C"):
             writer.commit(Checksums(crc32c="AAAAAA=="))
-    with pytest.raises(NotFound):
+    with pytest.raises(NoSuchResource):
         store.multiparts.open_part("nothing", 1)
     assert store.multiparts.get(upload.id).parts == ()
     assert leftovers() == []
@@ -128,9 +128,9 @@ def test_a_part_that_comes_after_the_end_is_refused(store: ObjectStore, leftover
             store.multiparts.complete(upload.id, [(1, sent.etag)])
         else:
             store.delete_bucket("data")
-        with pytest.raises(NotFound, match="The requested upload was not found"):
+        with pytest.raises(NoSuchResource, match="The requested upload was not found"):
             writer.commit()
-    with pytest.raises(NotFound, match="The requested upload was not found"):
+    with pytest.raises(NoSuchResource, match="The requested upload was not found"):
         store.multiparts.abort(upload.id)
     assert leftovers() == []
 
@@ -140,7 +140,7 @@ def test_uploads_are_listed(store: ObjectStore) -> None:
     started = [store.multiparts.start("data", name) for name in ("b", "a", "b")]
     store.multiparts.start("other", "c")
     assert store.multiparts.all("data") == [started[1], started[0], started[2]]
-    with pytest.raises(NotFound, match="The specified bucket does not exist"):
+    with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
         store.multiparts.all("nothing")
 
 
@@ -180,7 +180,7 @@ def test_what_comes_while_an_upload_is_completed(
     if meanwhile == "a part":
         written.append(store.multiparts.complete(upload.id, parts))
     else:
-        with pytest.raises(NotFound, match="The requested upload was not found"):
+        with pytest.raises(NoSuchResource, match="The requested upload was not found"):
             store.multiparts.complete(upload.id, parts)
     assert [store.stat("data", "a")] == written
     assert leftovers() == []

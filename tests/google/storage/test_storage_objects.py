@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.storage import writing
-from t5x_harness.google.storage.errors import Invalid, NotFound, NotModified, PreconditionFailed
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
 
@@ -73,7 +73,7 @@ def test_bytes_that_do_not_add_up_are_refused_and_nothing_is_left(
     with pytest.raises(Invalid) as caught:
         store.write("data", "a", b"hello", expected=expected)
     assert caught.value.message == message
-    with pytest.raises(NotFound, match="No such object: data/a"):
+    with pytest.raises(NoSuchResource, match="No such object: data/a"):
         store.stat("data", "a")
     assert leftovers() == list(tree.iterdir()) == []
     store.write("data", "a", b"hello", expected=Checksums("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA=="))
@@ -125,11 +125,11 @@ def test_only_the_live_generation_is_there(store: ObjectStore) -> None:
         lambda: store.delete("data", "a", generation=old),
         lambda: store.patch("data", "a", ObjectFields(), generation=old),
     ):
-        with pytest.raises(NotFound) as caught:
+        with pytest.raises(NoSuchResource) as caught:
             attempt()
         assert caught.value.message == f"No such object: data/a#{old}"
     store.delete("data", "a", generation=new)
-    with pytest.raises(NotFound, match=r"No such object: data/a$"):
+    with pytest.raises(NoSuchResource, match=r"No such object: data/a$"):
         store.delete("data", "a")
 
 
@@ -178,7 +178,7 @@ def test_conditions_that_hold(store: ObjectStore) -> None:
     second = store.write("data", "a", b"2", preconditions=Preconditions(generation_match=first.generation))
     store.stat("data", "a", preconditions=Preconditions(generation_not_match=first.generation))
     store.delete("data", "a", preconditions=Preconditions(second.generation, metageneration_match=1))
-    with pytest.raises(NotFound):  # as Google answers, whatever the condition
+    with pytest.raises(NoSuchResource):  # as Google answers, whatever the condition
         store.delete("data", "a", preconditions=Preconditions(generation_match=second.generation))
 
 

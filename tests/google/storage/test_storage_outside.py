@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.storage import core
-from t5x_harness.google.storage.errors import Forbidden, NotFound, PreconditionFailed
+from t5x_harness.google.storage.errors import Forbidden, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject
 
@@ -74,7 +74,7 @@ def test_deleted_files_vanish(store: ObjectStore, tree: Path, names) -> None:
     for name in ("a", "b/c", "d", "e/"):
         store.write("data", name, b"")
     (tree / "a").unlink()
-    with pytest.raises(NotFound):
+    with pytest.raises(NoSuchResource):
         store.stat("data", "a")
     (tree / "d").unlink()
     shutil.rmtree(tree / "b")
@@ -89,7 +89,7 @@ def test_folders_are_no_objects(store: ObjectStore, tree: Path, names) -> None:
     assert names() == []
     assert store.list("data", ListingQuery(delimiter="/")).prefixes == ()
     for name in ("a", "a/", "a/b"):
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             store.stat("data", name)
     store.write("data", "a/b", b"not lost")
     assert content(store, "a/b") == b"not lost"
@@ -220,7 +220,7 @@ def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(
     monkeypatch.setattr(os, "open", open_as_somebody_else)
     assert names() == ["known"]
     for name in ("loop", "secret", "below/loop"):
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             store.stat("data", name)
     assert store.stat("data", "known") == known
     with pytest.raises(Forbidden, match=f"{tree}/known cannot be read: Permission denied"):

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from interleaving import interleaved
 
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
-from t5x_harness.google.storage.errors import NotFound, StorageError
+from t5x_harness.google.storage.errors import NoSuchResource, StoreError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
 
@@ -78,7 +78,7 @@ class Deed:
 def result_of(call: Callable[[], Result]) -> Result:
     try:
         return call()
-    except StorageError as error:
+    except StoreError as error:
         return error.code
 
 
@@ -86,7 +86,7 @@ def or_gone(call: Callable[[], Result]) -> Result:
     """For uploads, which end in several ways."""
     try:
         return call()
-    except NotFound:
+    except NoSuchResource:
         return "gone"
 
 
@@ -562,11 +562,11 @@ class TwoActors(RuleBasedStateMachine):
                 seen.objects[found.name] = (reader.read(), mark)
             assert mark is None or self.generations.get(mark, found.generation) == found.generation
         for upload, it in self.state.uploads.items():
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NoSuchResource):
                 finished = self.store.uploads.get(upload).finished
                 seen.uploads[upload] = dataclasses.replace(it, finished=finished is not None)
         for upload, parts in self.state.parts.items():
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NoSuchResource):
                 numbers = [part.number for part in self.store.multiparts.get(upload).parts]
                 seen.parts[upload] = Parts(parts.mark, dict.fromkeys(numbers, b""))
         return seen

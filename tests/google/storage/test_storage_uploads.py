@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.storage import uploads
-from t5x_harness.google.storage.errors import Invalid, NotFound, PreconditionFailed
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
 
@@ -94,7 +94,7 @@ def test_an_upload_that_does_not_add_up_leaves_nothing(store: ObjectStore, lefto
     with pytest.raises(Invalid, match="doesn't match calculated CRC32C"):
         store.uploads.finish(upload.id, wrong if said == "at the end" else Checksums())
     assert names() == leftovers() == []
-    with pytest.raises(NotFound):
+    with pytest.raises(NoSuchResource):
         store.uploads.get(upload.id)
 
 
@@ -120,7 +120,7 @@ def test_a_cancelled_upload_is_gone(store: ObjectStore, leftovers, names) -> Non
         lambda: store.uploads.finish(upload.id),
         lambda: store.uploads.cancel(upload.id),
     ):
-        with pytest.raises(NotFound, match=f"No such upload: {upload.id}"):
+        with pytest.raises(NoSuchResource, match=f"No such upload: {upload.id}"):
             attempt()
     assert names() == leftovers() == []
 
@@ -135,7 +135,7 @@ def test_uploads_expire_after_a_week(root: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("time.time_ns", lambda: now + 8 * day)
     with ObjectStore(root) as store:
         store.uploads.get(young.id)
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             store.uploads.get(old.id)
     assert [path.name for path in (root / ".t5x-harness" / "incoming").iterdir()] == [young.id]
 
@@ -160,7 +160,7 @@ def test_nothing_stays_of_uploads_that_have_ended(store: ObjectStore, leftovers)
     store.delete("data", "a")
     store.delete_bucket("data")
     for upload in (cancelled, lost):
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             store.uploads.append(upload.id, 0, b"x")
     assert store.uploads._running == {}
     assert leftovers() == []
@@ -176,7 +176,7 @@ def test_an_upload_whose_bucket_is_made_anew_while_it_ends(
         store.create_bucket("data")
 
     monkeypatch.setattr(uploads, "verify", make_the_bucket_anew)
-    with pytest.raises(NotFound, match=f"No such upload: {upload.id}"):
+    with pytest.raises(NoSuchResource, match=f"No such upload: {upload.id}"):
         store.uploads.finish(upload.id)
     assert names() == []
 
@@ -194,6 +194,6 @@ def test_uploads_to_a_bucket_that_is_gone_are_gone_with_the_next_start(root: Pat
     with ObjectStore(root) as store:
         store.create_bucket("data")
         assert store.multiparts.all("data") == []
-        with pytest.raises(NotFound):
+        with pytest.raises(NoSuchResource):
             store.uploads.get(upload.id)
     assert list((root / ".t5x-harness" / "incoming").iterdir()) == []

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from t5x_harness.google.storage import core, database
-from t5x_harness.google.storage.errors import NotFound, WouldWait
+from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
 from t5x_harness.google.storage.store import ObjectStore
 
 
@@ -44,7 +44,7 @@ def test_nothing_to_wait_for(store: ObjectStore) -> None:
     assert store.stat("data", "a", wait=False) == written
     with store.open_read("data", "a", wait=False) as reader:
         assert reader.read() == b"body"
-    with pytest.raises(NotFound):
+    with pytest.raises(NoSuchResource):
         store.stat("data", "b", wait=False)
 
 
@@ -127,4 +127,4 @@ def test_a_closed_store_keeps_nobody_waiting(root: Path) -> None:
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:  # a thread may take its own lock again
         for pool in (first, second):
             asked = pool.submit(store.list, "data")
-            assert isinstance(asked.exception(60), NotFound | sqlite3.ProgrammingError)
+            assert isinstance(asked.exception(60), NoSuchResource | sqlite3.ProgrammingError)

@@ -15,7 +15,7 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.buckets.emulated import Store
-from t5x_harness.google.gcs_mount import Mode, NamespaceRefused, launched
+from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
 from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
@@ -246,9 +246,9 @@ class Attempt:
         return find_programs(self.settings.options.programs)
 
     def _with_gcs(self, words: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        mode = environment.get(MODE_VARIABLE) or Mode.FOLDER
+        mode = environment.get(MODE_VARIABLE) or MountMode.FOLDER
         root = str(self.settings.root)
-        seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(Mode(mode))}
+        seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(MountMode(mode))}
         return launched(words, seen, root, mode)
 
 
