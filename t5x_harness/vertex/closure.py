@@ -132,10 +132,10 @@ def closure_of(spec: RunSpec) -> Closure:
     """
     program = program_of(spec)
     _require_readable(program)
-    return _Collector(program).closure()
+    return _FileCollector(program).closure()
 
 
-class _Collector:
+class _FileCollector:
     def __init__(self, program: GinProgram) -> None:
         self._program = program
         self._spec = program.spec

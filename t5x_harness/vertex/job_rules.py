@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.google.vertex.validation.checks import CHECKS
+from t5x_harness.google.vertex.validation.checks import CHECKS, Values, of_values
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, read_table, rules_in
 from t5x_harness.google.vertex.validation.subject import Subject
 from t5x_harness.spec import Mode
@@ -24,35 +24,30 @@ _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 @functools.cache
 def job_rules() -> tuple[SpecRule, ...]:
     """Returns every rule for the jobs of T5X."""
-    own = {check.__name__: check for check in (data_dir_none, gin_prefix_twice, carried_over, run_mode, t5x_module)}
-    return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own})
+    own = {broken.__name__: of_values(broken) for broken in (data_dir_none, gin_prefix_twice, carried_over, run_mode)}
+    return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own, t5x_module.__name__: t5x_module})
 
 
-def data_dir_none(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+def data_dir_none(argument: str, _rule: SpecRule) -> Values | None:
     """Checks that no flag for the data's folder has the text of Python's None."""
-    for at, argument in subject.resolve(rule.field):
-        if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'"):
-            yield at, {"value": argument}
+    return {"value": argument} if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'") else None
 
 
-def gin_prefix_twice(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+def gin_prefix_twice(argument: str, _rule: SpecRule) -> Values | None:
     """Checks that a binding's flag has its prefix once."""
-    for at, argument in subject.resolve(rule.field):
-        match = _GIN_TWICE.fullmatch(argument)
-        if match:
-            yield at, {"value": argument, "fix": f"write --gin.{match['rest']}"}
+    match = _GIN_TWICE.fullmatch(argument)
+    return {"value": argument, "fix": f"write --gin.{match['rest']}"} if match else None
 
 
-def carried_over(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a flag brings neither quote nor comma of the list along that it was copied from."""
-    for at, argument in subject.resolve(rule.field):
-        fault = ""
-        if _QUOTED_FLAG.match(argument):
-            fault = "begins with a quote, so that it is not a flag, and T5X ends with Too many command-line arguments"
-        elif argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
-            fault = "ends with a comma, which Gin cannot parse"
-        if fault:
-            yield at, {"value": argument, "fault": fault, "fix": f"write {_without_list(argument)}"}
+def carried_over(argument: str, _rule: SpecRule) -> Values | None:
+    """Checks that a flag has no quote and no comma of the list that it was copied from."""
+    if _QUOTED_FLAG.match(argument):
+        fault = "begins with a quote, so that it is not a flag, and T5X ends with Too many command-line arguments"
+    elif argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
+        fault = "ends with a comma, which Gin cannot parse"
+    else:
+        return None
+    return {"value": argument, "fault": fault, "fix": f"write {_without_list(argument)}"}
 
 
 def _without_list(argument: str) -> str:
@@ -62,14 +57,13 @@ def _without_list(argument: str) -> str:
     return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
 
 
-def run_mode(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+def run_mode(argument: str, _rule: SpecRule) -> Values | None:
     """Checks that the run mode is one of T5X's main."""
-    for at, argument in subject.resolve(rule.field):
-        flag, _, mode = argument.lstrip("-").partition("=")
-        if flag == "run_mode" and argument.startswith("-") and mode and mode not in _RUN_MODES:
-            meant = _RENAMED.get(mode) or next(iter(difflib.get_close_matches(mode, _RUN_MODES, n=1)), "")
-            fix = f"write --run_mode={meant}" if meant else f"there are {', '.join(_RUN_MODES)}"
-            yield at, {"value": mode, "fix": fix}
+    flag, _, mode = argument.lstrip("-").partition("=")
+    if flag != "run_mode" or not argument.startswith("-") or not mode or mode in _RUN_MODES:
+        return None
+    meant = _RENAMED.get(mode) or next(iter(difflib.get_close_matches(mode, _RUN_MODES, n=1)), "")
+    return {"value": mode, "fix": f"write --run_mode={meant}" if meant else f"there are {', '.join(_RUN_MODES)}"}
 
 
 def t5x_module(subject: Subject, rule: SpecRule) -> Iterator[Breach]:

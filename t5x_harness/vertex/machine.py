@@ -58,22 +58,14 @@ class Machine:
         Raises:
           MachineError: there is no such slice, or Vertex AI has no documented machine for it.
         """
-        from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+        from t5x_harness.google.vertex.validation.machines import machine_of_slice
 
         try:
-            tpu = get_slice(name)
+            get_slice(name)
         except SliceError as error:
             raise MachineError(str(error)) from None
-        generation = tpu.generation.name
-        for accelerator, about in cloud_tpus().items():
-            if about.generation == generation:
-                return cls(_CLOUD_TPU, accelerator, tpu.num_devices)
-        topology = "x".join(str(side) for side in tpu.topology[: tpu.generation.dimensions])
-        hosts = [
-            host for host in machine_types().values() if host.generation == generation and topology in host.topologies
-        ]
-        if hosts:
-            return cls(max(hosts, key=lambda host: host.chips).name, tpu_topology=topology)
+        if fields := machine_of_slice(name):
+            return cls(**fields)
         raise MachineError(
             f"Vertex AI documents no machine for custom jobs on {name}; name the machine itself if you know of one, as "
             "machine-type=…,tpu-topology=…"

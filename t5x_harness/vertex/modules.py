@@ -54,10 +54,10 @@ def modules_of(program: GinProgram, roots: LocalRoots) -> Modules:
     Raises:
       ClosureError: a file cannot be read, or they are too large to be staged.
     """
-    return _Collector(program, roots).modules()
+    return _ModuleCollector(program, roots).modules()
 
 
-class _Collector:
+class _ModuleCollector:
     def __init__(self, program: GinProgram, roots: LocalRoots) -> None:
         spec = program.spec
         parent = Path(program.t5x_parent) if program.t5x_parent else None

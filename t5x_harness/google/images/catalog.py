@@ -19,7 +19,7 @@ _WILD = "*?["
 
 
 @dataclasses.dataclass(frozen=True)
-class Image:
+class DeclaredImage:
     """An image under all of its tags: nothing is built here, so all tags of a name are the same.
 
     Attributes:
@@ -62,7 +62,7 @@ class Catalog:
     def __init__(self, images: Mapping[str, str]) -> None:
         self._globs = tuple(images)
 
-    def find(self, name: str, reference: str = "") -> Image | None:
+    def find(self, name: str, reference: str = "") -> DeclaredImage | None:
         """Returns an image.
 
         Args:
@@ -72,7 +72,7 @@ class Catalog:
         Returns:
           None if none of that name was declared, or not with that tag.
         """
-        image = Image(name, self._tags(name))
+        image = DeclaredImage(name, self._tags(name))
         if not image.tags and not any(_fits(glob, name) for glob in self._globs):
             return None
         if not reference or reference == image.digest or reference in image.tags:
@@ -80,7 +80,7 @@ class Catalog:
         is_there = ":" not in reference and self._has(f"{name}:{reference}")
         return dataclasses.replace(image, tags=(*image.tags, reference)) if is_there else None
 
-    def below(self, prefix: str) -> list[Image]:
+    def below(self, prefix: str) -> list[DeclaredImage]:
         """Returns the images that can be listed, whose names begin so; those that a wider glob stands for cannot."""
         names = dict.fromkeys(name for glob in self._globs if (name := _name_of(glob)) and name.startswith(prefix))
         return [image for name in names if (image := self.find(name))]
@@ -124,7 +124,7 @@ def tags_list(catalog: Catalog, host: str, name: str) -> dict[str, Any] | None:
     return {"name": name, "tags": list(image.tags) if image else [], "manifest": manifests, "child": list(children)}
 
 
-def _listed(image: Image) -> dict[str, Any]:
+def _listed(image: DeclaredImage) -> dict[str, Any]:
     times = dict.fromkeys(("timeCreatedMs", "timeUploadedMs"), "0")
     size = str(len(image.manifest))
     return {"imageSizeBytes": size, "mediaType": MANIFEST_TYPE, "tag": list(image.tags), **times}

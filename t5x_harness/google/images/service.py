@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t5x_harness.google.asgi import NOT_EMULATED, Scope, Send, answer, answer_error, answer_json, not_emulated
-from t5x_harness.google.images.catalog import CONFIG_TYPE, MANIFEST_TYPE, Catalog, Image, tags_list
+from t5x_harness.google.images.catalog import CONFIG_TYPE, MANIFEST_TYPE, Catalog, DeclaredImage, tags_list
 from t5x_harness.google.product import PRODUCT
 
 ARTIFACTS = "artifactregistry.googleapis.com"
@@ -132,7 +132,7 @@ class ImageService:
         await answer_json(send, 404, {"errors": [{"code": code, "message": message, "detail": what}]})
 
 
-def _content(image: Image, kind: str, reference: str) -> tuple[bytes, str, str] | None:
+def _content(image: DeclaredImage, kind: str, reference: str) -> tuple[bytes, str, str] | None:
     """Returns a manifest or a blob, with its type and digest; None for a blob that the image does not have."""
     if kind == "manifests":
         return image.manifest, MANIFEST_TYPE, image.digest
@@ -140,11 +140,11 @@ def _content(image: Image, kind: str, reference: str) -> tuple[bytes, str, str] 
     return (image.config, CONFIG_TYPE, config) if reference == config else None
 
 
-def _package(parent: str, prefix: str, image: Image) -> str:
+def _package(parent: str, prefix: str, image: DeclaredImage) -> str:
     return f"{parent}/packages/{image.name.removeprefix(prefix).replace('/', '%2F')}"
 
 
-def _docker_image(parent: str, prefix: str, image: Image) -> dict[str, Any]:
+def _docker_image(parent: str, prefix: str, image: DeclaredImage) -> dict[str, Any]:
     return {
         "name": f"{parent}/dockerImages/{image.name.removeprefix(prefix).replace('/', '%2F')}@{image.digest}",
         "uri": f"{image.name}@{image.digest}",

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepped_store import SteppedStore, interleave
 
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
 from t5x_harness.google.vertex.resources import Clock, Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
@@ -63,7 +63,7 @@ def test_a_job_is_not_failed_while_its_server_takes_it(order: list[bool]) -> Non
     other._me = dataclasses.replace(Owner.this(), host="elsewhere")
     try:
         interleave(state, lambda: one.take(JOB), lambda: other.look_after(JOB, CustomJob), order)
-        assert apis[0].services.resources.get(JOB, CustomJob).state == State.QUEUED
+        assert apis[0].services.resources.get(JOB, CustomJob).state == JobState.QUEUED
         assert state.get(aspect_key(JOB, "owner")) is not None
     finally:
         one.close()
@@ -75,13 +75,13 @@ def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.Mo
     api.services.resources.create(JOB, CustomJob(state=1))
     looking = Ownership(api.services)
     looking.look_after(JOB, CustomJob)
-    assert api.services.resources.get(JOB, CustomJob).state == State.QUEUED
+    assert api.services.resources.get(JOB, CustomJob).state == JobState.QUEUED
     now = api.services.clock.now()
     monkeypatch.setattr(api.services.clock, "now", lambda: now + 31_000_000_000)
     looking.look_after(JOB, CustomJob)
     job = api.services.resources.get(JOB, CustomJob)
     assert (job.state, job.error.message) == (
-        State.FAILED,
+        JobState.FAILED,
         "t5x-harness: the server that created this job has ended before it could run it.",
     )
 

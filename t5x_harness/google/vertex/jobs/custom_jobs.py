@@ -1,20 +1,19 @@
-"""The methods of JobService for custom jobs, and what every kind of job has to be when it comes from a client."""
+"""The methods of JobService for custom jobs, and the check that every kind of job from a client has to pass."""
 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.jobs.driver import Driver, Graces
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.driver import Driver, GracePeriods
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
-from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.variables import Trial
@@ -34,17 +33,17 @@ _SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "tria
 
 
 def check_job(services: Services, job: Any, parent: str) -> list[str]:
-    """Refuses a job that the service would refuse, and makes it one that is queued.
+    """Refuses a job that the service would refuse, and sets its state to queued.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``; it is changed.
       parent: the location that it was sent to.
 
     Returns:
-      What else there is to say about it.
+      The warnings about it.
 
     Raises:
-      ApiError: INVALID_ARGUMENT with all that is wrong. NOT_FOUND: it names a persistent resource.
+      ApiError: INVALID_ARGUMENT with all that is wrong, or NOT_FOUND because it names a persistent resource.
     """
     for field in _SET_BY_THE_SERVICE:
         if field in job.DESCRIPTOR.fields_by_name:
@@ -56,19 +55,19 @@ def check_job(services: Services, job: Any, parent: str) -> list[str]:
     if spec.persistent_resource_id:
         name = f"{parent}/persistentResources/{spec.persistent_resource_id}"
         raise ApiError(StatusCode.NOT_FOUND, f"{not_found(name).message} {_NO_PERSISTENT_RESOURCES}")
-    job.state = int(State.QUEUED)
+    job.state = int(JobState.QUEUED)
     return [str(each) for each in verdict.warnings]
 
 
-# What the SDK writes into a run that it begins, and looks for in one that it takes up.
+# What the SDK writes into a run that it begins, and looks for in a run that it resumes.
 _BEGUN: dict[str, Any] = {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
 
 
 def with_run(services: Services, job: Any) -> Any:
-    """Returns a custom job with the run that its experiment has for it.
+    """Adds a run to the experiment of a custom job, and returns the job with the name of the run.
 
-    How the service calls such a run is documented nowhere; here its name is the job's number. No run is made in an
-    experiment that is not there.
+    How the service names such a run is not documented; here its name is the job's number. If there is no such
+    experiment, no run is made.
     """
     experiment = services.resources.find(job.job_spec.experiment, CONTEXT.message) if job.job_spec.experiment else None
     if experiment is None or job.job_spec.experiment_run:
@@ -93,18 +92,17 @@ class CustomJobs:
         self,
         services: Services,
         ownership: Ownership,
-        graces: Graces | None = None,
+        graces: GracePeriods | None = None,
         start: Callable[[Task], Guarded] = Guarded,
     ) -> None:
         self._services = services
         self._ownership = ownership
         self._graces = graces
         self._start = start
-        self._lock = threading.Lock()
-        self._running: dict[str, Driver] = {}
+        self._running: RunningJobs[Driver] = RunningJobs()
 
     def keep(self, parent: str, job: Any) -> Any:
-        """Keeps a new job under a name of its own; for one that no client has asked for."""
+        """Stores a new job that no client asked for, under a unique name."""
         return self._services.resources.create(f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}", job)
 
     def run(
@@ -117,16 +115,16 @@ class CustomJobs:
     ) -> None:
         """Runs a job that was created.
 
-        For :func:`fails_if_not_started`: what this raises is why the job cannot be started here.
+        If the job cannot be started here, the exception says why; see :func:`fails_if_not_started`.
 
         Args:
-          notes: what there is to say about its spec.
-          ended: called, with its name, when it has ended.
+          trial: the trial that the job runs, if it runs one.
+          notes: notes about its spec.
+          ended: called with its name when it has ended.
         """
 
         def end(name: str) -> None:
-            with self._lock:
-                del self._running[name]
+            self._running.remove(name)
             if ended is not None:
                 ended(name)
 
@@ -136,34 +134,26 @@ class CustomJobs:
         driver = Driver(
             self._services, job, policy, end, trial=trial, notes=notes, graces=self._graces, start=self._start
         )
-        with self._lock:
-            self._running[job.name] = driver
-        try:
-            driver.start()
-        except BaseException:
-            with self._lock:
-                del self._running[job.name]
-            raise
+        self._running.start(job.name, driver)
 
     def cancel(self, name: str) -> None:
-        """Cancels a job if it runs here; its state says so when this returns."""
-        if driver := self._driver(name):
+        """Cancels a job if it runs here. Its state says so when this returns."""
+        if driver := self._running.get(name):
             driver.cancel()
 
     def end(self, name: str) -> None:
-        """Ends a job at once if it runs here, and waits until nothing is left of it."""
-        if driver := self._driver(name):
+        """Ends a job at once if it runs here, and waits until its processes are gone."""
+        if driver := self._running.get(name):
             driver.close()
 
     def look_for_faults(self) -> None:
-        """Has running jobs meet faults that were armed meanwhile."""
-        for driver in self._drivers():
+        """Has running jobs look for faults that were armed since they began."""
+        for driver in self._running.all():
             driver.look_for_faults()
 
     def close(self) -> None:
-        """Ends all jobs that run here, and waits for it."""
-        for driver in self._drivers():
-            driver.close()
+        """Ends all jobs that run here, and waits until they have ended."""
+        self._running.close()
 
     def create(self, call: ApiCall) -> Message:
         warnings = check_job(self._services, call.request.custom_job, call.request.parent)
@@ -172,11 +162,3 @@ class CustomJobs:
             made = with_run(self._services, made)
             self.run(made, notes=warnings)
         return made
-
-    def _driver(self, name: str) -> Driver | None:
-        with self._lock:
-            return self._running.get(name)
-
-    def _drivers(self) -> list[Driver]:
-        with self._lock:
-            return list(self._running.values())

@@ -1,4 +1,4 @@
-"""Carries out what is decided about a custom job: its processes, its log, its state as clients see it."""
+"""Carries out what is decided about a custom job: runs its processes, writes its log, and publishes its state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFault, VertexFaultKind, no_room
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
@@ -24,7 +24,7 @@ from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progr
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import host_of, replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
-from t5x_harness.google.vertex.jobs.watching import Said, Watched
+from t5x_harness.google.vertex.jobs.watching import UnitSaid, Watched
 from t5x_harness.google.vertex.services import Services
 
 T = TypeVar("T")
@@ -34,49 +34,49 @@ _STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom",
 
 
 class Deadlines(Generic[T]):
-    """What is to happen when; each under a name, by which it can be moved or called off."""
+    """What is to happen at which time. Each event has a name, by which it can be moved or called off."""
 
     def __init__(self) -> None:
         self._at: dict[str, tuple[float, T]] = {}
 
     def set(self, name: str, seconds: float, what: T) -> None:
-        """Has something happen in so many seconds."""
+        """Schedules an event in so many seconds."""
         self._at[name] = (time.monotonic() + seconds, what)
 
     def clear(self, *names: str) -> None:
-        """Calls things off; names that are not there are passed over."""
+        """Calls events off; unknown names are ignored."""
         for name in names:
             self._at.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
-        """Returns whether something of that name is still to come."""
+        """Returns whether an event of that name is still to come."""
         return name in self._at
 
     def seconds(self) -> float | None:
-        """Returns the seconds until the next one; None if there is none."""
+        """Returns the seconds until the next event, or None if there is none."""
         return max(0.0, min(at for at, _ in self._at.values()) - time.monotonic()) if self._at else None
 
     def due(self) -> list[T]:
-        """Takes out what is due, in the order of its times."""
+        """Removes the events that are due, and returns them in the order of their times."""
         now = time.monotonic()
         ready = sorted((at, name) for name, (at, _) in self._at.items() if at <= now)
         return [self._at.pop(name)[1] for _, name in ready]
 
 
-# Both as the API's reference has them.
+# Both as documented in the API's reference.
 _WEEK = 7 * 24 * 3600.0
 _DAY = 24 * 3600.0
 _WAITING = "FLEX_START"
 
 
 @dataclasses.dataclass(frozen=True)
-class Scheduling:
-    """What a job's ``scheduling`` says of time.
+class TimeLimits:
+    """The times in a job's ``scheduling``.
 
     Attributes:
-      timeout: seconds that it may run.
-      waits: whether it waits for machines, where others fail when there are none.
-      max_wait: seconds that it waits at most; None if it does not wait, or for as long as it takes.
+      timeout: for how many seconds the job may run.
+      waits: whether the job waits for machines; others fail if there are none.
+      max_wait: for how many seconds the job waits at most; None if it does not wait, or waits for as long as it takes.
     """
 
     timeout: float
@@ -97,12 +97,12 @@ def _seconds(duration: Any) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class Graces:
+class GracePeriods:
     """Seconds from SIGTERM to SIGKILL.
 
     Attributes:
-      warned: for what is cancelled or preempted: what a machine that is preempted has.
-      ended: for what has nothing to do any more, as its job has ended.
+      warned: for processes that are cancelled or preempted: the time that a preempted machine has.
+      ended: for processes whose job has ended.
     """
 
     warned: float = 30.0
@@ -112,8 +112,8 @@ class Graces:
 class _Order(enum.Enum):
     QUIT = "the server ends"
     SETTLE = "a job that has ended was seen running for long enough"
-    LOOK = "there may be a fault for the job"
-    STRIKE = "the job meets its fault"
+    LOOK = "a fault may have been armed for the job"
+    STRIKE = "the job's fault takes effect"
 
 
 _Message = Event | _Order
@@ -124,8 +124,8 @@ class Driver:
 
     Args:
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
-      trial: which it runs; None for a job of its own.
-      notes: what there is to say about its spec; they begin its log.
+      trial: the trial that the job runs, if it runs one.
+      notes: notes about its spec, which begin its log.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Driver:
         *,
         trial: Trial | None = None,
         notes: Sequence[str] = (),
-        graces: Graces | None = None,
+        graces: GracePeriods | None = None,
         start: Callable[[Task], Guarded] = Guarded,
     ) -> None:
         self._services = services
@@ -146,9 +146,9 @@ class Driver:
         self._ended = ended
         self._trial = trial
         self._notes = notes
-        self._graces = graces or Graces()
+        self._graces = graces or GracePeriods()
         self._options = services.settings.options
-        self._scheduling = Scheduling.of(job.job_spec.scheduling)
+        self._scheduling = TimeLimits.of(job.job_spec.scheduling)
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
         self._stopped: set[str] = set()
@@ -165,25 +165,25 @@ class Driver:
     def start(self) -> None:
         try:
             self._thread.start()
-        except RuntimeError:  # there are as many threads as there may be
+        except RuntimeError:  # no further thread can be started
             self._watched.close()
             raise
 
     def cancel(self) -> None:
-        """Has the job end; returns when its state says so."""
+        """Cancels the job; returns when its state says so."""
         self._post(machine.CancelAsked())
 
     def look_for_faults(self) -> None:
-        """Has the job meet a fault that was armed after it began."""
+        """Looks for a fault that was armed after the job began."""
         self._post(_Order.LOOK)
 
     def close(self) -> None:
-        """Ends all processes at once, and waits until nothing is left. May be called again."""
+        """Ends all processes at once, and waits until none is left. May be called again."""
         self._post(_Order.QUIT)
         self._thread.join()
 
     def _post(self, message: _Message) -> None:
-        """Has the thread take a message, and waits until it has, or has ended."""
+        """Gives the thread a message, and waits until it has handled it, or has ended."""
         taken = threading.Event()
         self._inbox.put((message, taken))
         self._watched.wake()
@@ -202,9 +202,9 @@ class Driver:
                     finally:
                         taken.set()
         except Exception as error:
-            traceback.print_exc()  # for the one who runs the server; clients get as much as helps them
-            with contextlib.suppress(Exception):  # where the state itself is gone, nobody can be informed
-                self._finish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
+            traceback.print_exc()  # for whoever runs the server; clients get only what helps them
+            with contextlib.suppress(Exception):  # if the state itself is gone, no client can be informed
+                self._finish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:
             self._over.set()
             self._watched.close()
@@ -213,10 +213,10 @@ class Driver:
             self._ended(self._job.name)
 
     def _happened(self) -> Iterator[tuple[_Message, threading.Event]]:
-        """Yields what there is to take now, with what tells others that it was; waits until there is something."""
+        """Waits until something has happened, and yields it with the event to set when it was handled."""
         nobody = threading.Event()
         for each in self._watched.wait(self._deadlines.seconds()):
-            if isinstance(each, Said):
+            if isinstance(each, UnitSaid):
                 self._log.write(each.unit, each.lines, each.severity)
                 for hint in python_environment.hints(each.lines):
                     self._log.service(hint, "WARNING")
@@ -232,7 +232,7 @@ class Driver:
             yield self._inbox.get()
 
     def _note_exit(self, unit: str, status: int) -> None:
-        """Says which host has failed, as the service names the replica alone, and what a kill may be."""
+        """Logs which host failed, because the service names only the replica, and what may have killed a process."""
         if host := host_of(unit):
             self._log.service(
                 f"Host {host} of the replica {replica_of(unit)} exited with a status of {status}.", "WARNING"
@@ -245,7 +245,7 @@ class Driver:
             return
         match message:
             case _Order.QUIT:
-                self._finish(State.FAILED, endings.owner_gone(f"process {os.getpid()}"))
+                self._finish(JobState.FAILED, endings.owner_gone(f"process {os.getpid()}"))
             case _Order.SETTLE:
                 if self._progress.state.is_final:
                     self._finish(self._progress.state, self._progress.error)
@@ -268,23 +268,23 @@ class Driver:
         for command in commands:
             self._do(command)
 
-    def _entered(self, state: State) -> None:
+    def _entered(self, state: JobState) -> None:
         self._deadlines.clear("provisioned", "waited")
-        if said := endings.course(state):
+        if said := endings.message_of(state):
             self._log.service(said)
-        if state is State.PENDING:
+        if state is JobState.PENDING:
             self._provide()
-        elif state is State.RUNNING and self._progress.attempt == 1:
+        elif state is JobState.RUNNING and self._progress.attempt == 1:
             self._deadlines.set("shown", self._options.running_seconds, _Order.SETTLE)
             self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
 
     def _provide(self) -> None:
-        """Gets ready what the processes need, and says when there are machines for them."""
+        """Prepares the processes, and schedules when there are machines for them."""
         attempt = Attempt(self._job.name, self._job.job_spec, self._services.settings, self._trial)
         try:
             self._tasks = {unit: attempt.task(unit) for unit in attempt.units}
         except CannotLaunch as error:
-            self._advance(machine.Refused(endings.unable(str(error))))
+            self._advance(machine.CannotRun(endings.unable(str(error))))
             return
         if (longest := self._scheduling.max_wait) is not None and self._progress.attempt == 1:
             self._deadlines.set("waited", longest, machine.WaitedTooLong())
@@ -293,24 +293,24 @@ class Driver:
             self._deadlines.set("provisioned", self._options.pending_seconds, machine.Provisioned())
         elif not self._scheduling.waits:
             none = endings.no_capacity(JobPlace.of(self._job.name).region)
-            self._deadlines.set("provisioned", fault.seconds, machine.Refused(none))
+            self._deadlines.set("provisioned", fault.seconds, machine.CannotRun(none))
         elif fault.seconds:
             self._deadlines.set("provisioned", fault.seconds, machine.Provisioned())
 
     def _do(self, command: Command) -> None:
         for unit in sorted(command.units):
-            if isinstance(command, machine.Start):
+            if isinstance(command, machine.StartUnits):
                 self._stopped.discard(unit)
                 self._watched.start(unit, self._tasks[unit])
             else:
                 self._stopped.add(unit)
                 self._watched.stop(unit, self._graces.warned if command.warned else self._graces.ended)
-        if isinstance(command, machine.Start):
+        if isinstance(command, machine.StartUnits):
             self._look()
 
     def _look(self) -> None:
-        """Takes a fault for the processes that run now, if there is one."""
-        if self._progress.state is not State.RUNNING or self._fault is not None:
+        """Takes the fault for the processes that run now, if one is armed."""
+        if self._progress.state is not JobState.RUNNING or self._fault is not None:
             return
         self._fault = self._services.faults.take_for(self._job.display_name, *_STRIKES)
         if self._fault is not None and not self._fault.output:
@@ -331,28 +331,28 @@ class Driver:
                 if fault.kind == "exceed_hbm":
                     said = fault.message or no_room(NEEDED, AVAILABLE, MODULE)
                     self._log.write(unit, [said], "ERROR")
-                    self._advance(machine.Refused(endings.exited(unit, 1)))  # no crash that may pass
+                    self._advance(machine.CannotRun(endings.exited(unit, 1)))  # no crash that may pass
                     return
                 self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
                 self._advance(machine.Lost(unit))
                 return
 
     def _end(self) -> None:
-        """Ends the job; clients see that once it was seen running for as long as they are promised."""
+        """Ends the job. Clients see it once the job was shown as running for the promised time."""
         self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
-        if "shown" not in self._deadlines or self._progress.state is State.CANCELLED:
+        if "shown" not in self._deadlines or self._progress.state is JobState.CANCELLED:
             self._finish(self._progress.state, self._progress.error)
 
     def _give_back(self) -> None:
-        """Leaves a fault that the job did not live to meet to another one."""
+        """Returns a fault that the job ended before, so that another job may get it."""
         if self._fault is not None:
             self._services.faults.give_back(self._fault)
 
-    def _finish(self, state: State, error: endings.JobError | None) -> None:
+    def _finish(self, state: JobState, error: endings.JobFailure | None) -> None:
         place = JobPlace.of(self._job.name)
         if error is not None:
             self._log.service(error.text(place.project, place.job_id), "ERROR")
-        self._log.service(endings.course(state), "ERROR" if error else "INFO")
+        self._log.service(endings.message_of(state), "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
         self._give_back()
         self._over.set()

@@ -1,4 +1,4 @@
-"""The states of jobs, and why they end: in the service's words and codes, as far as they are known."""
+"""The states of jobs, and the reasons why they end, with the service's words and codes as far as they are known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.wire.errors import StatusCode
 
 
-class State(enum.IntEnum):
+class JobState(enum.IntEnum):
     """The states of the API that a job can be in, by their numbers there."""
 
     QUEUED = 1
@@ -25,15 +25,15 @@ class State(enum.IntEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.EXPIRED)
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED)
 
 
 @dataclasses.dataclass(frozen=True)
-class JobError:
-    """What a job's ``error`` holds.
+class JobFailure:
+    """The contents of a job's ``error``.
 
     Attributes:
-      names_logs: whether the service adds where the job's logs are.
+      names_logs: whether the service adds the address of the job's logs.
     """
 
     code: StatusCode
@@ -49,22 +49,22 @@ class JobError:
 
 
 _COURSE = {
-    State.PENDING: "Waiting for job to be provisioned.",
-    State.RUNNING: "Waiting for training program to start.",
-    State.SUCCEEDED: "Job completed successfully.",
-    State.FAILED: "Job failed.",
-    State.CANCELLED: "Job cancelled.",
-    State.EXPIRED: "Job expired.",
+    JobState.PENDING: "Waiting for job to be provisioned.",
+    JobState.RUNNING: "Waiting for training program to start.",
+    JobState.SUCCEEDED: "Job completed successfully.",
+    JobState.FAILED: "Job failed.",
+    JobState.CANCELLED: "Job cancelled.",
+    JobState.EXPIRED: "Job expired.",
 }
 
 
-def course(state: State) -> str:
-    """Returns what the service writes into a job's log when it gets into a state; empty for nothing."""
+def message_of(state: JobState) -> str:
+    """Returns what the service logs when a job enters a state; empty if it logs nothing."""
     return _COURSE.get(state, "")
 
 
 def logs_address(project: str, job_id: str) -> str:
-    """Returns where the console of the service shows a job's logs."""
+    """Returns the address at which the service's console shows a job's logs."""
     chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
     return (
         f"https://console.cloud.google.com/logs/viewer?project={project}"
@@ -72,12 +72,12 @@ def logs_address(project: str, job_id: str) -> str:
     )
 
 
-# SIGABRT and SIGSEGV, as Python's processes and as containers report them.
+# SIGABRT and SIGSEGV, as Python's subprocesses and as containers report them.
 _MAY_PASS = frozenset({6, 11, 134, 139})
 
 
 def may_pass(status: int) -> bool:
-    """Returns whether the service tries a job again that exits so."""
+    """Returns whether the service tries a job again that exits with this status."""
     return status in _MAY_PASS
 
 
@@ -85,86 +85,83 @@ KILLED = 137
 """The status of a process that was ended with SIGKILL."""
 
 KILLED_NOTE = (
-    "137 is SIGKILL: this machine's kernel ends processes so for want of memory, and others may, too. On the service "
-    "a machine that runs out of memory ends the job with code 8, Replicas low on memory (the fault oom does so here)"
+    "137 is SIGKILL: this machine's kernel ends processes with it when memory runs out, and others may, too. On the "
+    "service a machine that runs out of memory ends the job with code 8, Replicas low on memory (as the fault oom does)"
 )
 
 
-def exited(unit: str, status: int) -> JobError:
+def exited(unit: str, status: int) -> JobFailure:
     message = f"The replica {replica_of(unit)} exited with a non-zero status of {status}."
-    return JobError(StatusCode.INVALID_ARGUMENT, message, names_logs=True)
+    return JobFailure(StatusCode.INVALID_ARGUMENT, message, names_logs=True)
 
 
-def low_on_memory(unit: str) -> JobError:
-    """Returns the end of a job whose machine has too little memory, as the service has found.
-
-    It names the pool, and not the logs.
-    """
+def low_on_memory(unit: str) -> JobFailure:
+    """Returns the end of a job whose machine has too little memory. The service names the pool, and not the logs."""
     pool = replica_of(unit).rpartition("-")[0]
-    return JobError(
+    return JobFailure(
         StatusCode.RESOURCE_EXHAUSTED,
         f"Replicas low on memory: {pool}. Specify a machine with larger memory and try again.",
     )
 
 
-def internal() -> JobError:
-    """Returns the end of a job for which the service has failed; this is all that it says."""
-    return JobError(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
+def internal() -> JobFailure:
+    """Returns the end of a job for which the service itself failed; it says no more than this."""
+    return JobFailure(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
 
 
-def no_capacity(region: str) -> JobError:
-    return JobError(
+def no_capacity(region: str) -> JobFailure:
+    return JobFailure(
         StatusCode.RESOURCE_EXHAUSTED,
         f"Resources are insufficient in region: {region}. "
         "Please try a different region or use a different accelerator.",
     )
 
 
-def cancelled() -> JobError:
-    return JobError(StatusCode.CANCELLED, "CANCELED")
+def cancelled() -> JobFailure:
+    return JobFailure(StatusCode.CANCELLED, "CANCELED")
 
 
 # The wording of the next three is not the service's, which documents none. That a job is cancelled when its time is
-# over is said by the API before Vertex AI, of maxRunningTime.
-def ran_too_long() -> JobError:
+# over is documented for maxRunningTime of AI Platform Training, which came before Vertex AI.
+def ran_too_long() -> JobFailure:
     """Returns the end of a job whose ``scheduling.timeout`` is over."""
-    return JobError(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
+    return JobFailure(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
 
 
-def waited_too_long() -> JobError:
+def waited_too_long() -> JobFailure:
     """Returns the end of a job whose ``scheduling.max_wait_duration`` is over."""
-    return JobError(
+    return JobFailure(
         StatusCode.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
     )
 
 
-def lost(unit: str) -> JobError:
-    """Returns the end of a job that lost a machine and is not tried again."""
-    return JobError(
+def lost(unit: str) -> JobFailure:
+    """Returns the end of a job that lost a machine and is not restarted any more."""
+    return JobFailure(
         StatusCode.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
     )
 
 
-def trials_failed(count: int, reason: str) -> JobError:
-    """Returns the end of a tuning job of which as many trials have failed as may fail."""
-    return JobError(StatusCode.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
+def trials_failed(count: int, reason: str) -> JobFailure:
+    """Returns the end of a tuning job with too many failed trials."""
+    return JobFailure(StatusCode.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
 
 
-def unable(reason: str) -> JobError:
+def unable(reason: str) -> JobFailure:
     """Returns the end of a job that cannot be run on this machine."""
-    return JobError(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")
+    return JobFailure(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")
 
 
-def never_taken() -> JobError:
-    """Returns the end of a job whose server has ended before it could say that the job is its own."""
-    return JobError(
+def never_taken() -> JobFailure:
+    """Returns the end of a job whose server ended before it could take the job."""
+    return JobFailure(
         StatusCode.INTERNAL, f"{PRODUCT}: the server that created this job has ended before it could run it."
     )
 
 
-def owner_gone(owner: str) -> JobError:
-    """Returns the end of a job whose server has ended without ending it."""
-    return JobError(
+def owner_gone(owner: str) -> JobFailure:
+    """Returns the end of a job whose server ended while the job was running."""
+    return JobFailure(
         StatusCode.INTERNAL,
         f"{PRODUCT}: the server that ran this job, {owner}, has ended, and the job's processes with it.",
     )

@@ -1,4 +1,4 @@
-"""Cloud Logging's ``entries:list`` over the logs of jobs, as far as clients of Vertex AI ask for it."""
+"""Cloud Logging's ``entries:list`` over the logs of jobs, as far as clients of Vertex AI use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from t5x_harness.google.vertex.jobs.logs import Line, jobs_with_logs, read_lines
+from t5x_harness.google.vertex.jobs.logs import LoggedLine, jobs_with_logs, read_lines
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
@@ -26,13 +26,13 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
     """Answers a request.
 
     Args:
-      request: ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``, as JSON has them.
+      request: the JSON object with ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``.
 
     Returns:
-      ``entries`` and, where there are more, ``nextPageToken``.
+      ``entries`` and, if there are more, ``nextPageToken``.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: it cannot be read.
+      ApiError: INVALID_ARGUMENT, because the request cannot be read.
     """
     if not isinstance(request, Mapping):
         raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid JSON payload received. Root element must be a message.")
@@ -50,7 +50,7 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
     size = _page_size(request)
     descending = _ORDERS[order]
     last = _last_of(str(request.get("pageToken") or ""))
-    found: list[tuple[Line, dict[str, Any]]] = []
+    found: list[tuple[LoggedLine, dict[str, Any]]] = []
     for line in _lines(services, projects, wanted, last, descending):
         if _holds(wanted, entry := line.entry()):
             if len(found) == size:
@@ -70,7 +70,7 @@ def _names(request: Mapping[str, Any]) -> list[str]:
 
 def _page_size(request: Mapping[str, Any]) -> int:
     given = request.get("pageSize") or _PAGE
-    text = str(given)  # JSON may have a number as a text
+    text = str(given)  # a number in JSON may be a string
     if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
         raise ApiError(StatusCode.INVALID_ARGUMENT, f"pageSize {given!r} is not a number of entries, from 0 up")
     return min(int(text), _LARGEST_PAGE) or _PAGE
@@ -78,16 +78,16 @@ def _page_size(request: Mapping[str, Any]) -> int:
 
 def _lines(
     services: Services, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
-) -> list[Line]:
-    """Returns the lines behind the last one of the page before, in order; most that cannot match are left out.
+) -> list[LoggedLine]:
+    """Returns the lines after the last one of the previous page, in order, without most of those that cannot match.
 
-    Those of a trial are in the log of its tuning job as well.
+    Lines of a trial are in the log of its tuning job as well.
     """
     since = _since(wanted) or 0
     if last is not None and not descending:
         since = max(since, last[0])
     job_ids = set(_job_ids(wanted))
-    lines: dict[str, Line] = {}
+    lines: dict[str, LoggedLine] = {}
     for project in projects:
         for name in jobs_with_logs(services.state, project):
             if not job_ids or name.rpartition("/")[2] in job_ids:
@@ -97,7 +97,7 @@ def _lines(
 
 
 def _since(wanted: Expression) -> int | None:
-    """Returns the earliest time that an entry which matches can have; None if a filter does not say."""
+    """Returns the earliest time of an entry that can match, or None if the filter does not bound it."""
     match wanted:
         case Restriction(("timestamp",), "=" | ">" | ">=", value):
             return _nanoseconds(value)
@@ -110,7 +110,7 @@ def _since(wanted: Expression) -> int | None:
 
 
 def _job_ids(wanted: Expression) -> Iterator[str]:
-    """Yields the only job that can hold, where a filter names one."""
+    """Yields the number of the only job that can match, if the filter names one."""
     match wanted:
         case Restriction(path, "=", value) if path == _JOB_ID:
             yield value
@@ -134,7 +134,7 @@ def _holds(wanted: Expression, entry: Mapping[str, Any]) -> bool:
 
 
 def _field(entry: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Returns a field; labels have dots in their names, which a filter quotes."""
+    """Returns a field. Labels have dots in their names, which a filter quotes."""
     value: Any = entry
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -161,7 +161,7 @@ def _comparable(path: tuple[str, ...], text: str) -> Any:
 
 
 def _nanoseconds(text: str) -> int:
-    """Returns a time of RFC 3339, which Python's own reader cuts to microseconds."""
+    """Parses a time of RFC 3339, which Python's own parser truncates to microseconds."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
     zone = fraction[len(digits) :] or "+00:00"
@@ -172,12 +172,12 @@ def _nanoseconds(text: str) -> int:
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9] or 0)
 
 
-def _token_of(line: Line) -> str:
+def _token_of(line: LoggedLine) -> str:
     return base64.urlsafe_b64encode(f"{line.at} {line.id}".encode()).decode()
 
 
 def _last_of(token: str) -> tuple[int, str] | None:
-    """Returns the time and id of the last entry of the page that a token came with."""
+    """Returns the time and the id of the last entry on the page that came with a token."""
     if not token:
         return None
     try:

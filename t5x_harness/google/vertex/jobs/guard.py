@@ -1,7 +1,7 @@
 """The guard of one process of a job: starts it, watches it, and leaves nothing of it behind.
 
-Like the container that it stands for, it ends with its main process, whatever else was started in it. It also ends with
-the server: the connection on which it takes orders closes however the server ends, ``kill -9`` included.
+Like a container, the job ends with its main process, whatever else was started in it. It also ends with the server: the
+connection on which the guard receives orders closes however the server ends, even by ``kill -9``.
 
 Only the standard library is used: this runs in front of every process of every job.
 """
@@ -23,16 +23,16 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.system import processes
 
 STOP = b"stop "
-"""Begins the line that orders the end of the process: SIGTERM, and after so many seconds SIGKILL."""
+"""The beginning of the order that ends the process: SIGTERM, and after so many seconds SIGKILL."""
 
 # As a shell has them.
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
-# Of one argument, or a variable with its name: the kernel's MAX_ARG_STRLEN, without the null byte at its end.
+# The longest argument, or variable with its name: the kernel's MAX_ARG_STRLEN, without the null byte at its end.
 _LONGEST = 32 * 4096 - 1
 _SHOWN = 40
 
-# What has forked between the look and the kill is found at the next look.
+# A process that was forked between the look and the kill is found at the next look.
 _AGAIN_MILLISECONDS = 20
 
 
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str]) -> None:
 
     Args:
       arguments: the descriptor of the connection. The server's first line on it is a JSON object: ``words`` of the
-        command, its ``environment`` and its ``folder``. What comes back is a JSON object with the ``status``, as a
-        shell has it, when nothing is left of the process.
+        command, its ``environment`` and its ``folder``. The answer, when no process is left, is a JSON object with the
+        ``status``, as a shell has it.
     """
     server = socket.socket(fileno=int(arguments[0]))
     task, orders = _read_task(server)
@@ -57,23 +57,23 @@ def main(arguments: Sequence[str]) -> None:
     if child == 0:
         server.close()
         _become(task, guard)
-    # The end of the output is then the end of the process and of all that it has started.
+    # So the output ends once the process and all that it has started have ended.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
-    status = _Watch(server, child, awake, orders).until_the_end()
+    status = _ProcessWatch(server, child, awake, orders).until_the_end()
     _clear(awake)
-    with contextlib.suppress(ConnectionError):  # nobody is left to read it
+    with contextlib.suppress(ConnectionError):  # the server has ended
         server.sendall(json.dumps({"status": status}).encode())
 
 
 def _read_task(server: socket.socket) -> tuple[dict[str, Any], bytes]:
-    """Returns the task, and what of the orders behind it came along."""
+    """Returns the task, and the orders that came with it."""
     text = b""
     while b"\n" not in text:
         data = server.recv(1 << 16)
         if not data:
-            sys.exit(0)  # the server has gone before it began
+            sys.exit(0)  # the server has ended before the task began
         text += data
     line, _, orders = text.partition(b"\n")
     return json.loads(line), orders
@@ -100,7 +100,7 @@ def _become(task: dict[str, Any], guard: int) -> None:
 
 
 def _cannot_be_given(task: dict[str, Any]) -> str:
-    """Says which argument or variable no process can be given; empty if there is none."""
+    """Says which argument or variable cannot be given to a process; empty if all can."""
     arguments = [(f"the argument {word[:_SHOWN]!r}", word) for word in task["words"]]
     variables = [(f"the variable {name}", f"{name}={value}") for name, value in task["environment"].items()]
     for what, text in (*arguments, *variables):
@@ -117,7 +117,7 @@ def _say(text: str) -> None:
     os.write(2, f"{PRODUCT}: {text}\n".encode())
 
 
-class _Watch:
+class _ProcessWatch:
     def __init__(self, server: socket.socket, child: int, awake: int, orders: bytes) -> None:
         self._server = server
         self._child = child
@@ -127,7 +127,7 @@ class _Watch:
         self._take(orders)
 
     def until_the_end(self) -> int:
-        """Waits for the process, and does what the server asks meanwhile; returns the status."""
+        """Waits for the process to end, follows the server's orders meanwhile, and returns the status."""
         poll = select.poll()
         poll.register(self._server, select.POLLIN)
         poll.register(self._awake, select.POLLIN)
@@ -145,7 +145,7 @@ class _Watch:
         return None if self._deadline is None else max(0, round((self._deadline - time.monotonic()) * 1000))
 
     def _obey(self) -> bool:
-        """Takes an order; False when there is nobody to give any."""
+        """Follows an order; returns False if the server has ended."""
         try:
             data = self._server.recv(4096)
         except ConnectionError:
@@ -162,11 +162,11 @@ class _Watch:
         deadline = time.monotonic() + grace
         if self._deadline is None:
             processes.kill_quietly(self._child, signal.SIGTERM)
-            processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process would not hear it
+            processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process would not handle SIGTERM
         self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
 
     def _reap(self) -> int | None:
-        """Takes note of what has ended below; the process's status if it is among them."""
+        """Reaps processes that have ended; returns the main process's status if it is one of them."""
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -177,7 +177,7 @@ class _Watch:
 
 
 def _clear(awake: int) -> None:
-    """Kills all that is left below, however often it has forked and detached."""
+    """Kills all processes that are left, even if they have forked and detached."""
     poll = select.poll()
     poll.register(awake, select.POLLIN)
     while True:

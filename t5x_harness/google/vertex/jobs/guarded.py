@@ -1,4 +1,4 @@
-"""A process of a job as the server sees it: its own folders, its output, its end, and a way to end it."""
+"""A process of a job as the server sees it: its folders, its output, its end, and a way to end it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from t5x_harness.google.vertex.jobs.guard import STOP
 
 
 def make_empty(folders: Iterable[Path]) -> None:
-    """Makes folders, or empties them: what the process before this one has left is gone.
+    """Makes folders, or empties them, so that nothing is left of an earlier process.
 
     Args:
-      folders: all of them; whatever else is at these paths is replaced.
+      folders: the folders; anything else at these paths is replaced.
 
     Raises:
       OSError: what was left cannot be removed.
@@ -36,7 +36,7 @@ def make_empty(folders: Iterable[Path]) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """Lets folders be emptied that a process has protected from itself, as pip and Go do with what they keep."""
+    """Makes folders writable that a process has made read-only, as Go does with its caches."""
     for at, names, _ in os.walk(folder):
         for path in (os.path.join(at, name) for name in names):
             if not os.path.islink(path):
@@ -45,7 +45,7 @@ def _open_up(folder: Path) -> None:
 
 _KILLED = 137
 
-# Neither the import path nor the environment of the job matters to its guard, and it starts as fast as Python can.
+# The guard depends on neither the import path nor the environment of the job, and starts as fast as Python can.
 _BOOT = "import sys; sys.path.append({parent!r}); from {module} import main; main(sys.argv[1:])"
 
 
@@ -54,12 +54,11 @@ class Task:
     """What to start.
 
     Attributes:
-      environment: all of it. It is in no message and no file: it may hold what a user keeps to himself.
-      home: the folder of its HOME, in which its own Python environment is made as it starts; None for a process that
-        has none.
-      own: folders that it finds empty, its HOME among them: all that is its own, and not a part of its image.
-      copies: those of its own that it finds filled instead, with what each is a copy of.
-      links: symbolic links in folders of its own, with where each leads.
+      environment: the whole environment. It is in no message and no file, because it may hold a user's secrets.
+      home: the folder of its HOME, in which its Python environment is made as it starts; None if it has no such folder.
+      own: the folders that belong to the process and not to its image, among them its HOME; it finds them empty.
+      copies: own folders that it finds filled, each with the folder that it is a copy of.
+      links: symbolic links in own folders, each with its target.
     """
 
     words: tuple[str, ...]
@@ -71,7 +70,7 @@ class Task:
     links: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
 
     def make_folders(self) -> None:
-        """Makes the folders that are its own, as a process finds them that starts now; raises OSError."""
+        """Makes its own folders as a process finds them when it starts; raises OSError."""
         make_empty(self.own)
         for folder, original in self.copies.items():
             shutil.copytree(original, folder, dirs_exist_ok=True)
@@ -81,15 +80,15 @@ class Task:
 
 
 class Guarded:
-    """A process below a guard of its own; starts at once.
+    """A process below a guard of its own, which starts at once.
 
     Args:
       inherits: descriptors that the process gets besides its output.
 
     Attributes:
-      output: read end of a pipe that has what it writes to standard output; closed by :meth:`close`.
+      output: the read end of the pipe for its standard output; closed by :meth:`close`.
       errors: the same for standard error.
-      link: readable when :meth:`status` can be asked.
+      link: a connection that is readable once :meth:`status` returns without waiting.
     """
 
     def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
@@ -126,7 +125,7 @@ class Guarded:
             "environment": dict(task.environment),
             "folder": str(task.folder),
         }
-        with contextlib.suppress(ConnectionError):  # a guard that has gone is seen where its status is asked for
+        with contextlib.suppress(ConnectionError):  # that the guard has ended shows when its status is asked for
             self.link.sendall(json.dumps(order).encode() + b"\n")
 
     @property
@@ -136,13 +135,13 @@ class Guarded:
     def stop(self, grace: float) -> None:
         """Tells the process to end: SIGTERM now, and SIGKILL for it and all it has started after ``grace`` seconds.
 
-        May be called again; the time that is over first counts.
+        May be called again; the earliest deadline counts.
         """
         with contextlib.suppress(OSError):  # it has ended
             self.link.sendall(STOP + f"{grace}\n".encode())
 
     def status(self) -> int:
-        """Returns the status with which it has ended, as a shell has it; waits until it has."""
+        """Waits until it has ended, and returns its exit status, as a shell has it."""
         text = b""
         with contextlib.suppress(ConnectionError):
             while data := self.link.recv(4096):
@@ -151,7 +150,7 @@ class Guarded:
         return int(json.loads(text)["status"]) if text else _KILLED
 
     def close(self) -> None:
-        """Ends what still runs, at once, and gives everything back."""
+        """Ends at once what still runs, and releases all resources."""
         self.link.close()
         self._process.wait()
         os.close(self.output)

@@ -1,4 +1,4 @@
-"""Container images by the commands of this machine that stand for them, and commands as containers compose them."""
+"""Commands of this machine that stand for container images, composed as containers compose theirs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from t5x_harness.google.product import PRODUCT
 
 _EXECUTORS = "*/vertex-ai/training/*"
-# Google's reducers: nothing of a job asks them here, and the service ends them with the job.
+# Google's reducers: no process of a job asks them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
 
 
@@ -19,12 +19,12 @@ class ImageUnknown(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Image:
+class ImageStandIn:
     """What stands for a container image.
 
     Attributes:
-      entry_point: the words that an image's ENTRYPOINT would be; empty for an image that has none.
-      known: whether anybody has said what is in it; else only the command of a job's spec is run.
+      entry_point: the words of the image's ENTRYPOINT; empty for an image that has none.
+      known: whether it is known what is in the image; otherwise only the command of a job's spec is run.
     """
 
     uri: str
@@ -34,7 +34,8 @@ class Image:
     def command(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
         """Returns the words of a container: ``command``, or the entry point, then ``args``.
 
-        Raises ImageUnknown for none.
+        Raises:
+          ImageUnknown: there are no words, or the entry point is not known.
         """
         words = [*(command or self.entry_point), *args]
         if not command and not self.known:
@@ -47,10 +48,7 @@ class Image:
         return words
 
     def note(self, command: Sequence[str]) -> str:
-        """Says in what a container with a command is not here what it is in the service.
-
-        Empty if that is well known.
-        """
+        """Says how a container with a command differs from the service's; empty if there is nothing to say."""
         if self.entry_point == _NOTHING:
             return f"{self.uri} reduces nothing here: its replicas wait until the job ends"
         if not self.known:
@@ -63,23 +61,23 @@ class Image:
 
 def find_image(
     uri: str, images: Mapping[str, str], entry_point: Callable[[str], Sequence[str]] = lambda _: ()
-) -> Image:
-    """Returns what stands for an image; one that nothing is known of has no entry point.
+) -> ImageStandIn:
+    """Finds what stands for an image. An unknown image has no entry point.
 
     Args:
-      images: the user's map: globs for URIs, each with a command line; an empty one for an image without entry point.
+      images: the user's map from globs for URIs to command lines; an empty line is for an image without an entry point.
         The first glob that fits counts.
-      entry_point: that an image of a name has which the map does not name; empty words for one that is not known.
+      entry_point: returns the entry point of an image that the map does not name; no words if it is not known.
     """
     for glob, line in images.items():
         if fnmatch.fnmatchcase(uri, glob):
-            return Image(uri, tuple(shlex.split(line)))
+            return ImageStandIn(uri, tuple(shlex.split(line)))
     if fnmatch.fnmatchcase(uri, _EXECUTORS):  # Google's own, which have no entry point and run Python packages
-        return Image(uri, ())
+        return ImageStandIn(uri, ())
     if fnmatch.fnmatchcase(uri, _REDUCERS):
-        return Image(uri, _NOTHING)
+        return ImageStandIn(uri, _NOTHING)
     words = tuple(entry_point(uri))
-    return Image(uri, words, known=bool(words))
+    return ImageStandIn(uri, words, known=bool(words))
 
 
 def _how_to_name(uri: str) -> str:

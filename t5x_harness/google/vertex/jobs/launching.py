@@ -1,4 +1,4 @@
-"""From the spec of a job to the processes of one attempt: words, variables, folder of each."""
+"""Turns the spec of a job into the processes of one attempt: the words, variables and folder of each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
-from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.images import ImageStandIn, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.programs import Programs, find_programs
-from t5x_harness.google.vertex.jobs.replicas import Pool, Unit, free_ports, pools_of
+from t5x_harness.google.vertex.jobs.replicas import Unit, WorkerPool, free_ports, pools_of
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
@@ -40,7 +40,7 @@ from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"
 
-# What the service does besides running a job, and nothing does here.
+# What the service does besides running a job, and the emulation does not.
 _NO_UPLOAD = (
     "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here: "
     "aiplatform.upload_tb_log does it for a run that has ended"
@@ -58,14 +58,14 @@ _JOB_ID = re.compile(r"[0-9]+")
 
 
 class CannotLaunch(ValueError):
-    """A job cannot be run here; the message says why and what to do."""
+    """A job cannot be run here; the message says why, and what to do."""
 
 
 def job_folder(settings: VertexSettings, name: str) -> Path:
-    """Returns the folder of a job; everything that the server writes for it is there.
+    """Returns the folder for everything that the server writes for a job.
 
     Raises:
-      CannotLaunch: its id is not one that the service gives, and could lead elsewhere.
+      CannotLaunch: its id is not of the service's form, and could lead elsewhere.
     """
     job_id = name.rpartition("/")[2]
     if not _JOB_ID.fullmatch(job_id):
@@ -74,11 +74,11 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
 
 
 def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
-    """Returns where the primary replica of a job that runs a trial writes the trial's metrics."""
+    """Returns the file into which the primary replica of a job that runs a trial writes the trial's metrics."""
     return job_folder(settings, name) / next(pools(spec, settings)[0].units()).name / _METRIC_FILE
 
 
-def pools(spec: Any, settings: VertexSettings) -> tuple[Pool, ...]:
+def pools(spec: Any, settings: VertexSettings) -> tuple[WorkerPool, ...]:
     """Returns the pools of a ``CustomJobSpec`` with the slices that they ask for."""
     return pools_of(spec, _slice, settings.options.pod_hosts)
 
@@ -102,7 +102,7 @@ def policy_of(spec: Any, settings: VertexSettings) -> Policy:
 
 
 def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
-    """Says in what a job of this ``CustomJobSpec`` is not here as it is in the service."""
+    """Says how a job of this ``CustomJobSpec`` differs here from one of the service."""
     found = pools(spec, settings)
     notes = [
         f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
@@ -122,17 +122,17 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     folder = Store(settings.root).local(f"gs://{bucket}")
     if folder is not None and not folder.is_dir():
         notes.append(_NO_BUCKET.format(name=bucket))
-    if spec.tensorboard and not any(pool.slice for pool in found):  # those of TPUs stay empty on the service, too
+    if spec.tensorboard and not any(pool.slice for pool in found):  # a TPU job's stays empty on the service, too
         notes.append(_NO_UPLOAD)
     return notes
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One attempt at running a job. Its replicas know each other by addresses of its own.
+    """One attempt at running a job, whose replicas know each other by addresses that only it has.
 
     Attributes:
-      trial: that the job runs; None for a job of its own.
+      trial: the trial that the job runs, if it runs one.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Attempt:
         return job_folder(self.settings, self.name)
 
     @functools.cached_property
-    def units(self) -> Mapping[str, tuple[Pool, Unit]]:
+    def units(self) -> Mapping[str, tuple[WorkerPool, Unit]]:
         return {unit.name: (pool, unit) for pool in pools(self.spec, self.settings) for unit in pool.units()}
 
     @functools.cached_property
@@ -156,14 +156,18 @@ class Attempt:
 
     @functools.cached_property
     def _coordinators(self) -> dict[str, str]:
-        """Where the hosts of each replica meet that is several."""
+        """The address at which the hosts of each replica with several hosts meet."""
         replicas = {unit.replica for _, unit in self.units.values() if unit.hosts > 1}
         return {
             each: f"127.0.0.1:{port}" for each, port in zip(sorted(replicas), free_ports(len(replicas)), strict=True)
         }
 
     def task(self, name: str) -> Task:
-        """Returns what to start for a unit; raises CannotLaunch if it cannot be run here."""
+        """Returns what to start for a unit.
+
+        Raises:
+          CannotLaunch: it cannot be run here.
+        """
         pool, unit = self.units[name]
         folder = self.folder / name
         try:
@@ -181,13 +185,13 @@ class Attempt:
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
         work, home = folder / "work", folder / "home"
-        # Not the folder of a trial's metrics: what was reported before a restart, the service has.
+        # The folder of a trial's metrics stays: the service keeps what was reported before a restart.
         own = (work, home, self._temporary(unit), *copies)
         links = {work / name: path for name, path in self._programs.folders().items()} if brings_folders else {}
         return Task(tuple(words), environment, work, home, own, copies, links)
 
-    def _words(self, pool: Pool) -> tuple[Image, list[str], Any]:
-        """Returns what stands for the image, the words of the command, and the part of the spec that says so."""
+    def _words(self, pool: WorkerPool) -> tuple[ImageStandIn, list[str], Any]:
+        """Returns what stands for the image, the words of the command, and the part of the spec with both."""
         kind = pool.spec.WhichOneof("task")
         spec = getattr(pool.spec, kind)
         if kind == "container_spec":
@@ -212,21 +216,21 @@ class Attempt:
         for each in spec.env:
             variables[each.name] = expand([each.value], variables)[0]
         if "PYTHONPATH" in kept and variables["PYTHONPATH"] != kept["PYTHONPATH"]:
-            # What this machine's Python has is a part of what stands for the image.
+            # The modules of this machine's Python are part of what stands for the image.
             variables["PYTHONPATH"] += os.pathsep + kept["PYTHONPATH"]
         return variables
 
     def _temporary(self, unit: Unit) -> Path:
-        """Returns a folder with a short path: programs make sockets in it, whose paths have 107 bytes at most."""
+        """Returns a folder with a short path, because the paths of sockets in it may have at most 107 bytes."""
         return self.folder / "tmp" / str(list(self.units).index(unit.name))
 
     def _with_packages(
         self, uris: Any, folder: Path, environment: dict[str, str]
     ) -> tuple[dict[str, str], dict[Path, Path]]:
-        """Unpacks packages; each process imports from a copy of them, as it may change what it finds there.
+        """Unpacks packages. Each process imports from a copy of them, because it may change what it finds there.
 
         Returns:
-          The environment with them, and the folder of the copy with what it is a copy of.
+          The environment with the packages on its import path, and the folder of the copy with its original.
         """
         unpacked, packages = folder / "unpacked", folder / "packages"
         make_empty([unpacked])  # of an attempt before this one
@@ -235,7 +239,9 @@ class Attempt:
         environment = {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
         return environment, {packages: unpacked}
 
-    def _with_devices(self, pool: Pool, unit: Unit, is_theirs: bool, environment: dict[str, str]) -> dict[str, str]:
+    def _with_devices(
+        self, pool: WorkerPool, unit: Unit, is_theirs: bool, environment: dict[str, str]
+    ) -> dict[str, str]:
         if pool.slice is None and not is_theirs and not self.settings.options.job_environment:
             return environment
         pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
@@ -253,7 +259,7 @@ class Attempt:
 
 
 def announced(settings: VertexSettings) -> Standbys:
-    """Returns what stands by for the jobs that were announced to a server; nothing for none."""
+    """Returns the interpreters that stand by for the jobs that were announced to a server."""
     expected = settings.options.expected
 
     def task(number: int) -> Task:
@@ -264,7 +270,7 @@ def announced(settings: VertexSettings) -> Standbys:
             "containerSpec": {"imageUri": expected.image},
         }
         spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
-        # No job has such a number: theirs do not begin with a zero.
+        # No job has such a number, because numbers of jobs do not begin with a zero.
         attempt = Attempt(f"projects/0/locations/none/customJobs/0{number}", spec, settings)
         [unit] = attempt.units
         return attempt.task(unit)
@@ -272,7 +278,7 @@ def announced(settings: VertexSettings) -> Standbys:
     return Standbys(task, expected.jobs if expected is not None else 0, settings.options.programs)
 
 
-def _image(uri: str, settings: VertexSettings) -> Image:
+def _image(uri: str, settings: VertexSettings) -> ImageStandIn:
     return find_image(uri, settings.options.images, find_programs(settings.options.programs).entry_point)
 
 

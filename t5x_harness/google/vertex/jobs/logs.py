@@ -1,4 +1,4 @@
-"""What a job's replicas say, as Cloud Logging has it, and as plain files."""
+"""The output of a job's replicas, in the form of Cloud Logging and as plain files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import bisect
 import codecs
 import dataclasses
 import json
+import math
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from t5x_harness.google.vertex.jobs.json_lines import read_object
 from t5x_harness.google.vertex.jobs.replicas import replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.resources import aspect_key
@@ -25,13 +25,15 @@ SERVICE = "service"
 
 _ASPECT = "log"
 _SEVERITIES = frozenset("DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split())
-# What a line of JSON says of itself, which Cloud Logging takes out of it.
+# The field of a JSON line that holds its severity, and that Cloud Logging removes.
 _SEVERITY_FIELD = "severity"
-# Longer lines are cut into entries, as Cloud Logging has a limit for these.
+# Levels of lists and objects that messages of Google's APIs may have.
+_DEEPEST = 100
+# Longer lines are split, because Cloud Logging limits the size of an entry.
 _LONGEST_LINE = 1 << 16
-# Of an entry's insertId: what is written at once has fewer lines than the second can count.
+# The parts of an entry's insertId; lines that are written at once are fewer than the second part can count.
 _ID_DIGITS, _NUMBER_DIGITS = 16, 4
-# By how much what is behind in a log may be older: the trials of a tuning job write to its log at the same time.
+# By how much a later line of a log may be older: the trials of a tuning job write to its log at the same time.
 _DISORDER = 1_000_000_000
 
 
@@ -40,9 +42,9 @@ class JobLog:
     """The log of one job.
 
     Attributes:
-      state: keeps the entries, for everybody who can see the job.
-      folder: keeps a plain file for each unit, such as ``workerpool0-0.log``; it is there already.
-      trial: that the job runs: then it is the log of the tuning job as well, and the entries are those of that.
+      state: stores the entries for all servers that share the state.
+      folder: an existing folder, which gets a plain file for each unit, such as ``workerpool0-0.log``.
+      trial: the trial that the job runs, if it runs one; then the entries are the tuning job's as well.
     """
 
     name: str
@@ -52,11 +54,11 @@ class JobLog:
     trial: Trial | None = None
 
     def service(self, text: str, severity: str = "INFO") -> None:
-        """Writes what the service says."""
+        """Writes a message of the service."""
         self.write(SERVICE, [text], severity)
 
     def write(self, unit: str, lines: Sequence[str], severity: str) -> None:
-        """Writes what a unit, or the service, says.
+        """Writes lines of a unit or of the service.
 
         Args:
           lines: without their ends.
@@ -64,11 +66,11 @@ class JobLog:
         """
         if not lines:
             return
-        # What the service says may quote a file's name, which need not be Unicode.
+        # A message of the service may quote a file's name, which need not be Unicode.
         lines = [line.encode(errors="replace").decode() for line in lines]
         with open(self.folder / f"{unit}.log", "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
-        said = _Said(
+        said = _Written(
             id=uuid.uuid4().hex[:_ID_DIGITS],
             at=time.time_ns(),
             unit=unit,
@@ -84,16 +86,16 @@ class JobLog:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Said:
-    """Lines that were written at once, as the state has them: an entry for each would be forty times as long.
+class _Written:
+    """Lines that were written at once, as the state stores them: an entry for each would be forty times as long.
 
     Attributes:
-      id: begins those of their entries.
-      at: nanoseconds since 1970, of the first; each of the others is one later.
-      severity: of those that do not give themselves one.
+      id: the beginning of the ids of their entries.
+      at: the time of the first line, in nanoseconds since 1970; each further line is one nanosecond later.
+      severity: the severity of lines that do not name one themselves.
       project: the id of the job's project.
-      job_id: of the job, or of the tuning job whose trial it runs.
-      trial: its id; empty for none.
+      job_id: the number of the job, or of the tuning job whose trial it runs.
+      trial: the id of the trial; empty if there is none.
     """
 
     id: str
@@ -106,18 +108,18 @@ class _Said:
     lines: Sequence[str]
 
 
-class Line(NamedTuple):
+class LoggedLine(NamedTuple):
     """A line of a log. Lines sort as their entries do.
 
     Attributes:
-      at: nanoseconds since 1970.
-      number: its place in what was written at once.
+      at: its time, in nanoseconds since 1970.
+      number: its place among the lines that were written at once.
     """
 
     at: int
     id: str
     number: int
-    said: _Said
+    said: _Written
 
     def entry(self) -> dict[str, Any]:
         """Returns the line as a LogEntry object in JSON's form."""
@@ -144,47 +146,44 @@ class Line(NamedTuple):
 
 
 def project_of(services: Services, name: str) -> str:
-    """Returns the id of a job's project, which its log has in the place of the number."""
+    """Returns the id of a job's project, which its log names instead of the number."""
     return services.projects.identifier(JobPlace.of(name).project)
 
 
-def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[Line]:
-    """Yields the lines of a job's log, about in the order of their times.
+def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[LoggedLine]:
+    """Yields the lines of a job's log, roughly in the order of their times.
 
     Args:
-      since: nanoseconds since 1970; earlier lines may be left out, and then cost nothing.
+      since: a time in nanoseconds since 1970; earlier lines may be left out, and then cost nothing.
     """
     key = aspect_key(name, _ASPECT)
     first = 0
     if since:
 
         def at(index: int) -> int:
-            return next((_Said(**json.loads(data)).at for data in state.read(key, index, index + 1)), 0)
+            return next((_Written(**json.loads(data)).at for data in state.read(key, index, index + 1)), 0)
 
         first = bisect.bisect_left(range(state.append(key)), since - _DISORDER, key=at)
     for data in state.read(key, first):
-        said = _Said(**json.loads(data))
+        said = _Written(**json.loads(data))
         for number in range(len(said.lines)):
-            yield Line(said.at + number, f"{said.id}{number:0{_NUMBER_DIGITS}x}", number, said)
+            yield LoggedLine(said.at + number, f"{said.id}{number:0{_NUMBER_DIGITS}x}", number, said)
 
 
 def jobs_with_logs(state: StateStore, project: str) -> list[str]:
-    """Returns the names of jobs that have said something."""
+    """Returns the names of jobs that have a log."""
     end = aspect_key("", _ASPECT)
     return [key.removesuffix(end) for key in state.keys(f"projects/{project}/") if key.endswith(end)]
 
 
-class Lines:
-    """Cuts the bytes of a stream into lines."""
+class LineSplitter:
+    """Splits the bytes of a stream into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Returns the lines that these bytes complete.
-
-        At the end of the stream, which no bytes stand for, what is left.
-        """
+        """Returns the lines that these bytes complete; empty bytes mark the end of the stream, and return the rest."""
         *whole, self._rest = (self._rest + data).split(b"\n") if data else (self._rest, b"")
         if len(self._rest) > _LONGEST_LINE:
             end = _end_of_characters(self._rest)
@@ -193,14 +192,14 @@ class Lines:
 
 
 def _end_of_characters(data: bytes) -> int:
-    """Returns the length without a last character of UTF-8 that is not all there."""
+    """Returns the length without a last UTF-8 character that is incomplete."""
     _, kept = codecs.utf_8_decode(data[-4:], "replace", False)
     return len(data) - len(data[-4:]) + kept
 
 
 def _payload(line: str, severity: str) -> dict[str, Any]:
-    """Returns a structured entry for a line that is a JSON object, with the severity that it gives itself."""
-    if (value := read_object(line)) is not None:
+    """Returns the payload of a line; a line that is a JSON object is structured, and may name its own severity."""
+    if (value := _read_object(line)) is not None:
         given = str(value.pop(_SEVERITY_FIELD, severity)).upper()
         return {"severity": given if given in _SEVERITIES else "DEFAULT", "jsonPayload": value}
     return {"severity": severity, "textPayload": line}
@@ -209,3 +208,47 @@ def _payload(line: str, severity: str) -> dict[str, Any]:
 def _stamp(nanoseconds: int) -> str:
     moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds % 1_000_000_000:09d}Z"
+
+
+def _read_object(line: str) -> dict[str, Any] | None:
+    """Reads a line as a ``google.protobuf.Struct``.
+
+    Returns:
+      The object, or None if the line is not one that a Struct can hold: text that is not JSON, numbers that are not
+      finite as doubles, lone surrogates, and objects that are nested too deeply.
+    """
+    if not line.startswith("{"):
+        return None
+    try:
+        found = json.loads(line, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        json.dumps(found, ensure_ascii=False).encode()  # raises for a lone surrogate
+    except (ValueError, OverflowError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and _depth(found) <= _DEEPEST else None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite double")
+    return number
+
+
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [
+        part
+        for each in level
+        if isinstance(each, (dict, list))
+        for part in (each.values() if isinstance(each, dict) else each)
+    ]:
+        depth += 1
+    return depth

@@ -1,9 +1,9 @@
-"""What becomes of a custom job: its states, what happens to it, and what is to be done then. Nothing is done here.
+"""The life of a custom job: its states, the events that change them, and the commands that follow. Nothing is run here.
 
 The rules are those of the service's page "Understand the custom training service": a job ends when its primary replica
-exits with 0; any other exit ends it as well, but for the statuses of crashes that may pass; internal errors are met
-with three attempts in total; a worker whose machine is lost starts again up to five times, and the whole job up to
-three times.
+exits with 0; any other exit ends it as well, except for the statuses of crashes that may be transient; after internal
+errors there are three attempts in total; a worker whose machine is lost starts again up to five times, and the whole
+job up to three times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.endings import JobError, State
+from t5x_harness.google.vertex.jobs.endings import JobFailure, JobState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Limits:
     """How often the service tries again.
 
     Attributes:
-      worker_restarts: of one worker whose machine was lost.
-      job_restarts: of the whole job after that, and after an exit that may pass.
-      internal_attempts: in total, where the service itself fails.
+      worker_restarts: how often one worker whose machine was lost starts again.
+      job_restarts: how often the whole job starts again after that, and after a crash that may be transient.
+      internal_attempts: how many attempts there are in total if the service itself fails.
     """
 
     worker_restarts: int = 5
@@ -35,11 +35,11 @@ class Policy:
     """What a job's spec asks for.
 
     Attributes:
-      units: its processes by name: one for each replica, or one for each host of a replica that is a TPU slice.
-      primary: those of the first pool, whose end is the end of the job.
-      restarts_as_whole: whether losing a machine restarts all of the job: because it asked for that, or because the
-        machine was a part of a slice.
-      retries: whether it is tried again at all.
+      units: the names of its processes: one for each replica, or one for each host of a replica that is a TPU slice.
+      primary: the units of the first pool, whose end is the end of the job.
+      restarts_as_whole: whether losing a machine restarts all of the job: because the spec asks for that, or because
+        the machine was part of a slice.
+      retries: whether the job is tried again at all.
     """
 
     units: frozenset[str]
@@ -51,12 +51,12 @@ class Policy:
 
 @dataclasses.dataclass(frozen=True)
 class _Ending:
-    state: State
-    error: JobError | None = None
+    state: JobState
+    error: JobFailure | None = None
 
 
 class _Again:
-    """The job is going to be run again, when its processes have ended."""
+    """The job is going to be run again when its processes have ended."""
 
 
 _AGAIN = _Again()
@@ -68,15 +68,15 @@ class Progress:
 
     Attributes:
       state: what clients see.
-      attempt: from 1.
+      attempt: the number of the attempt, from 1.
       live: units that have processes.
-      lost: units of these that start again once their processes are gone.
+      lost: live units that start again once their processes are gone.
       restarts: how often each unit was started again on its own.
       decided: what follows once no unit is live.
     """
 
-    state: State = State.QUEUED
-    error: JobError | None = None
+    state: JobState = JobState.QUEUED
+    error: JobFailure | None = None
     attempt: int = 1
     live: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
@@ -85,11 +85,11 @@ class Progress:
 
 
 class Admitted:
-    """The service has taken the job out of its queue."""
+    """The service took the job out of its queue."""
 
 
 class Provisioned:
-    """The machines are there."""
+    """The machines are available."""
 
 
 class CancelAsked:
@@ -105,7 +105,7 @@ class WaitedTooLong:
 
 
 class InternalFailure:
-    """The service itself has failed, and does not say how."""
+    """The service itself failed, and does not say how."""
 
 
 class Expired:
@@ -117,7 +117,7 @@ class Exited:
     """A unit's processes have ended.
 
     Attributes:
-      status: as a shell has it: 128 and the number of the signal that ended it.
+      status: the exit status, as a shell has it: 128 plus the number of the signal that ended the process.
     """
 
     unit: str
@@ -126,7 +126,7 @@ class Exited:
 
 @dataclasses.dataclass(frozen=True)
 class Lost:
-    """The machine of a unit is taken away: preempted, or maintained."""
+    """The machine of a unit is taken away: preempted, or under maintenance."""
 
     unit: str
 
@@ -139,56 +139,56 @@ class OutOfMemory:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class CannotRun:
     """The job cannot be run, and trying again would not help."""
 
-    error: JobError
+    error: JobFailure
 
 
 _OfTheService = (
-    Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | OutOfMemory | Refused
+    Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | OutOfMemory | CannotRun
 )
 Event = _OfTheService | CancelAsked | Exited
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class StartUnits:
     """Start the processes of these units."""
 
     units: frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stop:
+class StopUnits:
     """End the processes of these units.
 
     Attributes:
-      warned: whether they are given the time that the service gives to processes that are cancelled or preempted.
+      warned: whether they get the grace period of processes that are cancelled or preempted.
     """
 
     units: frozenset[str]
     warned: bool = True
 
 
-Command = Start | Stop
+Command = StartUnits | StopUnits
 
 
 def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
-    """Returns what an event makes of a job.
+    """Applies an event to a job.
 
-    Events that come too late (an exit of what had been stopped, a second cancellation) are taken note of, and change
+    An event that comes too late, such as the exit of a unit that had been stopped, or a second cancellation, changes
     nothing that was decided.
 
     Returns:
-      How far it has got now, and what is to be done, in this order.
+      How far the job has got now, and what is to be done, in this order.
     """
     if progress.state.is_final:
         return progress, ()
     match event:
-        case Admitted() if progress.state is State.QUEUED:
-            return dataclasses.replace(progress, state=State.PENDING), ()
-        case Provisioned() if progress.state is State.PENDING and not progress.decided:
-            return dataclasses.replace(progress, state=State.RUNNING, live=policy.units), (Start(policy.units),)
+        case Admitted() if progress.state is JobState.QUEUED:
+            return dataclasses.replace(progress, state=JobState.PENDING), ()
+        case Provisioned() if progress.state is JobState.PENDING and not progress.decided:
+            return dataclasses.replace(progress, state=JobState.RUNNING, live=policy.units), (StartUnits(policy.units),)
         case Exited(unit, status):
             return _exited(progress, unit, status, policy)
         case Lost(unit) if unit in progress.live - progress.lost and not progress.decided:
@@ -196,19 +196,19 @@ def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress,
         case InternalFailure() if not progress.decided:
             if policy.retries and progress.attempt < policy.limits.internal_attempts:
                 return _decide(progress, _AGAIN)
-            return _decide(progress, _Ending(State.FAILED, endings.internal()))
+            return _decide(progress, _Ending(JobState.FAILED, endings.internal()))
         case Expired() if not progress.decided:
-            return _decide(progress, _Ending(State.EXPIRED))
+            return _decide(progress, _Ending(JobState.EXPIRED))
         case OutOfMemory(unit) if not progress.decided:
-            return _decide(progress, _Ending(State.FAILED, endings.low_on_memory(unit)))
-        case Refused(error) if not progress.decided:
-            return _decide(progress, _Ending(State.FAILED, error))
+            return _decide(progress, _Ending(JobState.FAILED, endings.low_on_memory(unit)))
+        case CannotRun(error) if not progress.decided:
+            return _decide(progress, _Ending(JobState.FAILED, error))
         case CancelAsked():
             return _cancel(progress, endings.cancelled())
-        case RunTooLong() if progress.state is State.RUNNING:
+        case RunTooLong() if progress.state is JobState.RUNNING:
             return _cancel(progress, endings.ran_too_long())
-        case WaitedTooLong() if progress.state in (State.QUEUED, State.PENDING):
-            return _decide(progress, _Ending(State.FAILED, endings.waited_too_long()))
+        case WaitedTooLong() if progress.state in (JobState.QUEUED, JobState.PENDING):
+            return _decide(progress, _Ending(JobState.FAILED, endings.waited_too_long()))
     return progress, ()
 
 
@@ -218,7 +218,7 @@ def _exited(progress: Progress, unit: str, status: int, policy: Policy) -> tuple
     if unit in progress.lost:
         rest = dataclasses.replace(progress, lost=progress.lost - {unit})
         if not progress.decided:
-            return rest, (Start(frozenset({unit})),)
+            return rest, (StartUnits(frozenset({unit})),)
         progress = rest
     progress = dataclasses.replace(progress, live=progress.live - {unit})
     if progress.decided:
@@ -226,9 +226,9 @@ def _exited(progress: Progress, unit: str, status: int, policy: Policy) -> tuple
     if status != 0:
         if endings.may_pass(status) and policy.retries and progress.attempt <= policy.limits.job_restarts:
             return _decide(progress, _AGAIN)
-        return _decide(progress, _Ending(State.FAILED, endings.exited(unit, status)))
+        return _decide(progress, _Ending(JobState.FAILED, endings.exited(unit, status)))
     if not progress.live & policy.primary:
-        return _decide(progress, _Ending(State.SUCCEEDED))
+        return _decide(progress, _Ending(JobState.SUCCEEDED))
     return progress, ()
 
 
@@ -237,32 +237,32 @@ def _lost(progress: Progress, unit: str, policy: Policy) -> tuple[Progress, tupl
     if policy.retries and not policy.restarts_as_whole and count <= policy.limits.worker_restarts:
         restarts = {**progress.restarts, unit: count}
         lost = dataclasses.replace(progress, lost=progress.lost | {unit}, restarts=restarts)
-        return lost, (Stop(frozenset({unit})),)
+        return lost, (StopUnits(frozenset({unit})),)
     if policy.retries and progress.attempt <= policy.limits.job_restarts:
         return _decide(progress, _AGAIN)
-    return _decide(progress, _Ending(State.FAILED, endings.lost(unit)))
+    return _decide(progress, _Ending(JobState.FAILED, endings.lost(unit)))
 
 
-def _cancel(progress: Progress, error: JobError) -> tuple[Progress, tuple[Command, ...]]:
-    if progress.state is State.CANCELLING:
+def _cancel(progress: Progress, error: JobFailure) -> tuple[Progress, tuple[Command, ...]]:
+    if progress.state is JobState.CANCELLING:
         return progress, ()
-    # The documented way out of CANCELLING: a job that has ended meanwhile keeps the end that it had.
-    ending = progress.decided if isinstance(progress.decided, _Ending) else _Ending(State.CANCELLED, error)
-    return _decide(dataclasses.replace(progress, state=State.CANCELLING, decided=None), ending)
+    # The documented way out of CANCELLING: a job that has ended in the meantime keeps its ending.
+    ending = progress.decided if isinstance(progress.decided, _Ending) else _Ending(JobState.CANCELLED, error)
+    return _decide(dataclasses.replace(progress, state=JobState.CANCELLING, decided=None), ending)
 
 
 def _decide(progress: Progress, decided: _Ending | _Again) -> tuple[Progress, tuple[Command, ...]]:
     progress = dataclasses.replace(progress, decided=decided)
-    warned = isinstance(decided, _Ending) and decided.state is State.CANCELLED
-    return _settled(progress), (Stop(progress.live, warned),) if progress.live else ()
+    warned = isinstance(decided, _Ending) and decided.state is JobState.CANCELLED
+    return _settled(progress), (StopUnits(progress.live, warned),) if progress.live else ()
 
 
 def _settled(progress: Progress) -> Progress:
-    """Returns what was decided takes effect when the last process is gone."""
+    """Applies a decided ending once no process is left."""
     if progress.live:
         return progress
     if isinstance(progress.decided, _Ending):
         return dataclasses.replace(progress, state=progress.decided.state, error=progress.decided.error)
     if progress.decided is _AGAIN:
-        return Progress(State.PENDING, attempt=progress.attempt + 1)
+        return Progress(JobState.PENDING, attempt=progress.attempt + 1)
     return progress

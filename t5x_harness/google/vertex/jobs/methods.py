@@ -10,8 +10,8 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs
-from t5x_harness.google.vertex.jobs.driver import Graces
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.driver import GracePeriods
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.study import TuningJobs
@@ -22,15 +22,15 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 class Jobs:
-    """Get, list, cancel and delete for both kinds of jobs; each kind has its own way to create one.
+    """Gets, lists, cancels and deletes both kinds of jobs; each kind creates its own.
 
     Args:
-      graces: for processes that have to end; by default those of the service.
+      graces: how long processes have that are told to end; by default as long as on the service.
       deleting: called with a job that is about to be deleted, while it can still be read.
     """
 
     def __init__(
-        self, services: Services, graces: Graces | None = None, deleting: Callable[[Any], None] = lambda _: None
+        self, services: Services, graces: GracePeriods | None = None, deleting: Callable[[Any], None] = lambda _: None
     ) -> None:
         self._services = services
         self._deleting = deleting
@@ -55,7 +55,7 @@ class Jobs:
     def cancel(self, call: ApiCall) -> Message:
         """Cancels a job, which may run in another server."""
         name, kind = call.request.name, _kind(call)
-        self._services.resources.get(name, self._services.message(kind.name))  # refuses one that is not there
+        self._services.resources.get(name, self._services.message(kind.name))  # refuses a name of no job
         if not self._ownership.pass_on_cancel(name):
             self._ownership.cancels[kind.collection](name)
         return empty_pb2.Empty()
@@ -72,12 +72,12 @@ class Jobs:
         return answer
 
     def reset(self) -> None:
-        """Ends all jobs, and waits for it."""
+        """Ends all jobs, and waits until they have ended."""
         self.tuning.close()
         self.custom.close()
 
     def close(self) -> None:
-        """Ends all jobs; no more can be started."""
+        """Ends all jobs. No more can be started."""
         self._standbys.close()
         self.reset()
         self._ownership.close()
@@ -90,7 +90,7 @@ def _kind(call: ApiCall) -> ResourceKind:
 
 def _refuse_to_delete(job: Any) -> None:
     """Raises FAILED_PRECONDITION for a job that has not ended."""
-    state = State(job.state)
+    state = JobState(job.state)
     if not state.is_final:
         kind = job.DESCRIPTOR.name
         raise ApiError(

@@ -1,4 +1,4 @@
-"""Which server runs which job, where several look at the same state; and what becomes of jobs whose server is gone."""
+"""Which server runs which job if several share one state, and how jobs end whose server is gone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.resources import aspect_key
@@ -23,18 +23,31 @@ from t5x_harness.google.vertex.services import Services
 
 _ASPECT = "owner"
 _SERVERS = "vertex-servers"
-# How often a server says that it lives and looks for what others ask of it, and how long others believe it.
+# How often a server reports that it is alive and looks for requests of others, and how long a report counts.
 _BEAT_SECONDS = 0.25
 _SILENT_SECONDS = 30.0
 
 
+class RunningJob(Protocol):
+    """A job that runs in a thread of this server."""
+
+    def start(self) -> None:
+        """Starts the thread."""
+
+    def close(self) -> None:
+        """Ends the job, and waits until it has ended."""
+
+
+T = TypeVar("T", bound=RunningJob)
+
+
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """A server.
+    """A server that runs jobs.
 
     Attributes:
       host: the machine that it runs on.
-      started: when that process began, in the kernel's ticks; tells it from a later one with the same pid.
+      started: when its process began, in the kernel's ticks; a later process with the same pid has another value.
     """
 
     id: str
@@ -58,24 +71,59 @@ class Owner:
 
     @property
     def beat_key(self) -> str:
-        """Where it says when it was last alive."""
+        """The key under which it stores when it was last alive."""
         return f"{_SERVERS}/{self.id}#beat"
 
     @property
     def cancel_key(self) -> str:
-        """The set of jobs that others ask it to cancel."""
+        """The key of the set of jobs that others ask it to cancel."""
         return f"{_SERVERS}/{self.id}#cancel"
 
 
+class RunningJobs(Generic[T]):
+    """The jobs of one kind that run in this server, by name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, T] = {}
+
+    def start(self, name: str, job: T) -> None:
+        """Adds a job and starts it; a job that cannot be started is not one of them."""
+        with self._lock:
+            self._jobs[name] = job
+        try:
+            job.start()
+        except BaseException:
+            self.remove(name)
+            raise
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            del self._jobs[name]
+
+    def get(self, name: str) -> T | None:
+        with self._lock:
+            return self._jobs.get(name)
+
+    def all(self) -> list[T]:
+        with self._lock:
+            return list(self._jobs.values())
+
+    def close(self) -> None:
+        """Ends all of them, and waits until they have ended."""
+        for job in self.all():
+            job.close()
+
+
 class Ownership:
-    """One server's part in it.
+    """One server's view of which server runs which job.
 
     Args:
-      services: whose state it shares with others.
+      services: the services of this server, whose state others may share.
 
     Attributes:
-      cancels: by collection, what cancels a job of a name; called in a thread of this object, for clients of other
-        servers.
+      cancels: for each collection the function that cancels a job by its name; called in a thread of this object, for
+        clients of other servers.
     """
 
     def __init__(self, services: Services) -> None:
@@ -88,7 +136,7 @@ class Ownership:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> None:
-        """Says that this server runs a job; that it lives it says before, or others would take it for dead."""
+        """Records that this server runs a job, after a first report that it is alive: others would fail the job."""
         with self._lock:
             if self._beating is None and self._is_shared:
                 self._beat()
@@ -98,24 +146,24 @@ class Ownership:
         self._state.put(aspect_key(name, _ASPECT), self._me.to_bytes())
 
     def look_after(self, name: str, kind: type[Any]) -> None:
-        """Fails a job whose server has ended without ending it, or before it had taken it.
+        """Fails a job whose server ended while the job was running, or before it had taken the job.
 
         Args:
-          name: of the job; it need not be there.
+          name: the name of the job, which need not exist.
         """
         if not self._is_shared:
             return
         job = self._services.resources.find(name, kind)
-        if job is None or State(job.state).is_final:
+        if job is None or JobState(job.state).is_final:
             return
         if self._state.get(aspect_key(name, _ASPECT)) is None:
             if self._services.clock.now() - job.create_time.ToNanoseconds() > _SILENT_SECONDS * 1e9:
-                publish(self._services, name, kind, State.FAILED, endings.never_taken())
+                publish(self._services, name, kind, JobState.FAILED, endings.never_taken())
         elif (owner := self._owner(name)) is not None and self._is_gone(owner):
-            publish(self._services, name, kind, State.FAILED, endings.owner_gone(str(owner)))
+            publish(self._services, name, kind, JobState.FAILED, endings.owner_gone(str(owner)))
 
     def pass_on_cancel(self, name: str) -> bool:
-        """Asks the server that runs a job to cancel it; whether that is another one than this."""
+        """Asks the server that runs a job to cancel it; returns False if this server runs it."""
         owner = self._owner(name) if self._is_shared else None
         if owner is None:
             return False
@@ -127,26 +175,26 @@ class Ownership:
         return self._state.url != "memory:"
 
     def _owner(self, name: str) -> Owner | None:
-        """Returns which other server runs a job; None if it is this one, or if none has taken it yet."""
+        """Returns which other server runs a job, or None if this one does, or none has taken it yet."""
         data = self._state.get(aspect_key(name, _ASPECT))
         if data is None or (found := Owner.from_bytes(data)).id == self._me.id:
             return None
         return found
 
     def _is_gone(self, owner: Owner) -> bool:
-        """Returns whether a server has ended: its process, where it can be seen, or all signs of it."""
+        """Returns whether a server has ended, by its process on this machine, or by its last report."""
         if owner.host == self._me.host:
             return _started(owner.pid) != owner.started
         beat = self._state.get(owner.beat_key)
         return beat is None or time.time() - float(beat) > _SILENT_SECONDS
 
     def close(self) -> None:
-        """Ends the thread, and removes all signs of this server. May be called again."""
+        """Ends the thread, and removes what the state has of this server. May be called again."""
         self._closed.set()
         if self._beating is not None:
             self._beating.join()
             self._beating = None
-            with contextlib.suppress(Exception):  # it may be gone already
+            with contextlib.suppress(Exception):  # the state may be gone already
                 self._state.delete(self._me.beat_key)
                 self._state.delete(self._me.cancel_key)
 
@@ -155,7 +203,7 @@ class Ownership:
 
     def _keep_beating(self) -> None:
         while not self._closed.wait(_BEAT_SECONDS):
-            with contextlib.suppress(Exception):  # a state that cannot be reached now may be the next time
+            with contextlib.suppress(Exception):  # the state may be reachable again next time
                 self._beat()
                 for name in self._state.members(self._me.cancel_key):
                     self._state.discard(self._me.cancel_key, name)
@@ -163,7 +211,7 @@ class Ownership:
 
 
 def _started(pid: int) -> str:
-    """Returns when a process began; empty if there is none, or a dead one that nobody has taken note of."""
+    """Returns when a process began; empty if there is no such process, or only a zombie."""
     try:
         fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,8 +1,8 @@
-"""Python packages of a job: fetched from the private store, unpacked, and put on the import path.
+"""Python packages of a job: fetched from the emulated storage, unpacked, and put on the import path.
 
-The service installs them with pip. Here their modules are imported from where they are unpacked, because an index of
-packages is out of reach, and what they depend on is taken to be installed. Nothing of a package is run before the job
-runs it, and nothing is written outside the folder for it.
+The service installs them with pip. Here their modules are imported from where they are unpacked, because no package
+index can be reached; their dependencies have to be installed already. No code of a package runs before the job runs it,
+and nothing is written outside its folder.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from t5x_harness.buckets.emulated import Store
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _ZIP_SUFFIXES = (".whl", ".zip", ".egg")
 MOST_BYTES = 1 << 30
-"""What the files of one package may add up to: a small archive can hold any number of zeros."""
+"""The largest total size of the files in one package: a small archive can hold any number of zeros."""
 
 
 class PackageError(Exception):
-    """A package is not available, or cannot be used; the message says which and why."""
+    """A package is missing, or cannot be used; the message says which, and why."""
 
 
 def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path]:
@@ -32,10 +32,10 @@ def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path
 
     Args:
       uris: ``gs://`` addresses of source distributions and wheels.
-      folder: for all of them; it is made.
+      folder: the folder for all of them, which is made.
 
     Returns:
-      What to put on the import path, in order.
+      The folders to put on the import path, in order.
 
     Raises:
       PackageError: one of them cannot be used.
@@ -53,10 +53,10 @@ def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpacks an archive into a folder that it makes; links, devices and ways out of the folder are refused.
+    """Unpacks an archive into a new folder. Links, devices and paths out of the folder are refused.
 
     Raises:
-      PackageError: the archive cannot be read, or holds one of these; nothing of it is left then.
+      PackageError: the archive cannot be read, or is refused; then the folder is removed.
     """
     target.mkdir(parents=True)
     try:
@@ -76,9 +76,9 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def import_path(folder: Path) -> list[Path]:
-    """Returns the folders in an unpacked package that its modules are imported from.
+    """Returns the folders in an unpacked package from which its modules are imported.
 
-    A wheel is one by itself. In a source distribution it is the folder with the project's file, or ``src`` in it.
+    For a wheel it is the folder itself; for a source distribution the folder of the project, and ``src`` in it.
     """
     top = [entry for entry in folder.iterdir() if entry.is_dir()]
     is_source = len(top) == 1 and any((top[0] / name).is_file() for name in ("setup.py", "pyproject.toml", "PKG-INFO"))
@@ -118,7 +118,7 @@ def _unpack_zip(archive: Path, target: Path) -> None:
 
 
 def _checked(archive: Path, name: str) -> PurePosixPath:
-    """Returns a name in an archive, if it stays below the folder for it."""
+    """Returns a name in an archive as a path below the archive's folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
         raise PackageError(f"the package {archive.name} holds {name!r}, which leads out of its folder")
@@ -133,7 +133,7 @@ def _counted(archive: Path, total: int, size: int) -> int:
 
 def _write(path: Path, source: IO[bytes], *, executable: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name that is there already would be written through: an archive may hold one twice, so it is refused.
+    # A file that exists already is never written to: an archive that holds a name twice is refused.
     with open(path, "xb") as file:
         shutil.copyfileobj(source, file)
     path.chmod(0o755 if executable else 0o644)

@@ -1,4 +1,4 @@
-"""The methods of PipelineService for training pipelines of custom tasks: each has a custom job, and its state."""
+"""The methods of PipelineService for training pipelines of custom tasks, each of which follows a custom job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.services import ApiCall, Method, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_field
 
 BACKING_JOB = "backingCustomJob"
-"""The key in a pipeline's metadata that has the name of its job."""
+"""The key in a pipeline's metadata for the name of its job."""
 
 _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_[\d.]+\.yaml")
 
@@ -26,7 +26,8 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 def custom_job_of(services: Services, pipeline: Any) -> Any:
     """Returns the job that a pipeline asks for.
 
-    Raises ApiError for a pipeline that is none, or more than a custom job.
+    Raises:
+      ApiError: the pipeline is not valid, or asks for more than a custom job.
     """
     if faults := list(_faults(pipeline)):
         raise ApiError.of_violations(faults)
@@ -60,7 +61,7 @@ def _not_here(what: str, instead: str) -> ApiError:
     return ApiNotEmulated(f"{PRODUCT} does not emulate {what} in a TrainingPipeline: {instead}")
 
 
-# The states of pipelines have the numbers of those of jobs; what only jobs have is a failure of their pipeline.
+# The states of pipelines have the numbers of the states of jobs; a state that only jobs have fails their pipeline.
 _LAST_IN_COMMON = 8
 _SUCCEEDED, _FAILED, _FINAL = 4, 5, (4, 5, 7)
 
@@ -105,7 +106,7 @@ def delete(call: ApiCall) -> Message:
 
 
 def follow_to_the_end(services: Services, job: Any) -> None:
-    """Gives the pipeline of a job that has ended, and is about to be deleted, the state of that job."""
+    """Updates the pipeline of a job that has ended and is about to be deleted."""
     for name in services.resources.names(parent_of(job.name), "trainingPipelines"):
         pipeline = services.resources.find(name, services.message("TrainingPipeline"))
         if pipeline is not None and _job_name(pipeline) == job.name:
@@ -113,7 +114,7 @@ def follow_to_the_end(services: Services, job: Any) -> None:
 
 
 def _look_after(services: Services, name: str) -> None:
-    """Gives a pipeline the state that its job has; one that is not there, or whose job was deleted, stays as it is."""
+    """Gives a pipeline the state of its job, if both still exist."""
     kind = services.message("TrainingPipeline")
     pipeline: Any = services.resources.find(name, kind)
     if pipeline is None or pipeline.state in _FINAL or not services.resources.exists(_job_name(pipeline)):
@@ -139,9 +140,9 @@ def _is_to_be_registered(pipeline: Any, job: Any) -> bool:
 
 
 def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] | ApiError:
-    """Registers the model that a pipeline has trained: what its job has put into AIP_MODEL_DIR.
+    """Registers the model that a pipeline has trained, which its job has written into AIP_MODEL_DIR.
 
-    Any number of clients may look at the pipeline at once: it is registered once.
+    The model is registered only once, even if several clients look at the pipeline at the same time.
 
     Returns:
       The model's name and the version's number, or why it cannot be registered.
@@ -164,7 +165,7 @@ def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] 
 
 
 def after_pipelines(method: Method) -> Method:
-    """Returns a method of models that sees those of pipelines whose jobs have ended meanwhile."""
+    """Wraps a method of models so that it sees the models of pipelines whose jobs have ended."""
 
     def run(call: ApiCall) -> Message | Iterator[Message]:
         name = call.request.parent if "parent" in call.request.DESCRIPTOR.fields_by_name else call.request.name

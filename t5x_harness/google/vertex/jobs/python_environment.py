@@ -1,8 +1,8 @@
-"""A Python environment of its own for each process of a job, so that what the job installs is the job's alone.
+"""A separate Python environment for each process of a job, so that what the job installs affects no other process.
 
-What stands for the Python of a container's image is the environment that the harness runs in, the user's. In front of
-it each process has a virtual environment that begins empty, as what is installed into a container does. pip, which asks
-no index, installs into that one; what is in the user's it takes for installed, and for nothing that it may change.
+What stands for the Python of a container's image is the user's environment, in which the server runs. In front of it
+each process has a virtual environment that begins empty. pip, which uses no index, installs into that one; it treats
+the packages of the user's environment as installed, and does not change them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from types import SimpleNamespace
 
 from t5x_harness.google.product import PACKAGE, PRODUCT
 
-# What a container has of the machine it is on. Nothing else of the server's own environment is for jobs: neither a
-# user's credentials nor his settings are.
+# The variables of this machine that jobs get. They get nothing else of the server's own environment: neither a user's
+# credentials nor a user's settings.
 _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
 
-# In the place of the base interpreter's site-packages come those of the environment that the harness runs in. The line
-# runs before site looks for them, so they come last, and their own .pth files are read as ever.
+# The site-packages of the user's environment replace those of the base interpreter. The line runs before site looks for
+# them, so they come last, and their own .pth files are read as usual.
 _PATH_FILE = f"_{PACKAGE}_image.pth"
 _PATH_LINE = (
     "import site, sys; site.getsitepackages = lambda prefixes=None, sys=sys, of=site.getsitepackages: "
@@ -46,7 +46,7 @@ _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 _IMAGE_SCRIPT = '#!/bin/sh\nexec "${{0%/*}}/../{bin}/python" {folder}/"${{0##*/}}" "$@"\n'
 
 _HINTS = {
-    # Without its marker: pip passes over a requirement whose marker asks for an extra that nobody has named.
+    # Without its marker: pip ignores a requirement whose marker asks for an extra that was not named.
     re.compile(r"ERROR: No matching distribution found for (?P<name>[^;]+?)(?:;.*)?(?: \(from .*\))?"): (
         f"pip of a job asks no index: it finds what is installed in the environment that {PRODUCT} runs in. Install "
         "it there: {python} -m pip install {name}"
@@ -75,23 +75,23 @@ _HINTS = {
 
 
 def kept(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables of this machine that the processes of jobs have, too."""
+    """Returns the variables of this machine that the processes of jobs get."""
     return {name: environment[name] for name in _KEPT if name in environment}
 
 
 def variables(home: Path, path: str) -> dict[str, str]:
-    """Returns the variables of a process whose environment is its own.
+    """Returns the variables of a process that has its own environment.
 
     Args:
-      home: the folder of its HOME, which is nobody else's.
-      path: the folders of programs that it has besides, as PATH has them.
+      home: the folder of its HOME, which no other process has.
+      path: further folders of programs, in the form of PATH.
     """
     python = home / _FOLDER
     bundled = _bundled_pip()
     return {
         "PATH": os.pathsep.join([*map(str, own_programs(home)), path]),
         "VIRTUAL_ENV": str(python),
-        # Where they are by default: said as well, because a job may say that its HOME is another one.
+        # These are the defaults; they are set because a job may change its HOME.
         "PYTHONUSERBASE": str(home / _USER_BASE),
         "PIP_CACHE_DIR": str(home / ".cache" / "pip"),
         "PIP_CONFIG_FILE": os.devnull,
@@ -103,14 +103,12 @@ def variables(home: Path, path: str) -> dict[str, str]:
 
 
 def own_programs(home: Path) -> list[Path]:
-    """Returns the folders of programs that come first on PATH: the process's own, and those of the user's Python."""
+    """Returns the folders that come first on PATH: those of the process itself, and that of the user's Python."""
     return [home / _FOLDER / _BIN, home / _FOLDER / _IMAGE_BIN, _users_programs()]
 
 
 def program(home: Path, word: str) -> str:
-    """Returns what to start for the first word of a command.
-
-    A program of the user's environment is started in the process's.
+    """Returns what to start for the first word of a command: programs of the user's environment run in the process's.
 
     Args:
       home: the folder of the process's HOME.
@@ -129,17 +127,17 @@ def make(home: Path) -> None:
     """Makes the environment of a process that is about to start.
 
     Args:
-      home: the folder of its HOME, in which no process before it has left anything.
+      home: the empty folder of its HOME.
     """
     python = home / _FOLDER
     _Builder(system_site_packages=True, symlinks=True).create(python)  # True: else pip refuses --user
-    # Within the environment, so that pip takes what is installed there for its own, and may replace it.
+    # Within the environment, so that pip may replace what is installed there.
     (python / "user").mkdir()
     (home / _USER_BASE).symlink_to(Path(_FOLDER, "user"))
 
 
 def hints(lines: Iterable[str]) -> list[str]:
-    """Returns what there is to do about what a job has said of packages that it could not install."""
+    """Returns what to do about messages in a job's output that a package is missing or could not be installed."""
     found = []
     for line in lines:
         for pattern, hint in _HINTS.items():
@@ -149,10 +147,10 @@ def hints(lines: Iterable[str]) -> list[str]:
 
 
 class _Builder(venv.EnvBuilder):
-    """Makes an environment without what is for people's shells, and with the user's environment behind it."""
+    """Makes an environment without activation scripts, and with the user's environment behind it."""
 
     def setup_scripts(self, context: SimpleNamespace) -> None:
-        """Adds pip, and the scripts of the user's environment: by themselves they run with its Python."""
+        """Adds pip, and the scripts of the user's environment, so that they run with the Python of this one."""
         programs = Path(context.bin_path)
         for name in _PIPS:
             _write_program(programs / name, _PIP)
@@ -165,7 +163,7 @@ class _Builder(venv.EnvBuilder):
             (scripts / name).symlink_to(one.name)
 
     def post_setup(self, context: SimpleNamespace) -> None:
-        """Has the user's environment be what site-packages of the system are by default."""
+        """Puts the user's environment in place of the system's site-packages."""
         packages = sysconfig.get_path("purelib", "venv", {"base": context.env_dir})
         bundled = _bundled_pip()
         line = _PATH_LINE.format(folders=list(_site_folders()), pip=[str(bundled)] if bundled else [])
@@ -173,16 +171,16 @@ class _Builder(venv.EnvBuilder):
 
 
 def _site_folders() -> Iterator[str]:
-    """Yields where the packages of the user's environment are."""
+    """Yields the folders with the packages of the user's environment."""
     if site.ENABLE_USER_SITE:
         yield site.getusersitepackages()
     yield from site.getsitepackages()
 
 
 def _bundled_pip() -> Path | None:
-    """Returns where pip is if the user's environment has none, as those that uv makes.
+    """Returns the wheel of pip that comes with Python, or None if the user's environment has pip, or there is no wheel.
 
-    The wheel that Python itself brings.
+    An environment that uv has made has no pip.
     """
     ensurepip = importlib.util.find_spec("ensurepip")
     if importlib.util.find_spec("pip") or ensurepip is None or ensurepip.origin is None:
@@ -201,7 +199,7 @@ def _scripts(folder: Path) -> Sequence[str]:
 
 @functools.lru_cache(maxsize=1)
 def _scripts_at(folder: Path, changed: int) -> Sequence[str]:
-    """Returns the same, looked for again when the folder has changed."""
+    """Returns the same, found anew when the folder's time of change is another one."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 
 
@@ -211,7 +209,7 @@ def _runs_python_of(folder: Path, path: str) -> bool:
             head = file.read(1024)
     except OSError:
         return False
-    # A path that is too long for the first line is in the second, which a shell reads.
+    # If the path is too long for the first line, it is in the second, which a shell reads.
     return head.startswith(b"#!") and f"{folder}/python".encode() in b"".join(head.splitlines()[:2])
 
 

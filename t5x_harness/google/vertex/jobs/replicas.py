@@ -12,10 +12,9 @@ from t5x_harness.slices.slice import Slice
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns so many different ports of this machine that nobody listens on.
+    """Returns so many different ports of this machine on which no program listens.
 
-    They are not kept: the program that they are for binds them a moment later, as with every port that is chosen
-    for a program which does not say which one it got.
+    They are not reserved: the program that they are for binds them a moment later.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -26,10 +25,10 @@ def free_ports(count: int) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A process of a job: a replica, or a host of a replica that is a TPU slice of several.
+    """A process of a job: a replica, or one host of a replica that is a TPU slice with several hosts.
 
     Attributes:
-      hosts: how many processes the replica is.
+      hosts: how many processes the replica has.
     """
 
     pool: int
@@ -44,12 +43,12 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Its own name; those of a slice's hosts have the host's number behind a dot."""
+        """Its own name: the replica's, and for a host of a slice a dot and the host's number."""
         return self.replica if self.hosts == 1 else f"{self.replica}.{self.host}"
 
 
 def replica_of(unit: str) -> str:
-    """Returns the name of the replica that a unit belongs to, by the unit's name."""
+    """Returns the name of the replica of a unit, by the unit's name."""
     return unit.partition(".")[0]
 
 
@@ -59,13 +58,13 @@ def host_of(unit: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pool:
+class WorkerPool:
     """A worker pool.
 
     Attributes:
       number: its place in the spec.
       slice: the TPU slice that each of its replicas is; None for other machines.
-      most_hosts: how many hosts a slice may have to be as many processes.
+      most_hosts: the largest number of hosts of a slice for which each host is a process.
     """
 
     number: int
@@ -75,12 +74,12 @@ class Pool:
 
     @property
     def replicas(self) -> int:
-        """How many there are: one where the spec does not say, and none of a pool that it leaves empty."""
+        """How many there are: one if the spec does not say, and none if it leaves the pool empty."""
         return max(1, int(self.spec.replica_count)) if self.spec.WhichOneof("task") else 0
 
     @property
     def hosts(self) -> int:
-        """Processes of each replica."""
+        """How many processes each replica has."""
         return self.slice.hosts if self.slice is not None and self.slice.hosts <= self.most_hosts else 1
 
     def units(self) -> Iterator[Unit]:
@@ -89,14 +88,14 @@ class Pool:
                 yield Unit(self.number, index, host, self.hosts)
 
 
-def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int) -> tuple[Pool, ...]:
-    """Returns the pools of a ``CustomJobSpec``, those left empty included.
+def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int) -> tuple[WorkerPool, ...]:
+    """Returns the pools of a ``CustomJobSpec``, including the empty ones.
 
     Args:
-      slice_of: the slice that a ``MachineSpec`` asks for.
-      most_hosts: how many hosts a slice may have to be as many processes.
+      slice_of: returns the slice that a ``MachineSpec`` asks for.
+      most_hosts: the largest number of hosts of a slice for which each host is a process.
     """
     return tuple(
-        Pool(number, pool, slice_of(pool.machine_spec), most_hosts)
+        WorkerPool(number, pool, slice_of(pool.machine_spec), most_hosts)
         for number, pool in enumerate(spec.worker_pool_specs)
     )

@@ -1,8 +1,8 @@
-"""Interpreters that stand by for the jobs that a session has announced, and import while it still plans them.
+"""Interpreters that stand by for the jobs that a session has announced, and import while the session still plans them.
 
-Importing is most of what a small job does. A job takes such an interpreter in the place of a new one if it would
-have imported the same: by the same command, under the same variables. It is the only one to take it, and whatever is
-different is as without: the interpreter starts below a guard of its own, with its output in the same pipes.
+Importing is most of what a small job does. A job takes such an interpreter in place of a new one if it would have
+imported the same libraries: by the same command, under the same variables. No other job takes the same interpreter, and
+nothing else differs: it starts below a guard of its own, with its output in the same pipes.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.standby_process import PROGRAM
 
-# What each job has of its own, and nothing that is imported asks for: the folder of HOME is taken over with the rest.
+# What differs between jobs, and no imported library reads: the folder of HOME moves to the job with the interpreter.
 _OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
 _OWN_PREFIXES = ("AIP_", "CLOUD_ML_")
 
 
 class Standby:
-    """One interpreter; starts at once.
+    """One interpreter, which starts at once.
 
     Args:
-      task: a job without arguments, as it would be started. Its HOME is a folder of its own.
+      task: a job without arguments, as it would be started. No other job has its HOME.
       programs: the import path of what is known of its program.
 
     Raises:
-      ValueError: it does not run that program.
+      ValueError: the task does not run that program.
     """
 
     def __init__(self, task: Task, programs: str) -> None:
@@ -51,7 +51,7 @@ class Standby:
             theirs.close()
 
     def fits(self, task: Task) -> bool:
-        """Returns whether it has imported what the task's own process would."""
+        """Returns whether it has imported what a new process of the task would import."""
         begin = len(self._task.words)
         return (
             task.words[:begin] == self._task.words
@@ -60,7 +60,11 @@ class Standby:
         )
 
     def become(self, task: Task) -> Guarded:
-        """Turns it into the task's process, for which :meth:`fits` holds; raises OSError if it has ended just now."""
+        """Turns it into the process of a task that fits.
+
+        Raises:
+          OSError: the interpreter has just ended.
+        """
         with self._orders:
             task.make_folders()
             order = {
@@ -73,17 +77,17 @@ class Standby:
         return self._guarded
 
     def close(self) -> None:
-        """Ends it, if it has not become anything."""
+        """Ends it, if it has not become the process of a task."""
         self._orders.close()
         self._guarded.close()
 
 
 class Standbys:
-    """At most one interpreter at a time, and no more altogether than jobs that were announced.
+    """At most one interpreter at a time, and no more in total than jobs that were announced.
 
     Args:
-      make: makes the task of a job as it is announced, with a number that makes its folders unique.
-      jobs: how many were announced.
+      make: makes the task of an announced job, with a number that makes its folders unique.
+      jobs: how many jobs were announced.
       programs: the import path of what is known of their program.
     """
 
@@ -96,17 +100,17 @@ class Standbys:
         self._waiting: Standby | None = None
 
     def begin(self) -> None:
-        """Starts the next one, if one is still to come."""
+        """Starts the next interpreter, if another job is still to come."""
         with self._lock:
             if self._left <= 0 or self._waiting is not None:
                 return
             self._left -= 1
             self._made += 1
-            with contextlib.suppress(OSError, ValueError):  # jobs start without
+            with contextlib.suppress(OSError, ValueError):  # jobs start without it
                 self._waiting = Standby(self._make(self._made), self._programs)
 
     def start(self, task: Task) -> Guarded:
-        """Starts a process of a job: in the interpreter that stands by if that fits, else in a new one."""
+        """Starts a process of a job, in the interpreter that stands by if it fits, and otherwise in a new one."""
         with self._lock:
             standby = self._waiting
             if standby is not None and standby.fits(task):
@@ -124,7 +128,7 @@ class Standbys:
             self.begin()
 
     def close(self) -> None:
-        """Ends the one that stands by; there will be no other."""
+        """Ends the interpreter that stands by, and starts no other."""
         with self._lock:
             self._left = 0
             waiting, self._waiting = self._waiting, None
@@ -133,10 +137,7 @@ class Standbys:
 
 
 def _shared(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns what processes have to have in common.
-
-    What names a folder below HOME, such as PATH, does it from there.
-    """
+    """Returns the variables that both processes must have, with the folder of HOME as ``~``."""
     return {
         name: value.replace(environment["HOME"], "~")
         for name, value in environment.items()

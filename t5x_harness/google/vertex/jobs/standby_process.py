@@ -1,4 +1,4 @@
-"""Inside an interpreter that stands by for a job: imports what the job will, and becomes the job when it gets one.
+"""Inside an interpreter that stands by for a job: imports what the job will import, and becomes the job when it comes.
 
 What it imports ahead is in the attribute ``libraries`` of the programs that it is given.
 """
@@ -20,11 +20,11 @@ PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m do
 
 
 def await_task() -> str:
-    """Imports, waits for the task, and takes its folder, arguments and variables over.
+    """Imports, waits for the task, and adopts its folder, arguments and variables.
 
     The task comes on the connection whose descriptor the command line names, as a line of JSON: ``words`` of
     ``python -m MODULE …`` from ``python`` on, ``environment`` and ``folder``, and as ``given`` the environment that
-    this process was started with. Where nobody sends one, the process ends.
+    this process was started with. If the connection ends without a task, so does the process.
 
     Returns:
       The module to run.
@@ -32,7 +32,7 @@ def await_task() -> str:
     orders = socket.socket(fileno=int(sys.argv[1]))
     orders.set_inheritable(False)
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # where it waits is not where the job is to import from
+        sys.path.pop(0)  # the job does not import from the folder in which this process waits
     programs = find_programs(sys.argv[2])
     unimportable = not all(_imported(name) for name in programs.libraries)
     if not unimportable:
@@ -40,18 +40,18 @@ def await_task() -> str:
     with orders, orders.makefile() as lines:
         line = lines.readline()
     if not line.endswith("\n"):
-        os._exit(0)  # not through the interpreter's end, which takes seconds after TensorFlow
+        os._exit(0)  # a regular exit takes seconds after TensorFlow was imported
     task = json.loads(line)
     given = task["given"]
     _move_home(given["HOME"], task["environment"]["HOME"])
     os.chdir(task["folder"])
-    if unimportable:  # let the job itself say why
+    if unimportable:  # the job itself shows why
         os.execvpe(task["words"][0], task["words"], task["environment"])
     changed = {name: value for name, value in os.environ.items() if given.get(name) != value}  # by Python or imports
     kept = {name: value for name, value in task["environment"].items() if name not in given or name in os.environ}
     os.environ.clear()
     os.environ.update(kept | changed)
-    tempfile.tempdir = None  # found anew, as TMPDIR is another one
+    tempfile.tempdir = None  # found again when it is next asked for, because TMPDIR has changed
     sys.argv[:] = task["words"][1:2] + task["words"][3:]
     sys.orig_argv[1:] = task["words"][1:]
     _move_python(given["HOME"], task["environment"]["HOME"])
@@ -61,23 +61,23 @@ def await_task() -> str:
 
 
 def _move_home(old: str, new: str) -> None:
-    """Makes what was written below HOME while importing the job's; its old path leads there, too.
+    """Gives the job what imports have written below HOME; the old path is a link to it.
 
-    This process does it, after importing: nothing that is imported finds that there is no HOME for a moment.
+    This process does it, after importing, so that no import runs while there is no HOME.
     """
-    os.rename(old, new)  # which is an empty folder
+    os.rename(old, new)  # the new one is an empty folder
     os.symlink(new, old)
 
 
 def _move_python(old: str, new: str) -> None:
-    """Lets the interpreter know where its environment, which moves along with HOME, is from now on."""
+    """Tells the interpreter where its environment is, which has moved with HOME."""
     for name in ("executable", "prefix", "exec_prefix"):
         setattr(sys, name, getattr(sys, name).replace(old, new))
     sys.path[:] = [entry.replace(old, new) for entry in sys.path]
 
 
 def _imported(name: str) -> bool:
-    """Imports a library, if it is there at all; False if it cannot be imported."""
+    """Imports a library; returns False if it is installed and cannot be imported."""
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -17,18 +17,18 @@ from google.protobuf.json_format import MessageToDict
 
 from t5x_harness.google.vertex.jobs.replicas import Unit
 
-# The tasks of TensorFlow that the pools are, by their numbers.
+# The TensorFlow task of each pool, by the pool's number.
 _TENSORFLOW_TASKS = ("chief", "worker", "ps", "evaluator")
 _REFERENCE = re.compile(r"\$\$(?=\()|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
 @dataclasses.dataclass(frozen=True)
 class JobPlace:
-    """Where a job is in the service.
+    """The parts of a job's name.
 
     Attributes:
-      region: such as ``us-central1``.
-      job_id: the last part of its name.
+      region: the region, such as ``us-central1``.
+      job_id: the last part of the name.
     """
 
     project: str
@@ -46,7 +46,7 @@ class Trial:
     """A trial of a tuning job.
 
     Attributes:
-      id: from 1.
+      id: its number, from 1.
       job: the name of the tuning job.
     """
 
@@ -55,7 +55,7 @@ class Trial:
 
 
 def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
-    """Returns what all containers of a job have."""
+    """Returns the variables that all containers of a job have."""
     variables = {
         "CLOUD_ML_PROJECT_ID": place.project,
         "CLOUD_ML_REGION": place.region,
@@ -73,13 +73,13 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
     if experiment:
         variables["AIP_EXPERIMENT_NAME"] = experiment
     if run := spec.experiment_run.rpartition("/")[2]:
-        # The context of a run is called after its experiment; clients want the run's own name.
+        # The name of a run's context begins with the experiment's; clients want the run's own name.
         variables["AIP_EXPERIMENT_RUN_NAME"] = run.removeprefix(f"{experiment}-") if experiment else run
     return variables
 
 
 def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
-    """Returns what containers of a trial have besides."""
+    """Returns the further variables of a trial's containers."""
     return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 
@@ -89,7 +89,7 @@ def cluster_variables(
     """Returns CLUSTER_SPEC and TF_CONFIG of one replica.
 
     Args:
-      addresses: ``HOST:PORT`` of each replica, by the numbers of pools; pools without replicas are not there.
+      addresses: ``HOST:PORT`` of each replica, by the numbers of pools that have replicas.
     """
     job = MessageToDict(spec)
 
@@ -105,10 +105,7 @@ def cluster_variables(
 
 
 def expand(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Replaces ``$(NAME)`` by variables, as containers have it.
-
-    Unknown names stay as they are, and ``$$(NAME)`` is ``$(NAME)`` afterwards.
-    """
+    """Replaces ``$(NAME)`` by variables, as containers do; unknown names stay, and ``$$(NAME)`` becomes ``$(NAME)``."""
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":

@@ -1,4 +1,4 @@
-"""Waits for everything that can happen to a job's processes at once: what they say, their ends, and a call to wake."""
+"""Waits for all that can happen to a job's processes at once: output, their ends, and a call to wake up."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import threading
 from collections.abc import Callable, Iterator
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.logs import Lines
+from t5x_harness.google.vertex.jobs.logs import LineSplitter
 
 _CHUNK = 1 << 16
-# The system takes no longer one: it counts milliseconds in 31 bits, and a job may have months.
+# The system accepts no longer wait, because it counts milliseconds in 31 bits; a job may run for months.
 _LONGEST_WAIT = 24 * 3600.0
-# The streams, with what the service makes of each.
+# The streams, with the severity that the service gives each.
 _SEVERITIES = {"output": "INFO", "errors": "ERROR"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """Lines that a unit wrote to one of its streams."""
+class UnitSaid:
+    """A unit wrote lines to one of its streams."""
 
     unit: str
     lines: tuple[str, ...]
@@ -30,11 +30,11 @@ class Said:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
-    """A unit's end: nothing of it is left, and all of its output was read before.
+class UnitEnded:
+    """A unit has ended: no process of it is left, and all of its output was read before.
 
     Attributes:
-      status: as a shell has it.
+      status: the exit status, as a shell has it.
     """
 
     unit: str
@@ -42,7 +42,7 @@ class Ended:
 
 
 class Watched:
-    """The processes of one job. All but :meth:`wake` is for one thread."""
+    """The processes of one job. Only :meth:`wake` may be called from another thread."""
 
     def __init__(self, start: Callable[[Task], Guarded] = Guarded) -> None:
         self._start = start
@@ -54,17 +54,17 @@ class Watched:
         os.set_blocking(self._waker, False)
         self._selector.register(self._awake, selectors.EVENT_READ, None)
         self._units: dict[str, Guarded] = {}
-        self._lines: dict[tuple[str, str], Lines] = {}
+        self._lines: dict[tuple[str, str], LineSplitter] = {}
 
     def start(self, unit: str, task: Task) -> None:
-        """Starts a unit's process; the one before it, if there was any, has ended."""
+        """Starts a unit's process. An earlier one, if there was any, has ended."""
         guarded = self._start(task)
         self._units[unit] = guarded
         self._selector.register(guarded.link, selectors.EVENT_READ, (unit, "link"))
         for stream in _SEVERITIES:
             descriptor = getattr(guarded, stream)
             os.set_blocking(descriptor, False)
-            self._lines[unit, stream] = Lines()
+            self._lines[unit, stream] = LineSplitter()
             self._selector.register(descriptor, selectors.EVENT_READ, (unit, stream))
 
     def stop(self, unit: str, grace: float) -> None:
@@ -77,8 +77,8 @@ class Watched:
             if not self._closed:
                 os.write(self._waker, b"\0")
 
-    def wait(self, seconds: float | None) -> Iterator[Said | Ended]:
-        """Yields what has happened, once something has: or nothing, after so many seconds, a day, or a call to wake."""
+    def wait(self, seconds: float | None) -> Iterator[UnitSaid | UnitEnded]:
+        """Yields what has happened, once something has; or nothing, after so many seconds, a day, or a call to wake."""
         for key, _ in self._selector.select(None if seconds is None else min(seconds, _LONGEST_WAIT)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -93,7 +93,7 @@ class Watched:
                 yield from self._said(unit, stream)
 
     def close(self) -> None:
-        """Ends all processes at once, and gives everything back."""
+        """Ends all processes at once, and releases all resources."""
         for guarded in self._units.values():
             guarded.close()
         self._units.clear()
@@ -103,8 +103,8 @@ class Watched:
             os.close(self._awake)
             os.close(self._waker)
 
-    def _said(self, unit: str, stream: str) -> Iterator[Said]:
-        """Yields what is in a stream now; at its end, it is not waited for any more."""
+    def _said(self, unit: str, stream: str) -> Iterator[UnitSaid]:
+        """Yields what is in a stream now. A stream that has ended is not waited for any more."""
         descriptor: int = getattr(self._units[unit], stream)
         try:
             data = os.read(descriptor, _CHUNK)
@@ -113,15 +113,15 @@ class Watched:
         if not data:
             self._selector.unregister(descriptor)
         if lines := self._lines[unit, stream].feed(data):
-            yield Said(unit, tuple(lines), _SEVERITIES[stream])
+            yield UnitSaid(unit, tuple(lines), _SEVERITIES[stream])
 
-    def _ended(self, unit: str) -> Iterator[Said | Ended]:
+    def _ended(self, unit: str) -> Iterator[UnitSaid | UnitEnded]:
         guarded = self._units[unit]
         status = guarded.status()
         for stream in _SEVERITIES:
             descriptor: int = getattr(guarded, stream)
             while descriptor in self._selector.get_map():
-                # All who could write have ended, so there is an end: unless somebody killed the guard.
+                # All processes that could write have ended, so the stream has an end, unless the guard was killed.
                 if not select.select([descriptor], [], [], 0)[0]:
                     self._selector.unregister(descriptor)
                     break
@@ -129,4 +129,4 @@ class Watched:
         self._selector.unregister(guarded.link)
         del self._units[unit]
         guarded.close()
-        yield Ended(unit, status)
+        yield UnitEnded(unit, status)

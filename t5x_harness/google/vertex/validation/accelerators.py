@@ -12,7 +12,7 @@ from typing import Any
 
 from t5x_harness.google.vertex.validation.judging import SpecViolation
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
-from t5x_harness.google.vertex.validation.machines import is_slice, machine_for_slice
+from t5x_harness.google.vertex.validation.machines import is_slice, machine_text
 
 _KEYS = ("acceleratorType", "accelerator_type")
 _ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"
@@ -38,7 +38,7 @@ def accelerator_meant(given: str) -> str:
 
     ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
     """
-    machine = machine_for_slice(given)
+    machine = machine_text(given)
     if machine:
         return f"{given} is a slice; write {machine}"
     if is_slice(given):

@@ -1,18 +1,25 @@
 """Checks by name: what each kind of rule looks at.
 
-A check is given the job and the rule's text. It yields a breach for each place where the rule is broken: the place, and
-what fills in the rule's message.
+A check of values is given one value of the rule's field, a check of pools one worker pool, and a check of jobs the
+whole job. Each returns what fills in the rule's message if the rule is broken, and None if it is not.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from t5x_harness.google.vertex.validation.rules import Breach, Check, SpecRule
-from t5x_harness.google.vertex.validation.subject import Subject
+from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
+
+Values: TypeAlias = Mapping[str, Any]
+OfValue: TypeAlias = Callable[[Any, SpecRule], Values | None]
+OfPool: TypeAlias = Callable[[PoolSpec, Subject], Values | None]
+OfJob: TypeAlias = Callable[[Subject, SpecRule], Values | None]
 
 CHECKS: dict[str, Check] = {}
 """Every check by its name in ``rules.toml``; filled while this package's modules are imported."""
@@ -20,129 +27,160 @@ CHECKS: dict[str, Check] = {}
 _GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/\S*)?")
 
 
-def check(function: Check) -> Check:
-    """Enters a function as the check of its name."""
-    name = function.__name__
+def of_values(broken: OfValue) -> Check:
+    """Makes a check of a function that looks at each value of the rule's field."""
+
+    @functools.wraps(broken)
+    def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+        for at, value in subject.resolve(rule.field):
+            if (values := broken(value, rule)) is not None:
+                yield at, values
+
+    return check
+
+
+def enter(check: Check) -> Check:
+    """Enters a check under its name."""
+    name = check.__name__
     if name in CHECKS:
         raise ValueError(f"there are two checks {name!r}")
-    CHECKS[name] = function
-    return function
+    CHECKS[name] = check
+    return check
 
 
-@check
-def required(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+def value_check(broken: OfValue) -> OfValue:
+    """Enters a check of values."""
+    enter(of_values(broken))
+    return broken
+
+
+def pool_check(broken: OfPool) -> OfPool:
+    """Enters a check of worker pools, whose rules have a field of each pool."""
+
+    @functools.wraps(broken)
+    def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+        below = rule.field.partition("]")[2]
+        for pool in subject.pools:
+            if (values := broken(pool, subject)) is not None:
+                yield f"{pool.path}{below}", values
+
+    enter(check)
+    return broken
+
+
+def job_check(broken: OfJob) -> OfJob:
+    """Enters a check of a job as a whole."""
+
+    @functools.wraps(broken)
+    def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+        if (values := broken(subject, rule)) is not None:
+            yield re.sub(r"^spec\b", subject.spec_field, rule.field), values
+
+    enter(check)
+    return broken
+
+
+@value_check
+def required(value: Any, _rule: SpecRule) -> Values | None:
     """Checks that the field has a value."""
-    for at, value in subject.resolve(rule.field):
-        if not value:
-            yield at, {}
+    return None if value else {}
 
 
-@check
-def must_be_unset(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def must_be_unset(value: Any, _rule: SpecRule) -> Values | None:
     """Checks that the field has no value."""
-    for at, value in subject.resolve(rule.field):
-        if value:
-            yield at, {"value": value}
+    return {"value": value} if value else None
 
 
-@check
-def max_length(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that the text has at most ``limit`` characters."""
-    for at, value in subject.resolve(rule.field):
-        if len(value) > rule.parameters["limit"]:
-            yield at, {"value": len(value)}
+@value_check
+def max_length(value: Any, rule: SpecRule) -> Values | None:
+    """Checks that the text has at most ``limit`` characters, or the list so many elements."""
+    return {"value": len(value)} if len(value) > rule.parameters["limit"] else None
 
 
-@check
-def max_items(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that there are at most ``limit`` elements."""
-    yield from max_length(subject, rule)
-
-
-@check
-def total_length(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def total_length(values: Any, rule: SpecRule) -> Values | None:
     """Checks that the texts have at most ``limit`` characters together."""
-    for at, values in subject.resolve(rule.field):
-        total = sum(map(len, values))
-        if total > rule.parameters["limit"]:
-            yield at, {"value": total}
+    total = sum(map(len, values))
+    return {"value": total} if total > rule.parameters["limit"] else None
 
 
-@check
-def pattern(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def pattern(value: str, rule: SpecRule) -> Values | None:
     """Checks that the text is of that form; an empty one only matters with ``empty``."""
-    for at, value in subject.resolve(rule.field):
-        if (value or rule.parameters.get("empty")) and not re.fullmatch(rule.parameters["pattern"], value):
-            yield at, {"value": value}
+    is_checked = value or rule.parameters.get("empty")
+    return {"value": value} if is_checked and not re.fullmatch(rule.parameters["pattern"], value) else None
 
 
-@check
-def one_of(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that the text, where there is one, is one of ``values``."""
+@value_check
+def one_of(value: str, rule: SpecRule) -> Values | None:
+    """Checks that the text, if there is one, is one of ``values``."""
     choices = rule.parameters["values"]
-    for at, value in subject.resolve(rule.field):
-        if value and value not in choices:
-            yield at, {"value": value, "choices": ", ".join(choices)}
+    return {"value": value, "choices": ", ".join(choices)} if value and value not in choices else None
 
 
-@check
-def between(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that the number, where it is not 0, which stands for the default, is between ``low`` and ``high``."""
-    for at, value in subject.resolve(rule.field):
-        if value and not rule.parameters["low"] <= value <= rule.parameters["high"]:
-            yield at, {"value": value}
+@value_check
+def between(value: Any, rule: SpecRule) -> Values | None:
+    """Checks that the number is between ``low`` and ``high``; 0 stands for the default."""
+    is_outside = value and not rule.parameters["low"] <= value <= rule.parameters["high"]
+    return {"value": value} if is_outside else None
 
 
-@check
-def at_least(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def at_least(value: Any, rule: SpecRule) -> Values | None:
     """Checks that the number is at least ``low``."""
-    for at, value in subject.resolve(rule.field):
-        if value < rule.parameters["low"]:
-            yield at, {"value": value}
+    return {"value": value} if value < rule.parameters["low"] else None
 
 
-@check
-def not_negative(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def not_negative(value: Any, _rule: SpecRule) -> Values | None:
     """Checks that the number or duration is not negative."""
-    for at, value in subject.resolve(rule.field):
-        number = value if isinstance(value, int) else value.seconds + value.nanos / 1e9
-        if number < 0:
-            yield at, {"value": value if isinstance(value, int) else f"{number:g} seconds"}
+    if isinstance(value, int):
+        return {"value": value} if value < 0 else None
+    seconds = value.seconds + value.nanos / 1e9
+    return {"value": f"{seconds:g} seconds"} if seconds < 0 else None
 
 
-@check
-def increasing(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def increasing(values: Any, _rule: SpecRule) -> Values | None:
     """Checks that each number is greater than the one before it, by 1e-10 at least."""
-    for at, values in subject.resolve(rule.field):
-        for before, value in itertools.pairwise(values):
-            if value - before < 1e-10:
-                yield at, {"value": f"{value:g}", "before": f"{before:g}"}
-                break
+    for before, value in itertools.pairwise(values):
+        if value - before < 1e-10:
+            return {"value": f"{value:g}", "before": f"{before:g}"}
+    return None
 
 
-@check
-def gcs_uri(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def gcs_uri(value: str, _rule: SpecRule) -> Values | None:
     """Checks that the text is an address in Cloud Storage."""
-    for at, value in subject.resolve(rule.field):
-        if not _GCS_URI.fullmatch(value):
-            mounted = value.removeprefix("/gcs/")
-            yield at, {"value": value, "fix": f": write gs://{mounted}" if mounted != value else ""}
+    if _GCS_URI.fullmatch(value):
+        return None
+    mounted = value.removeprefix("/gcs/")
+    return {"value": value, "fix": f": write gs://{mounted}" if mounted != value else ""}
 
 
-@check
-def unique_names(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that no two elements have the same ``name``."""
-    yield from _twice(subject, rule, "name")
-
-
-@check
-def unique_ids(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that no two metrics have the same ``metric_id``, no two parameters the same ``parameter_id``."""
-    yield from _twice(subject, rule, "metric_id" if rule.field.endswith("metrics") else "parameter_id")
-
-
-def _twice(subject: Subject, rule: SpecRule, attribute: str) -> Iterator[Breach]:
+@enter
+def unique(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks that no two elements have the same attribute ``by``."""
     for at, elements in subject.resolve(rule.field):
-        for name, times in Counter(getattr(element, attribute) for element in elements).items():
+        for name, times in Counter(getattr(element, rule.parameters["by"]) for element in elements).items():
             if name and times > 1:
                 yield at, {"value": name}
+
+
+@job_check
+def required_with(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that the field is set if the field ``other`` is."""
+    return {} if subject.has(rule.parameters["other"]) and not subject.has(rule.field) else None
+
+
+@job_check
+def only_with(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that the field is set only if the field ``other`` is."""
+    return {} if subject.has(rule.field) and not subject.has(rule.parameters["other"]) else None
+
+
+@job_check
+def not_with(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that the field is not set if the field ``other`` is."""
+    return {} if subject.has(rule.field) and subject.has(rule.parameters["other"]) else None

@@ -1,29 +1,31 @@
-"""Checks of a job as a whole: its labels, its region, its pools, what surrounds them."""
+"""Checks of a job as a whole: its labels, its region, its pools, what surrounds them, and what it searches."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from t5x_harness.google.vertex.validation.checks import check
+from t5x_harness.google.vertex.validation.checks import Values, enter, job_check, pool_check, value_check
 from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions, training_regions
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule
 from t5x_harness.google.vertex.validation.slices import generation_of
-from t5x_harness.google.vertex.validation.subject import Pool, Subject
+from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
 
 _LABEL = re.compile(r"[\w-]*")
 _ZONE = re.compile(r"(.+\d)-[a-z]")
+_NETWORK = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
 _MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
+_RANGES = ("double_value_spec", "integer_value_spec")
 
 
-@check
+@enter
 def labels(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that number and form of the labels; the service names the resource in front of the field."""
-    fix = _label_fault(subject.message.labels)
-    if fix:
+    """Checks the number and the form of the labels; the service names the resource in front of the field."""
+    if fix := _label_fault(subject.message.labels):
         resource = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", subject.message.DESCRIPTOR.name).lower()
-        yield f"{resource}.labels", {"fix": fix}
+        yield f"{resource}.{rule.field}", {"fix": fix}
 
 
 def _label_fault(given: Mapping[str, str]) -> str:
@@ -43,157 +45,172 @@ def _label_fault(given: Mapping[str, str]) -> str:
     return ""
 
 
-@check
-def region_known(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def region_known(subject: Subject, _rule: SpecRule) -> Values | None:
     """Checks that the location is a region of custom training."""
-    if subject.location and subject.location not in training_regions():
-        zone = _ZONE.fullmatch(subject.location)
-        near = [zone[1]] if zone else difflib.get_close_matches(subject.location, training_regions(), n=1)
-        yield "location", {"value": subject.location, "fix": f": did you mean {near[0]}" if near else ""}
+    if not subject.location or subject.location in training_regions():
+        return None
+    zone = _ZONE.fullmatch(subject.location)
+    near = [zone[1]] if zone else difflib.get_close_matches(subject.location, training_regions(), n=1)
+    return {"value": subject.location, "fix": f": did you mean {near[0]}" if near else ""}
 
 
-@check
-def region_has_tpu(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@pool_check
+def region_has_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
     """Checks that the region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
-    yield from _without_tpu(subject, in_doubt=False)
+    return _without_tpu(pool, subject, in_doubt=False)
 
 
-@check
-def region_may_have_tpu(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@pool_check
+def region_may_have_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
     """Checks that the region is known to have TPUs of the generation that is asked for."""
-    yield from _without_tpu(subject, in_doubt=True)
+    return _without_tpu(pool, subject, in_doubt=True)
 
 
-def _without_tpu(subject: Subject, *, in_doubt: bool) -> Iterator[Breach]:
-    for pool in _tpu_pools(subject):
-        generation = generation_of(pool.machine)
-        regions = tpu_regions(generation)
-        known = subject.location in training_regions() and regions
-        if known and subject.location not in regions and may_have_tpu(subject.location, generation) == in_doubt:
-            values = {"region": subject.location, "generation": generation, "regions": ", ".join(regions)}
-            yield f"{pool.path}.machine_spec", values
+def _without_tpu(pool: PoolSpec, subject: Subject, *, in_doubt: bool) -> Values | None:
+    generation = generation_of(pool.machine)
+    regions = tpu_regions(generation)
+    is_known = generation is not None and subject.location in training_regions() and regions
+    if is_known and subject.location not in regions and may_have_tpu(subject.location, generation) == in_doubt:
+        return {"region": subject.location, "generation": generation, "regions": ", ".join(regions)}
+    return None
 
 
-@check
-def first_pool(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def first_pool(subject: Subject, _rule: SpecRule) -> Values | None:
     """Checks that there is a first pool, and it is not empty."""
-    if not subject.pools or not subject.pools[0].message.ByteSize():
-        yield f"{subject.spec_field}.worker_pool_specs", {}
+    return None if subject.pools and subject.pools[0].message.ByteSize() else {}
 
 
-@check
-def task(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@pool_check
+def task(pool: PoolSpec, _subject: Subject) -> Values | None:
     """Checks that each pool has something to run."""
-    for pool in subject.pools:
-        if pool.message.ByteSize() and pool.message.WhichOneof("task") is None:
-            yield pool.path, {}
+    return {} if pool.message.ByteSize() and pool.message.WhichOneof("task") is None else None
 
 
-@check
-def tpu_pools(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def tpu_pools(subject: Subject, _rule: SpecRule) -> Values | None:
     """Checks that a job with a TPU has one pool."""
-    if list(_tpu_pools(subject)) and len(subject.pools) > 1:
-        yield f"{subject.spec_field}.worker_pool_specs", {"value": subject.pools[1].index}
+    return {"value": subject.pools[1].index} if _has_tpu(subject) and len(subject.pools) > 1 else None
 
 
-@check
-def tpu_replicas(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def not_on_tpu(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that a job with a TPU does not set the field."""
+    return {} if subject.has(rule.field) and _has_tpu(subject) else None
+
+
+@pool_check
+def tpu_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
     """Checks that a pool with a TPU has one replica."""
-    for pool in _tpu_pools(subject):
-        if pool.message.replica_count > 1:
-            if pool.machine.tpu_topology:
-                fix = "a larger one is asked for with a larger tpu_topology"
-            else:
-                fix = "a larger one is asked for with a larger accelerator_count"
-            yield f"{pool.path}.replica_count", {"value": pool.message.replica_count, "fix": fix}
+    if generation_of(pool.machine) is None or pool.message.replica_count <= 1:
+        return None
+    larger = "tpu_topology" if pool.machine.tpu_topology else "accelerator_count"
+    return {"value": pool.message.replica_count, "fix": f"a larger one is asked for with a larger {larger}"}
 
 
-@check
-def primary_replicas(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that the first pool has one replica; that of a TPU is judged by a rule of its own."""
-    for pool in subject.pools[:1]:
-        if pool.message.replica_count > 1 and generation_of(pool.machine) is None:
-            yield (
-                f"{pool.path}.replica_count",
-                {"value": pool.message.replica_count, "others": pool.message.replica_count - 1},
-            )
+@pool_check
+def primary_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
+    """Checks that the first pool has one replica; another rule is for that of a TPU."""
+    count = pool.message.replica_count
+    if pool.index or count <= 1 or generation_of(pool.machine) is not None:
+        return None
+    return {"value": count, "others": count - 1}
 
 
-@check
-def tpu_service_account(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a job with a TPU has no service account of its own."""
-    if subject.spec.service_account and list(_tpu_pools(subject)):
-        yield f"{subject.spec_field}.service_account", {}
-
-
-@check
-def tensorboard_service_account(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a job with a TensorBoard has a service account."""
-    if subject.spec.tensorboard and not subject.spec.service_account:
-        yield f"{subject.spec_field}.service_account", {}
-
-
-@check
-def tensorboard_region(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def tensorboard_region(subject: Subject, _rule: SpecRule) -> Values | None:
     """Checks that the TensorBoard is in the job's region."""
     match = re.search(r"/locations/([^/]+)/", subject.spec.tensorboard)
-    if match and subject.location and match[1] != subject.location:
-        yield f"{subject.spec_field}.tensorboard", {"theirs": match[1], "region": subject.location}
+    is_elsewhere = match and subject.location and match[1] != subject.location
+    return {"theirs": match[1], "region": subject.location} if match and is_elsewhere else None
 
 
-@check
-def tensorboard_output(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a job with a TensorBoard has a folder for its logs."""
-    if subject.spec.tensorboard and not subject.spec.HasField("base_output_directory"):
-        yield f"{subject.spec_field}.base_output_directory", {}
-
-
-@check
-def tensorboard_tpu(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a job with a TPU has no TensorBoard of its own."""
-    if subject.spec.tensorboard and list(_tpu_pools(subject)):
-        yield f"{subject.spec_field}.tensorboard", {}
-
-
-@check
-def network_project(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@value_check
+def network_project(value: str, _rule: SpecRule) -> Values | None:
     """Checks that a network's project is a number."""
-    match = re.fullmatch(r"projects/([^/]+)/global/networks/[^/]+", subject.spec.network)
-    if match and not match[1].isdecimal():
-        yield f"{subject.spec_field}.network", {"value": subject.spec.network}
+    match = _NETWORK.fullmatch(value)
+    return {"value": value} if match and not match[1].isdecimal() else None
 
 
-@check
-def ip_ranges_network(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that reserved ranges belong to a network."""
-    if subject.spec.reserved_ip_ranges and not subject.spec.network:
-        yield f"{subject.spec_field}.reserved_ip_ranges", {}
-
-
-@check
-def experiment_run_alone(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a run belongs to an experiment."""
-    if subject.spec.experiment_run and not subject.spec.experiment:
-        yield f"{subject.spec_field}.experiment_run", {}
-
-
-@check
-def wait_without_flex_start(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+@job_check
+def wait_without_flex_start(subject: Subject, rule: SpecRule) -> Values | None:
     """Checks that only one strategy uses how long a job waits for machines."""
-    scheduling = subject.spec.scheduling
-    strategy = scheduling.DESCRIPTOR.fields_by_name["strategy"].enum_type.values_by_number.get(scheduling.strategy)
-    if scheduling.HasField("max_wait_duration") and (strategy is None or strategy.name != "FLEX_START"):
-        given = "none" if strategy is None or not scheduling.strategy else strategy.name
-        yield f"{subject.spec_field}.scheduling.max_wait_duration", {"strategy": given}
+    strategy = _enum_name(subject.spec.scheduling, "strategy")
+    if not subject.has(rule.field) or strategy == "FLEX_START":
+        return None
+    return {"strategy": strategy if subject.spec.scheduling.strategy and strategy else "none"}
 
 
-@check
-def restart_without_retries(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that one of two fields overrides the other."""
-    scheduling = subject.spec.scheduling
-    if scheduling.restart_job_on_worker_restart and scheduling.disable_retries:
-        yield f"{subject.spec_field}.scheduling.restart_job_on_worker_restart", {}
+@job_check
+def more_parallel(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that no more trials run at once than there are altogether."""
+    if subject.tunes and 0 < subject.message.max_trial_count < subject.message.parallel_trial_count:
+        return {"value": subject.message.parallel_trial_count, "trials": subject.message.max_trial_count}
+    return None
 
 
-def _tpu_pools(subject: Subject) -> Iterator[Pool]:
-    return (pool for pool in subject.pools if generation_of(pool.machine) is not None)
+@value_check
+def parameter_values(parameter: Any, _rule: SpecRule) -> Values | None:
+    """Checks that each parameter says which values it may have."""
+    return {} if parameter.WhichOneof("parameter_value_spec") is None else None
+
+
+@enter
+def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a range is not upside down."""
+    for at, parameter in subject.resolve(rule.field):
+        kind = parameter.WhichOneof("parameter_value_spec")
+        values = getattr(parameter, kind) if kind in _RANGES else None
+        if values is not None and values.min_value > values.max_value:
+            yield f"{at}.{kind}", {"low": f"{values.min_value:g}", "high": f"{values.max_value:g}"}
+
+
+@enter
+def scale_of_categories(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
+    """Checks that categories are not scaled."""
+    for at, parameter in _parameters(subject):
+        if parameter.scale_type and parameter.WhichOneof("parameter_value_spec") == "categorical_value_spec":
+            yield f"{at}.scale_type", {}
+
+
+@enter
+def scale_positive(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a logarithmic scale has only values above 0."""
+    for at, parameter in _parameters(subject):
+        scale = _enum_name(parameter, "scale_type")
+        smallest = _smallest(parameter)
+        if "LOG" in scale and smallest is not None and smallest <= 0:
+            yield f"{at}.scale_type", {"scale": scale, "value": f"{smallest:g}"}
+
+
+@enter
+def grid_of_doubles(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a grid has only parameters that can be counted."""
+    if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
+        for _, parameter in _parameters(subject):
+            if parameter.WhichOneof("parameter_value_spec") == "double_value_spec":
+                yield rule.field, {"value": parameter.parameter_id}
+
+
+def _has_tpu(subject: Subject) -> bool:
+    return any(generation_of(pool.machine) is not None for pool in subject.pools)
+
+
+def _parameters(subject: Subject) -> Iterator[tuple[str, Any]]:
+    return subject.resolve("study_spec.parameters[]")
+
+
+def _smallest(parameter: Any) -> float | None:
+    kind = parameter.WhichOneof("parameter_value_spec")
+    if kind in _RANGES:
+        return float(getattr(parameter, kind).min_value)
+    if kind == "discrete_value_spec" and parameter.discrete_value_spec.values:
+        return float(min(parameter.discrete_value_spec.values))
+    return None
+
+
+def _enum_name(message: Any, field: str) -> str:
+    known = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    number = getattr(message, field)
+    return str(known[number].name) if number in known else ""

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.validation import jobs, machines, studies
+from t5x_harness.google.vertex.validation import jobs, machines
 from t5x_harness.google.vertex.validation.checks import CHECKS
 from t5x_harness.google.vertex.validation.rules import SpecRule, read_table, rules_in
 from t5x_harness.google.vertex.validation.subject import Subject
@@ -49,7 +49,7 @@ class SpecVerdict:
 
 
 # Importing a module with checks enters them into CHECKS.
-_MODULES_WITH_CHECKS = (jobs, machines, studies)
+_MODULES_WITH_CHECKS = (jobs, machines)
 
 
 @functools.cache

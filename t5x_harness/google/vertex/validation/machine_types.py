@@ -13,7 +13,7 @@ CLOUD_TPU = "cloud-tpu"
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
+class MachineType:
     """A type of machine that custom training takes.
 
     Attributes:
@@ -55,15 +55,15 @@ def _tables() -> Mapping[str, Any]:
 
 
 @functools.cache
-def machine_types() -> Mapping[str, Machine]:
+def machine_types() -> Mapping[str, MachineType]:
     """Returns every machine type of custom training by name."""
     table = _tables()["machines"]
-    found = [Machine(f"{series}-{size}") for series, sizes in table["plain"].items() for size in sizes]
-    found += [Machine(name, _counts(counts)) for name, counts in table["gpu"].items()]
-    found += [Machine(name, _counts(counts), bare=False) for name, counts in table["built_in_gpu"].items()]
-    found.append(Machine(CLOUD_TPU, bare=False))
+    found = [MachineType(f"{series}-{size}") for series, sizes in table["plain"].items() for size in sizes]
+    found += [MachineType(name, _counts(counts)) for name, counts in table["gpu"].items()]
+    found += [MachineType(name, _counts(counts), bare=False) for name, counts in table["built_in_gpu"].items()]
+    found.append(MachineType(CLOUD_TPU, bare=False))
     for name, about in table["tpu"].items():
-        found.append(Machine(name, {}, True, about["generation"], about["chips"], tuple(about["topologies"])))
+        found.append(MachineType(name, {}, True, about["generation"], about["chips"], tuple(about["topologies"])))
     return {machine.name: machine for machine in found}
 
 

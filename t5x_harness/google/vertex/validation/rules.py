@@ -23,7 +23,7 @@ class Confidence(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class RuleSource:
     """Where a rule is from; ``url`` is empty for what has no source."""
 
     title: str
@@ -56,7 +56,7 @@ class SpecRule:
     field: str
     check: Check
     message: str
-    source: Source
+    source: RuleSource
     confidence: Confidence
     accepted: bool
     code: str | None
@@ -83,11 +83,11 @@ def rules_in(table: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[Spe
     Args:
       checks: the functions that the file names.
     """
-    sources = {name: Source(**about) for name, about in table["sources"].items()}
+    sources = {name: RuleSource(**about) for name, about in table["sources"].items()}
     return tuple(_rule(entry, sources[entry["source"]], checks[entry["check"]]) for entry in table["rule"])
 
 
-def _rule(entry: Mapping[str, Any], source: Source, check: Check) -> SpecRule:
+def _rule(entry: Mapping[str, Any], source: RuleSource, check: Check) -> SpecRule:
     return SpecRule(
         name=entry["name"],
         field=entry["field"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from t5x_harness.google.vertex.validation.machine_types import (
     CLOUD_TPU,
-    Machine,
+    MachineType,
     accelerator_name,
     cloud_tpus,
     machine_types,
@@ -63,22 +63,7 @@ def chips_of(machine_spec: Any) -> int:
     return get_slice(name).num_chips if name else 0
 
 
-def hosts_of(machine_spec: Any) -> int:
-    """Returns the number of VMs that the slice has, each with a process of its own.
-
-    1 without a TPU, and for a spec that is not taken.
-
-    An eight-chip slice is the one of which the name does not tell: ``ct5lp-hightpu-8t`` has one VM,
-    ``ct5lp-hightpu-4t`` two.
-    """
-    machine = _tpu_machine(machine_spec)
-    if machine is not None:
-        return max(1, chips_of(machine_spec) // machine.chips)
-    name = slice_of(machine_spec)
-    return get_slice(name).hosts if name else 1
-
-
-def _tpu_machine(machine_spec: Any) -> Machine | None:
+def _tpu_machine(machine_spec: Any) -> MachineType | None:
     machine = machine_types().get(machine_spec.machine_type)
     return machine if machine is not None and machine.generation else None
 

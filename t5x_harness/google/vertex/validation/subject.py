@@ -14,7 +14,7 @@ _TASKS = ("container_spec", "python_package_spec")
 
 
 @dataclasses.dataclass(frozen=True)
-class Pool:
+class PoolSpec:
     """A worker pool that is not skipped.
 
     Attributes:
@@ -60,13 +60,21 @@ class Subject:
         return self.spec_field == "trial_job_spec"
 
     @functools.cached_property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[PoolSpec, ...]:
         """The worker pools, without the empty ones by which those after the first are skipped."""
         return tuple(
-            Pool(f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
+            PoolSpec(f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
             for index, pool in enumerate(self.spec.worker_pool_specs)
             if index == 0 or pool.ByteSize()
         )
+
+    def has(self, path: str) -> bool:
+        """Returns whether a field of the spec is set; ``path`` begins with ``spec``, and names no element of a list."""
+        message, found = self.spec, True
+        for name in path.split(".")[1:]:
+            found = bool(getattr(message, name)) and _is_set(message, name)
+            message = getattr(message, name)
+        return found
 
     def resolve(self, path: str) -> Iterator[tuple[str, Any]]:
         """Yields every place that a rule's path names, with its value.

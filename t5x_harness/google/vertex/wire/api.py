@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from t5x_harness.google.identity import UNAUTHENTICATED, Authority
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
-from t5x_harness.google.vertex.jobs.driver import Graces
+from t5x_harness.google.vertex.jobs.driver import GracePeriods
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
@@ -61,7 +61,7 @@ class Api:
         *,
         state: StateStore | None = None,
         authority: Authority | None = None,
-        graces: Graces | None = None,
+        graces: GracePeriods | None = None,
     ) -> None:
         self.services = services = Services(settings, state)
         self.authority = authority or Authority()

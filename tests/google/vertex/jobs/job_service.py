@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from t5x_harness.google.vertex.jobs.driver import Graces
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.driver import GracePeriods
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore
@@ -43,7 +43,7 @@ class Service:
         self,
         folder: Path,
         state: StateStore | None = None,
-        graces: Graces = Graces(warned=2.0, ended=0.5),  # noqa: B008 - frozen
+        graces: GracePeriods = GracePeriods(warned=2.0, ended=0.5),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
         chosen = VertexOptions(
@@ -81,13 +81,13 @@ class Service:
         """The job as soon as something holds for it."""
         return until(lambda: self.get(job), holds)
 
-    def in_state(self, job: Any, state: State) -> Any:
+    def in_state(self, job: Any, state: JobState) -> Any:
         """The job as soon as it is in a state."""
         return self.until(job, lambda job: job.state == state)
 
     def ended(self, job: Any) -> Any:
         """The job when it has ended."""
-        return self.until(job, lambda job: State(job.state).is_final)
+        return self.until(job, lambda job: JobState(job.state).is_final)
 
     def cancel(self, job: Any) -> None:
         """Cancels a custom job."""

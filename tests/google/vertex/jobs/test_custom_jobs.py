@@ -13,7 +13,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import IMAGE, PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.jobs import driver
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
 from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.watching import Watched
@@ -22,9 +22,9 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 def test_a_job_runs_and_succeeds(service: Any) -> None:
     created = service.shell("echo out; echo err >&2")
-    assert created.state == State.QUEUED
+    assert created.state == JobState.QUEUED
     job = service.ended(created)
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert service.said(job) == ["out", "err"]
     assert not job.HasField("error")
     times = [job.create_time, job.start_time, job.end_time, job.update_time]
@@ -34,7 +34,7 @@ def test_a_job_runs_and_succeeds(service: Any) -> None:
 
 def test_a_job_that_fails_names_the_replica_the_status_and_the_logs(service: Any) -> None:
     job = service.ended(service.shell("exit 3"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.code == 3
     _, project, _, _, _, job_id = job.name.split("/")
     assert job.error.message == (
@@ -51,18 +51,18 @@ def test_a_process_that_is_killed_has_the_status_of_its_signal(service: Any) -> 
 
 
 def test_every_state_is_told_in_order(make_service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[State] = []
+    told: list[JobState] = []
 
-    def recorded(api: Any, name: str, kind: type[Any], state: State, error: Any = None) -> None:
+    def recorded(api: Any, name: str, kind: type[Any], state: JobState, error: Any = None) -> None:
         told.append(state)
         publish(api, name, kind, state, error)
 
     monkeypatch.setattr(driver, "publish", recorded)
     service = make_service(queued_seconds=0.05, pending_seconds=0.05, running_seconds=0.05)
     job = service.shell("true")
-    assert job.state == State.QUEUED
+    assert job.state == JobState.QUEUED
     service.ended(job)
-    assert told == [State.PENDING, State.RUNNING, State.SUCCEEDED]
+    assert told == [JobState.PENDING, JobState.RUNNING, JobState.SUCCEEDED]
 
 
 def test_a_job_that_ends_at_once_is_running_for_as_long_as_is_promised(
@@ -72,7 +72,7 @@ def test_a_job_that_ends_at_once_is_running_for_as_long_as_is_promised(
     job = service.shell("echo done")
     service.until_said(job, "done")
     until(lambda: processes_of(tmp_path), lambda left: not left)
-    assert service.get(job).state == State.RUNNING
+    assert service.get(job).state == JobState.RUNNING
 
 
 def test_no_clock_is_waited_for_on_the_way_to_running(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_an_image_whose_entry_point_nobody_knows_fails_the_job_and_says_how_to_n
     spec = pool()
     spec["container_spec"]["image_uri"] = "gcr.io/p/other:1"
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert not job.HasField("start_time")
     assert job.error.message.startswith("t5x-harness: no local command stands for the image gcr.io/p/other:1, whose")
 
@@ -108,9 +108,9 @@ def test_a_running_job_is_cancelled_with_all_that_it_started(service: Any) -> No
     job = service.shell("(setsid sleep 100 &) ; trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     service.until_said(job, "ready")
     service.cancel(job)
-    assert service.get(job).state in (State.CANCELLING, State.CANCELLED)
+    assert service.get(job).state in (JobState.CANCELLING, JobState.CANCELLED)
     job = service.ended(job)
-    assert job.state == State.CANCELLED
+    assert job.state == JobState.CANCELLED
     assert (job.error.code, job.error.message) == (1, "CANCELED")
     assert "told" in service.said(job)
     assert not processes_of(service.api.services.settings.folder)
@@ -120,16 +120,16 @@ def test_a_process_that_does_not_listen_is_killed_after_its_grace(service: Any) 
     job = service.shell("trap '' TERM; echo ready; while :; do sleep 0.1; done")
     service.until_said(job, "ready")
     service.cancel(job)
-    assert service.get(job).state == State.CANCELLING
-    assert service.ended(job).state == State.CANCELLED
+    assert service.get(job).state == JobState.CANCELLING
+    assert service.ended(job).state == JobState.CANCELLED
 
 
 def test_a_pending_job_is_cancelled_without_having_run(make_service: Callable[..., Any]) -> None:
     service = make_service(pending_seconds=3600)
-    job = service.in_state(service.shell("echo ran"), State.PENDING)
+    job = service.in_state(service.shell("echo ran"), JobState.PENDING)
     service.cancel(job)
     job = service.get(job)
-    assert job.state == State.CANCELLED
+    assert job.state == JobState.CANCELLED
     assert not job.HasField("start_time")
     assert service.said(job) == []
 
@@ -142,7 +142,7 @@ def test_cancelling_again_or_too_late_changes_nothing(service: Any) -> None:
 
 def test_a_job_runs_no_longer_than_its_timeout(service: Any) -> None:
     job = service.ended(service.shell("sleep 100", scheduling={"timeout": {"nanos": 300_000_000}}))
-    assert job.state == State.CANCELLED
+    assert job.state == JobState.CANCELLED
     assert job.error.message == "The job ran for longer than its scheduling.timeout and was cancelled."
 
 
@@ -155,11 +155,11 @@ def test_a_job_runs_no_longer_than_its_timeout(service: Any) -> None:
 )
 def test_a_job_may_have_longer_than_the_system_waits_at_once(service: Any, scheduling: dict[str, Any]) -> None:
     job = service.ended(service.shell("sleep 0.1", scheduling=scheduling))
-    assert (job.state, job.error.message) == (State.SUCCEEDED, "")
+    assert (job.state, job.error.message) == (JobState.SUCCEEDED, "")
 
 
 def test_a_running_job_cannot_be_deleted(service: Any) -> None:
-    job = service.in_state(service.shell("sleep 100"), State.RUNNING)
+    job = service.in_state(service.shell("sleep 100"), JobState.RUNNING)
     with pytest.raises(ApiError) as refused:
         service.ask("DeleteCustomJob", name=job.name)
     assert refused.value.code is StatusCode.FAILED_PRECONDITION
@@ -191,9 +191,9 @@ def test_jobs_are_listed_newest_first_and_by_filters(service: Any) -> None:
 def test_what_only_the_service_sets_is_not_taken_from_a_client(service: Any) -> None:
     given = {"display_name": "job", "job_spec": {"worker_pool_specs": [pool("true")]}, "state": 4, "name": "../../x"}
     job = service.ask("CreateCustomJob", parent=PARENT, custom_job=given)
-    assert job.state == State.QUEUED
+    assert job.state == JobState.QUEUED
     assert job.name.rpartition("/")[2].isdigit()
-    assert service.ended(job).state == State.SUCCEEDED
+    assert service.ended(job).state == JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("job_id", ["..", "%2e%2e", "1/../../x", "1#log", ""])
@@ -233,7 +233,7 @@ def test_replicas_of_several_pools_find_each_other(service: Any) -> None:
     )
     pools = [pool("python", "-c", listen), pool("python", "-c", connect, replicas=2)]
     job = service.ended(service.create({"worker_pool_specs": pools}))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert sorted(service.said(job)) == ["workerpool1 0", "workerpool1 1"]
 
 
@@ -244,12 +244,12 @@ def test_the_first_death_ends_the_others(service: Any) -> None:
 
 
 def test_a_reset_ends_what_runs_and_forgets_it(service: Any) -> None:
-    job = service.in_state(service.shell("sleep 100"), State.RUNNING)
+    job = service.in_state(service.shell("sleep 100"), JobState.RUNNING)
     service.api.reset()
     assert not processes_of(service.api.services.settings.folder)
     with pytest.raises(ApiError):
         service.get(job)
-    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
 
 
 def test_what_the_rules_only_warn_of_is_in_the_job_s_log(service: Any) -> None:
@@ -285,7 +285,7 @@ def test_an_unknown_image_with_a_command_runs_and_a_reducer_waits(service: Any) 
         }
     )
     ended = service.ended(job)
-    assert ended.state == State.SUCCEEDED
+    assert ended.state == JobState.SUCCEEDED
     assert service.said(job) == ["ran"]
     warnings = service.said(job, "service")
     assert any(line.startswith(f"the image {mine} is not run: its command 'echo' ") for line in warnings)

@@ -13,7 +13,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.faults import VertexFault, no_room
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
@@ -24,7 +24,7 @@ AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep
 def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("preempt", output="first"))
     job = service.ended(service.shell(AGAIN))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert service.said(job) == ["first", "again"]
     assert "The replica workerpool0-0 is preempted." in service.said(job, "service")
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 1
@@ -36,7 +36,7 @@ def test_a_preempted_process_is_warned(service: Any) -> None:
         "[ -e ../ran ] && exit 0; touch ../ran; trap 'echo saved; exit 1' TERM; echo ready; while :; do sleep 0.1; done"
     )
     job = service.ended(service.shell(script))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert "saved" in service.said(job)
 
 
@@ -54,7 +54,7 @@ def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
             }
         )
     )
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 2
     assert service.said(job) == ["first", "again"]
     assert service.said(job, "workerpool1-0")[0] == "last"
@@ -84,42 +84,42 @@ def test_what_runs_again_finds_nothing_of_what_it_had_left_in_its_own_folders(
     if kind:
         service.api.services.faults.arm(VertexFault(kind, output="ready"))
     job = service.ended(service.shell(FINDS + ending, scheduling=scheduling))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert [line for line in service.said(job) if line != "ready"] == ["started", "started"]
 
 
 def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("preempt"))
     job = service.ended(service.shell("sleep 100", scheduling={"disable_retries": True}))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
 
 
 def test_preempted_always_is_preempted_until_the_limits(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("preempt", times=None))
     job = service.ended(service.shell("sleep 100"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert service.said(job, "service").count("Waiting for job to be provisioned.") == 4
 
 
 def test_an_internal_error_is_tried_again(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("internal", output="first"))
     job = service.ended(service.shell(AGAIN))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert service.said(job) == ["first", "again"]
 
 
 def test_three_internal_errors_are_all_that_a_client_is_told(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("internal", times=3))
     job = service.ended(service.shell("sleep 100"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert (job.error.code, job.error.message) == (13, "Internal error occurred for the current attempt.")
 
 
 def test_a_job_expires(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("expire", output="ready"))
     job = service.ended(service.shell("echo ready; sleep 100"))
-    assert job.state == State.EXPIRED
+    assert job.state == JobState.EXPIRED
     assert not job.HasField("error")
     assert job.HasField("end_time")
     assert service.said(job, "service")[-1] == "Job expired."
@@ -128,7 +128,7 @@ def test_a_job_expires(service: Any) -> None:
 def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout"))
     job = service.ended(service.shell("true"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert not job.HasField("start_time")
     assert job.error.code == 8
     assert job.error.message == (
@@ -139,37 +139,37 @@ def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
 
 def test_a_job_that_waits_for_machines_gets_them_after_a_stockout(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout", seconds=0.2))
-    assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == State.SUCCEEDED
+    assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == JobState.SUCCEEDED
 
 
 def test_a_job_waits_no_longer_than_it_may(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout"))
     scheduling = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
     job = service.ended(service.shell("true", scheduling=scheduling))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message == "The job waited for resources for longer than its scheduling.max_wait_duration."
 
 
 def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout", seconds=3600))
-    job = service.in_state(service.shell("true"), State.PENDING)
+    job = service.in_state(service.shell("true"), JobState.PENDING)
     service.cancel(job)
-    assert service.get(job).state == State.CANCELLED
+    assert service.get(job).state == JobState.CANCELLED
 
 
 def test_a_fault_that_is_armed_while_a_job_runs_reaches_it(service: Any) -> None:
     job = service.shell(AGAIN)
     service.until_said(job, "first")
     service.api.services.faults.arm(VertexFault("preempt"))
-    assert service.ended(job).state == State.SUCCEEDED
+    assert service.ended(job).state == JobState.SUCCEEDED
     assert service.said(job) == ["first", "again"]
 
 
 def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout", on="nightly-*"))
-    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
     job = service.ended(service.create({"worker_pool_specs": [pool("true")]}, name="nightly-1"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
 
 
 def test_an_output_that_is_no_regular_expression_is_refused() -> None:
@@ -180,7 +180,7 @@ def test_an_output_that_is_no_regular_expression_is_refused() -> None:
 
 def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("preempt", output="never said"))
-    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
     assert [each["met"] for each in service.api.services.faults.report()["faults"]] == [0]
 
 
@@ -188,7 +188,7 @@ def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: An
     service.api.services.faults.arm(VertexFault("oom", output="loading"))
     job = service.ended(service.shell("echo loading; sleep 1000"))
     assert (job.state, job.error.code, job.error.message) == (
-        State.FAILED,
+        JobState.FAILED,
         8,
         "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again.",
     )
@@ -199,7 +199,7 @@ def test_a_program_that_exceeds_the_tpus_memory_ends_the_job_with_the_compilers_
     message = no_room(20.5, 15.48, "jit_train_step")
     service.api.services.faults.arm(VertexFault("exceed_hbm", output="compiling", message=message))
     job = service.ended(service.shell("echo compiling; sleep 1000"))
-    assert (job.state, job.error.code) == (State.FAILED, 3)
+    assert (job.state, job.error.code) == (JobState.FAILED, 3)
     assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
     assert service.said(job)[-1] == (
         "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
@@ -220,7 +220,7 @@ def test_faults_are_armed_from_the_start(make_service: Any) -> None:
     service = make_service(faults=(VertexFault("stockout", on="first"),))
     image = {"worker_pool_specs": [pool("true")]}
     jobs = [service.ended(service.create(image, name)) for name in ("first", "second")]
-    assert [job.state for job in jobs] == [State.FAILED, State.SUCCEEDED]
+    assert [job.state for job in jobs] == [JobState.FAILED, JobState.SUCCEEDED]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.google.vertex.jobs.images import Image, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.images import ImageStandIn, ImageUnknown, find_image
 
-IMAGE = Image("gcr.io/p/i:1", ("python", "-m", "main"))
+IMAGE = ImageStandIn("gcr.io/p/i:1", ("python", "-m", "main"))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_command_takes_the_place_of_the_entry_point(command: list[str], args: 
 
 def test_an_image_with_nothing_to_run() -> None:
     with pytest.raises(ImageUnknown) as refused:
-        Image("gcr.io/p/i:1", ()).command([], [])
+        ImageStandIn("gcr.io/p/i:1", ()).command([], [])
     assert str(refused.value) == (
         "the image gcr.io/p/i:1 has no entry point here, and container_spec has neither command nor args: give one of "
         "them, or an entry point in the map images"
@@ -37,7 +37,7 @@ def test_google_s_images_have_no_entry_point() -> None:
 
 def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
     images = {"gcr.io/p/t5x-*": "python 'my main.py'", "*": "true"}
-    assert find_image("gcr.io/p/t5x-fork", images) == Image("gcr.io/p/t5x-fork", ("python", "my main.py"))
+    assert find_image("gcr.io/p/t5x-fork", images) == ImageStandIn("gcr.io/p/t5x-fork", ("python", "my main.py"))
     assert find_image("gcr.io/p/else", images).entry_point == ("true",)
 
 

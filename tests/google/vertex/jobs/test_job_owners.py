@@ -17,7 +17,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from job_service import PARENT, processes_of, until
 
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.state import StateStore, open_store
 
 HERE = Path(__file__).parent
@@ -81,7 +81,7 @@ def test_a_server_that_ends_in_order_leaves_nothing_and_says_so(
     server.wait()
     assert not processes_of(tmp_path)
     job = make_service(open_store(state.url)).get(SimpleNamespace(name=name))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message.endswith(" has ended, and the job's processes with it.")
 
 
@@ -90,13 +90,13 @@ def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
 ) -> None:
     name = start_server(state.url, "echo ran there; sleep 1000").stdout.readline().strip()
     service = make_service(open_store(state.url))
-    job = service.in_state(SimpleNamespace(name=name), State.RUNNING)
+    job = service.in_state(SimpleNamespace(name=name), JobState.RUNNING)
     service.until_said(job, "ran there")
     assert [each.name for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs] == [name]
     assert not processes_of(service.api.services.settings.folder), "only its own server runs it"
     service.cancel(job)
     job = service.ended(job)
-    assert (job.state, job.error.message) == (State.CANCELLED, "CANCELED")
+    assert (job.state, job.error.message) == (JobState.CANCELLED, "CANCELED")
 
 
 def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_the_next_that_looks(
@@ -105,14 +105,14 @@ def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_th
     server = start_server(state.url, "sleep 1000", FAMILY)
     names = [server.stdout.readline().strip() for _ in range(2)]
     service = make_service(open_store(state.url))
-    first, second = (service.in_state(SimpleNamespace(name=name), State.RUNNING) for name in names)
+    first, second = (service.in_state(SimpleNamespace(name=name), JobState.RUNNING) for name in names)
     until(lambda: processes_of(tmp_path), lambda found: len(found) >= 5)
     server.kill()
     server.wait()
     seen = service.get(first)
     listed = {each.name: each for each in service.ask("ListCustomJobs", parent=PARENT).custom_jobs}
     for job in (seen, listed[second.name]):
-        assert job.state == State.FAILED
+        assert job.state == JobState.FAILED
         assert job.error.message.startswith(f"t5x-harness: the server that ran this job, process {server.pid} on ")
         assert job.error.message.endswith(" has ended, and the job's processes with it.")
         assert job.HasField("end_time")

@@ -15,7 +15,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import packages
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages, import_path, unpack
 
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310:latest"
@@ -136,7 +136,7 @@ def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
     uris = ["gs://b/dist/trainer-0.1.tar.gz", "gs://b/helper-1-py3-none-any.whl"]
     env = [{"name": "MODE", "value": "fast"}]
     job = service.ended(service.create(python_spec(package_uris=uris, args=["--n=1", "two words"], env=env)))
-    assert job.state == State.SUCCEEDED, service.said(job)
+    assert job.state == JobState.SUCCEEDED, service.said(job)
     assert service.said(job) == ["helped ['--n=1', 'two words'] fast"]
 
 
@@ -181,7 +181,7 @@ def test_what_runs_again_finds_its_package_as_it_was(
         service.api.services.faults.arm(VertexFault(kind, output="ready"))
     spec = {**python_spec(package_uris=["gs://b/trainer-0.1.tar.gz"]), "scheduling": scheduling}
     job = service.ended(service.create(spec))
-    assert job.state == State.SUCCEEDED, service.said(job)
+    assert job.state == JobState.SUCCEEDED, service.said(job)
     found = "['__init__.py', 'data', 'task.py'] clean"
     assert [line for line in service.said(job) if line != "ready"] == [found, found]
 

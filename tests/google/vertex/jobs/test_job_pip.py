@@ -24,7 +24,7 @@ from job_service import pool
 
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 
 # A build system in the source distribution itself, which has the wheel ready as well; what it requires is installed.
 BUILD_SYSTEM = """
@@ -100,7 +100,7 @@ def runs(service: Any) -> Callable[..., list[str]]:
     def run(script: str) -> list[str]:
         job = service.ended(service.shell(f"{OWN_PIP}; {script}"))
         said: list[str] = service.said(job)
-        assert job.state == State.SUCCEEDED, said
+        assert job.state == JobState.SUCCEEDED, said
         return said
 
     return run
@@ -233,7 +233,7 @@ def test_no_replica_sees_what_another_one_installs(service: Any, bucket: Path) -
     )
     pools = [pool("sh", "-c", script) for script in scripts]
     job = service.ended(service.create({"worker_pool_specs": pools}))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert service.said(job, "workerpool1-0")[-1] == "ModuleNotFoundError: No module named 'thing'"
 
 
@@ -275,7 +275,7 @@ def test_a_command_that_names_the_environment_s_program_by_its_path_runs_it_in_t
     bucket.mkdir(parents=True)
     (bucket / "test_it.py").write_text(f"def test_it():\n  {program}\n")
     job = service.ended(service.run(str(Path(sys.executable).parent / name), *arguments))
-    assert job.state == State.SUCCEEDED, service.said(job)
+    assert job.state == JobState.SUCCEEDED, service.said(job)
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="the environment is not a virtual one, its base is itself")

@@ -12,8 +12,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool, processes_of, until
 
-from t5x_harness.google.vertex.jobs.driver import Graces
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.driver import GracePeriods
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
 from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import POD_VARIABLE, SLICE_VARIABLE
@@ -102,24 +102,24 @@ print("host", *shown, "child alone" if child.stdout == "1\\n" else child)
 def test_the_processes_are_one_jax(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", PROGRAM, cores=32)]}))
     said = [line for line in service.said(job) if line.startswith("host ")]  # Gloo prints lines, and parts of lines
-    assert job.state == State.SUCCEEDED, service.said(job)
+    assert job.state == JobState.SUCCEEDED, service.said(job)
     mesh = "{'data': 16, 'model': 2}"
     assert sorted(said) == [f"host {host} 4 8 [0, 1, 2, 3] {mesh} 8 child alone" for host in range(4)]
 
 
 def test_a_pod_ends_on_being_told(make_service: Callable[..., Any]) -> None:
-    service = make_service(graces=Graces(warned=1000.0))
+    service = make_service(graces=GracePeriods(warned=1000.0))
     program = "import jax, time; jax.devices(); print('joined', flush=True); time.sleep(1000)"
     job = service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]})
     until(lambda: service.said(job), lambda lines: lines.count("joined") == 4)
     service.cancel(job)
-    assert service.ended(job).state == State.CANCELLED
+    assert service.ended(job).state == JobState.CANCELLED
 
 
 def test_the_first_death_ends_the_pod(service: Any) -> None:
     program = "import os, sys\nif os.environ['T5X_HARNESS_POD'].endswith(',2'): sys.exit(5)\nimport jax; jax.devices()"
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]}))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 5.")
     assert "Host 2 of the replica workerpool0-0 exited with a status of 5." in service.said(job, "service")
     assert not processes_of(service.api.services.settings.folder)

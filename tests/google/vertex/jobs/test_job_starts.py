@@ -14,7 +14,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.jobs import guarded
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 
 
@@ -24,7 +24,7 @@ def test_a_job_whose_folder_cannot_be_made_fails_and_can_be_deleted(
     service.api.services.settings.folder.parent.mkdir(parents=True, exist_ok=True)
     service.api.services.settings.folder.write_text("in the way")
     job = service.get(service.shell("true"))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message.startswith("t5x-harness: the job cannot be started: [Errno 20] Not a directory: ")
     assert "NotADirectoryError" in capfd.readouterr().err, "the owner of the server sees where"
     service.ask("DeleteCustomJob", name=job.name)
@@ -43,7 +43,7 @@ def test_a_job_for_which_there_is_no_thread_fails(
     monkeypatch.undo()
     assert len(os.listdir("/proc/self/fd")) == before
     assert (job.state, job.error.message) == (
-        State.FAILED,
+        JobState.FAILED,
         "t5x-harness: the job cannot be started: can't start new thread",
     )
     assert "can't start new thread" in capfd.readouterr().err
@@ -76,7 +76,7 @@ def test_a_tuning_job_that_cannot_be_started_fails(
         },
     )
     ended = service.ended(job)
-    assert ended.state == State.FAILED
+    assert ended.state == JobState.FAILED
     assert "t5x-harness: the job cannot be started: [Errno 28] No space left on device" in ended.error.message
     assert "No space left on device" in capfd.readouterr().err
 

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from t5x_harness.google.vertex.jobs import machine
-from t5x_harness.google.vertex.jobs.endings import State, unable
-from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, Start, Stop, advance
+from t5x_harness.google.vertex.jobs.endings import JobState, unable
+from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, StartUnits, StopUnits, advance
 
 CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
 UNITS = frozenset({CHIEF, WORKER, OTHER})
 POLICY = Policy(UNITS, frozenset({CHIEF}))
 # Where each state can lead; the API documents the way out of CANCELLING.
 NEXT = {
-    State.QUEUED: {State.PENDING, State.CANCELLED, State.FAILED, State.EXPIRED},
-    State.PENDING: {State.RUNNING, State.CANCELLED, State.FAILED, State.EXPIRED},
-    State.RUNNING: {State.PENDING, State.CANCELLING, State.SUCCEEDED, State.FAILED, State.EXPIRED},
-    State.CANCELLING: {State.CANCELLED, State.SUCCEEDED, State.FAILED, State.EXPIRED},
+    JobState.QUEUED: {JobState.PENDING, JobState.CANCELLED, JobState.FAILED, JobState.EXPIRED},
+    JobState.PENDING: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED, JobState.EXPIRED},
+    JobState.RUNNING: {JobState.PENDING, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED, JobState.EXPIRED},
+    JobState.CANCELLING: {JobState.CANCELLED, JobState.SUCCEEDED, JobState.FAILED, JobState.EXPIRED},
 }
 
 
@@ -41,7 +41,7 @@ class Jobs(RuleBasedStateMachine):
         if before.state is not self.progress.state:
             assert self.progress.state in NEXT[before.state]
         for command in commands:
-            if isinstance(command, Start):
+            if isinstance(command, StartUnits):
                 assert not command.units & self.running, "nothing is started twice"
                 self.running |= command.units
                 self.stopped -= command.units
@@ -65,7 +65,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule()
     def time_is_over(self) -> None:
-        self.was_asked = self.was_asked or self.progress.state is State.RUNNING
+        self.was_asked = self.was_asked or self.progress.state is JobState.RUNNING
         self.happens(machine.RunTooLong())
 
     @rule()
@@ -82,7 +82,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule()
     def refuse(self) -> None:
-        self.happens(machine.Refused(unable("no image")))
+        self.happens(machine.CannotRun(unable("no image")))
 
     @rule(unit=st.sampled_from(sorted(UNITS)))
     def preempt(self, unit: str) -> None:
@@ -103,12 +103,12 @@ class Jobs(RuleBasedStateMachine):
     def final_jobs_run_nothing(self) -> None:
         if self.progress.state.is_final:
             assert not self.running
-            assert (self.progress.error is None) == (self.progress.state in (State.SUCCEEDED, State.EXPIRED))
+            assert (self.progress.error is None) == (self.progress.state in (JobState.SUCCEEDED, JobState.EXPIRED))
 
     @invariant()
     def only_running_jobs_have_processes(self) -> None:
         if self.running:
-            assert self.progress.state in (State.RUNNING, State.CANCELLING)
+            assert self.progress.state in (JobState.RUNNING, JobState.CANCELLING)
 
     @invariant()
     def what_is_to_end_was_told(self) -> None:
@@ -125,7 +125,7 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def cancelled_only_if_asked(self) -> None:
-        if self.progress.state in (State.CANCELLING, State.CANCELLED):
+        if self.progress.state in (JobState.CANCELLING, JobState.CANCELLED):
             assert self.was_asked
 
     def teardown(self) -> None:
@@ -152,23 +152,23 @@ RUNNING = (machine.Admitted(), machine.Provisioned())
 
 def test_the_end_of_the_primary_replica_is_the_end_of_the_job() -> None:
     progress, commands = advance(after(*RUNNING), machine.Exited(CHIEF, 0), POLICY)
-    assert progress.state is State.RUNNING
-    assert commands == (Stop(frozenset({WORKER, OTHER}), warned=False),)
+    assert progress.state is JobState.RUNNING
+    assert commands == (StopUnits(frozenset({WORKER, OTHER}), warned=False),)
     for unit in (WORKER, OTHER):
         progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
-    assert progress.state is State.SUCCEEDED
+    assert progress.state is JobState.SUCCEEDED
 
 
 def test_a_worker_may_end_before_the_primary_replica() -> None:
     progress = after(*RUNNING, machine.Exited(WORKER, 0))
-    assert progress.state is State.RUNNING
+    assert progress.state is JobState.RUNNING
     assert progress.live == {CHIEF, OTHER}
 
 
 def test_a_failed_worker_ends_the_job_and_is_named() -> None:
     ends = [machine.Exited(WORKER, 2), machine.Exited(CHIEF, 143), machine.Exited(OTHER, 143)]
     progress = after(*RUNNING, *ends)
-    assert progress.state is State.FAILED
+    assert progress.state is JobState.FAILED
     assert progress.error
     assert progress.error.message == "The replica workerpool1-0 exited with a non-zero status of 2."
 
@@ -185,7 +185,7 @@ def test_a_slice_has_ended_when_all_its_hosts_have() -> None:
     hosts = frozenset({"workerpool0-0.0", "workerpool0-0.1"})
     policy = Policy(hosts, hosts, restarts_as_whole=True)
     progress = after(*RUNNING, machine.Exited("workerpool0-0.0", 0), policy=policy)
-    assert (progress.state, progress.decided) == (State.RUNNING, None)
+    assert (progress.state, progress.decided) == (JobState.RUNNING, None)
 
 
 @pytest.mark.parametrize("status", [134, 139])
@@ -195,9 +195,9 @@ def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
     for attempt in range(1, 4):
         events += [machine.Provisioned(), machine.Exited(CHIEF, status)]
         progress = after(*events, policy=policy)
-        assert (progress.state, progress.attempt) == (State.PENDING, attempt + 1)
+        assert (progress.state, progress.attempt) == (JobState.PENDING, attempt + 1)
     progress = after(*events, machine.Provisioned(), machine.Exited(CHIEF, status), policy=policy)
-    assert progress.state is State.FAILED
+    assert progress.state is JobState.FAILED
 
 
 def test_internal_errors_are_met_with_three_attempts() -> None:
@@ -205,17 +205,17 @@ def test_internal_errors_are_met_with_three_attempts() -> None:
     again = [machine.Provisioned(), machine.InternalFailure(), machine.Exited(CHIEF, 143)]
     assert after(machine.Admitted(), *again * 2, policy=policy).attempt == 3
     progress = after(machine.Admitted(), *again * 3, policy=policy)
-    assert progress.state is State.FAILED
+    assert progress.state is JobState.FAILED
     assert progress.error
     assert progress.error.message == "Internal error occurred for the current attempt."
 
 
 def test_a_lost_worker_starts_again_on_its_own() -> None:
     progress, commands = advance(after(*RUNNING), machine.Lost(WORKER), POLICY)
-    assert commands == (Stop(frozenset({WORKER})),)
+    assert commands == (StopUnits(frozenset({WORKER})),)
     progress, commands = advance(progress, machine.Exited(WORKER, 143), POLICY)
-    assert commands == (Start(frozenset({WORKER})),)
-    assert (progress.state, progress.attempt, progress.live) == (State.RUNNING, 1, UNITS)
+    assert commands == (StartUnits(frozenset({WORKER})),)
+    assert (progress.state, progress.attempt, progress.live) == (JobState.RUNNING, 1, UNITS)
 
 
 def test_a_worker_that_is_lost_too_often_takes_the_job_along() -> None:
@@ -223,16 +223,16 @@ def test_a_worker_that_is_lost_too_often_takes_the_job_along() -> None:
     assert after(*RUNNING, *lost * 5).attempt == 1
     rest = [machine.Lost(WORKER), *(machine.Exited(unit, 143) for unit in sorted(UNITS))]
     progress = after(*RUNNING, *lost * 5, *rest)
-    assert (progress.state, progress.attempt) == (State.PENDING, 2)
+    assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
 
 
 def test_a_job_that_asks_for_it_restarts_as_a_whole() -> None:
     policy = Policy(UNITS, frozenset({CHIEF}), restarts_as_whole=True)
     progress, commands = advance(after(*RUNNING, policy=policy), machine.Lost(WORKER), policy)
-    assert commands == (Stop(UNITS, warned=False),)
+    assert commands == (StopUnits(UNITS, warned=False),)
     for unit in sorted(UNITS):
         progress, _ = advance(progress, machine.Exited(unit, 137), policy)
-    assert (progress.state, progress.attempt) == (State.PENDING, 2)
+    assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
 
 
 def test_without_retries_a_lost_machine_is_the_end() -> None:
@@ -244,7 +244,7 @@ def test_without_retries_a_lost_machine_is_the_end() -> None:
 
 def test_a_job_that_succeeds_while_it_is_cancelled_has_succeeded() -> None:
     progress = after(*RUNNING, machine.Exited(CHIEF, 0), machine.CancelAsked())
-    assert progress.state is State.CANCELLING
+    assert progress.state is JobState.CANCELLING
     for unit in (WORKER, OTHER):
         progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
-    assert progress.state is State.SUCCEEDED
+    assert progress.state is JobState.SUCCEEDED

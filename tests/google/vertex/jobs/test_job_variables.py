@@ -14,7 +14,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool
 
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.replicas import Unit, pools_of
 from t5x_harness.google.vertex.jobs.variables import (
     JobPlace,
@@ -130,7 +130,7 @@ def test_what_variables_hold_is_in_no_file_of_the_job(service: Any) -> None:
     spec = pool("no-such-program")
     spec["container_spec"]["env"] = [{"name": "TOKEN", "value": "hunter2"}]
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     files = [path for path in service.api.services.settings.folder.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"hunter2" in path.read_bytes()]
@@ -142,5 +142,5 @@ def test_a_container_sees_the_store_at_gcs(service: Any) -> None:
     bucket.mkdir(parents=True)
     (bucket / "in").write_text("from the store")
     job = service.ended(service.shell("cat /gcs/b/in > /gcs/b/out"))
-    assert job.state == State.SUCCEEDED, service.said(job)
+    assert job.state == JobState.SUCCEEDED, service.said(job)
     assert (bucket / "out").read_text() == "from the store"

@@ -14,8 +14,8 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from job_service import read_entries
 
 from t5x_harness.google.vertex.jobs import logs
-from t5x_harness.google.vertex.jobs.endings import State
-from t5x_harness.google.vertex.jobs.logs import JobLog, Lines
+from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.logs import JobLog, LineSplitter
 from t5x_harness.google.vertex.state.memory import MemoryStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
@@ -81,7 +81,7 @@ def test_whatever_a_program_prints_stays_listable(service: Any, tmp_path: Path, 
     service.api.services.projects.number("p")
     state = service.api.services.state
     log = JobLog(f"projects/{service.api.services.projects.number('p')}/locations/l/customJobs/7", "p", state, tmp_path)
-    lines = Lines()
+    lines = LineSplitter()
     log.write("workerpool0-0", [*lines.feed(line + b"\nafter\n"), *lines.feed(b"")], "INFO")
     entries = listed(service)["entries"]
     json.dumps(entries, allow_nan=False, ensure_ascii=False).encode()
@@ -103,7 +103,7 @@ def test_what_the_service_quotes_may_be_no_unicode(service: Any, tmp_path: Path)
 
 
 def test_a_long_line_is_cut_between_characters() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     text = "ü€😀" * 10_000
     data = text.encode()
     said = [line for start in range(0, len(data), 1_000) for line in lines.feed(data[start : start + 1_000])]
@@ -129,7 +129,7 @@ def test_all_that_was_said_is_there_once_a_job_has_ended(service: Any) -> None:
 
 
 def test_lines_are_cut_as_they_come() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert lines.feed(b"a\nb") == ["a"]
     assert lines.feed(b"c\r\n\n\xff") == ["bc", ""]
     assert lines.feed(b"") == ["\N{REPLACEMENT CHARACTER}"]
@@ -137,7 +137,7 @@ def test_lines_are_cut_as_they_come() -> None:
 
 
 def test_a_line_without_an_end_is_cut() -> None:
-    assert [len(line) for line in Lines().feed(b"x" * 70000)] == [70000]
+    assert [len(line) for line in LineSplitter().feed(b"x" * 70000)] == [70000]
 
 
 def test_entries_are_chosen_by_job_task_severity_and_time(service: Any) -> None:
@@ -230,7 +230,7 @@ def test_a_long_log_costs_what_is_new_of_it(make_service: Any, monkeypatch: pyte
     ],
 )
 def test_what_cannot_be_answered_is_refused(service: Any, question: dict[str, Any]) -> None:
-    assert service.ended(service.shell("true")).state == State.SUCCEEDED
+    assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
     with pytest.raises(ApiError) as refused:
         service.api.administer("entries", {**PROJECT, **question})
     assert refused.value.code is StatusCode.INVALID_ARGUMENT

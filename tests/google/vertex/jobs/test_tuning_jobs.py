@@ -14,12 +14,12 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import PARENT, pool, processes_of, read_entries, until
 
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.tuning.trials import read_metrics, select
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
-GRID = 2
+DEFAULT, GRID = 0, 2
 NUMBERS = {"parameter_id": "n", "integer_value_spec": {"min_value": 1, "max_value": 4}}
 # Writes what cloudml-hypertune would: one object a line, with all values as text.
 REPORT = """
@@ -50,9 +50,9 @@ def tune(service: Any, script: str = GOOD, **fields: Any) -> Any:
 
 def test_trials_get_parameters_and_tell_metrics(service: Any) -> None:
     created = tune(service)
-    assert created.state == State.QUEUED
+    assert created.state == JobState.QUEUED
     job = service.ended(created)
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert [(each.id, each.state) for each in job.trials] == [(str(n), SUCCEEDED) for n in (1, 2, 3, 4)]
     for number, each in enumerate(job.trials, 1):
         assert [(p.parameter_id, p.value.number_value) for p in each.parameters] == [("n", number)]
@@ -86,7 +86,7 @@ def test_no_more_trials_run_at_once_than_there_may(service: Any, tmp_path: Path)
         f"while [ $(ls $here | wc -l) -lt 2 ]; do sleep 0.02; done; sleep 0.2; rm $here/$n; {GOOD}"
     )
     job = service.ended(tune(service, together, max_trial_count=2))
-    assert job.state == State.SUCCEEDED, "the two ran together"
+    assert job.state == JobState.SUCCEEDED, "the two ran together"
     alone = together.replace("-lt 2", "-lt 1")
     job = service.ended(tune(service, alone, max_trial_count=3, parallel_trial_count=1))
     counts = [service.said(service.ask("GetCustomJob", name=each.custom_job))[1] for each in job.trials]
@@ -95,7 +95,7 @@ def test_no_more_trials_run_at_once_than_there_may(service: Any, tmp_path: Path)
 
 def test_a_trial_that_fails_or_tells_nothing_is_infeasible(service: Any) -> None:
     job = service.ended(tune(service, f"[ $n = 1 ] && exit 3; [ $n = 2 ] && exit 0; {GOOD}"))
-    assert job.state == State.SUCCEEDED
+    assert job.state == JobState.SUCCEEDED
     assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE, SUCCEEDED, SUCCEEDED]
     assert job.trials[0].infeasible_reason.startswith("The replica workerpool0-0 exited with a non-zero status of 3.")
     assert job.trials[1].infeasible_reason == "The trial ended without having reported a number for loss."
@@ -105,7 +105,7 @@ def test_a_trial_that_fails_or_tells_nothing_is_infeasible(service: Any) -> None
 def test_too_many_failed_trials_fail_the_job_and_end_the_others(service: Any) -> None:
     script = "[ $n = 1 ] && exit 3; sleep 100"
     job = service.ended(tune(service, script, max_failed_trial_count=1))
-    assert job.state == State.FAILED
+    assert job.state == JobState.FAILED
     assert job.error.message.startswith("1 trials have failed, the last one with: The replica workerpool0-0 exited")
     assert len(job.trials) == 2
     assert not processes_of(service.api.services.settings.folder)
@@ -115,25 +115,27 @@ def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
     job = service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
     service.ask("CancelHyperparameterTuningJob", name=job.name)
     job = service.ended(job)
-    assert (job.state, job.error.code) == (State.CANCELLED, 1)
+    assert (job.state, job.error.code) == (JobState.CANCELLED, 1)
     assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE]
     assert not processes_of(service.api.services.settings.folder)
 
 
-def test_early_stopping_is_told_to_have_no_effect(service: Any) -> None:
-    spec = {"median_automated_stopping_spec": {"use_elapsed_duration": True}}
+def test_the_log_says_what_the_service_does_otherwise(service: Any) -> None:
+    spec = {"median_automated_stopping_spec": {"use_elapsed_duration": True}, "algorithm": DEFAULT}
     job = service.ended(tune(service, max_trial_count=1, parallel_trial_count=1, study_spec=spec))
-    note = "study_spec.median_automated_stopping_spec has no effect here: no trial is stopped early"
-    assert service.said(job, "service")[0] == note
+    assert service.said(job, "service")[:2] == [
+        "study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH",
+        "study_spec.median_automated_stopping_spec has no effect here: no trial is stopped early",
+    ]
     assert service.said(job, "service")[-1] == "Job completed successfully."
 
 
 def test_a_job_that_waits_is_cancelled_without_a_trial(make_service: Callable[..., Any]) -> None:
     service = make_service(pending_seconds=3600)
-    job = service.in_state(tune(service), State.PENDING)
+    job = service.in_state(tune(service), JobState.PENDING)
     service.ask("CancelHyperparameterTuningJob", name=job.name)
     job = service.ended(job)
-    assert (job.state, list(job.trials)) == (State.CANCELLED, [])
+    assert (job.state, list(job.trials)) == (JobState.CANCELLED, [])
 
 
 def test_the_server_s_end_is_the_end_of_all_trials(service: Any) -> None:
@@ -143,7 +145,7 @@ def test_the_server_s_end_is_the_end_of_all_trials(service: Any) -> None:
 
 
 def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> None:
-    job = service.in_state(tune(service, "sleep 100"), State.RUNNING)
+    job = service.in_state(tune(service, "sleep 100"), JobState.RUNNING)
     with pytest.raises(ApiError) as refused:
         service.ask("DeleteHyperparameterTuningJob", name=job.name)
     assert refused.value.code is StatusCode.FAILED_PRECONDITION
@@ -167,7 +169,7 @@ def test_each_trial_writes_below_the_job_s_output_and_into_its_log(service: Any)
 
 def test_a_grid_that_is_smaller_than_the_job_ends_it(service: Any) -> None:
     job = service.ended(tune(service, max_trial_count=9))
-    assert (job.state, len(job.trials)) == (State.SUCCEEDED, 4)
+    assert (job.state, len(job.trials)) == (JobState.SUCCEEDED, 4)
 
 
 def test_numbers_without_a_fraction_come_without_a_point(service: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
-from t5x_harness.google.vertex.validation.machines import machine_for_slice
-from t5x_harness.google.vertex.validation.slices import chips_of, generation_of, hosts_of, slice_of
+from t5x_harness.google.vertex.validation.machines import machine_of_slice
+from t5x_harness.google.vertex.validation.slices import chips_of, generation_of, slice_of
 from t5x_harness.slices.slice import get_slice, slice_names
 
 
@@ -20,28 +20,28 @@ def spec(machine: str, accelerator: Any = "", count: int = 0, topology: str = ""
 
 
 @pytest.mark.parametrize(
-    ("machine", "name", "chips", "hosts"),
+    ("machine", "name", "chips"),
     [
-        (spec("cloud-tpu", "TPU_V2", 8), "v2-8", 4, 1),
-        (spec("cloud-tpu", "TPU_V3", 32), "v3-32", 16, 4),
-        (spec("ct5lp-hightpu-1t", topology="1x1"), "v5e-1", 1, 1),
-        (spec("ct5lp-hightpu-4t", topology="2x2"), "v5e-4", 4, 1),
-        (spec("ct5lp-hightpu-8t", topology="2x4"), "v5e-8", 8, 1),
-        (spec("ct5lp-hightpu-4t", topology="2x4"), "v5e-8", 8, 2),
-        (spec("ct5lp-hightpu-4t", topology="16x16"), "v5e-256", 256, 64),
-        (spec("ct6e-standard-4t", topology="4x4"), "v6e-16", 16, 4),
-        (spec("tpu7x-standard-4t", topology="2x2x2"), None, 8, 2),
-        (spec("n1-standard-4", "NVIDIA_TESLA_T4", 1), None, 0, 1),
-        (spec("e2-standard-4"), None, 0, 1),
-        (spec("cloud-tpu", "TPU_V3", 4), None, 0, 1),
-        (spec("cloud-tpu", "NVIDIA_L4", 8), None, 0, 1),
-        (spec("ct5lp-hightpu-8t", topology="4x4"), None, 0, 1),
-        (spec("n1-standard-4", "TPU_V3", 8), None, 0, 1),
-        (spec("unheard-of"), None, 0, 1),
+        (spec("cloud-tpu", "TPU_V2", 8), "v2-8", 4),
+        (spec("cloud-tpu", "TPU_V3", 32), "v3-32", 16),
+        (spec("ct5lp-hightpu-1t", topology="1x1"), "v5e-1", 1),
+        (spec("ct5lp-hightpu-4t", topology="2x2"), "v5e-4", 4),
+        (spec("ct5lp-hightpu-8t", topology="2x4"), "v5e-8", 8),
+        (spec("ct5lp-hightpu-4t", topology="2x4"), "v5e-8", 8),
+        (spec("ct5lp-hightpu-4t", topology="16x16"), "v5e-256", 256),
+        (spec("ct6e-standard-4t", topology="4x4"), "v6e-16", 16),
+        (spec("tpu7x-standard-4t", topology="2x2x2"), None, 8),
+        (spec("n1-standard-4", "NVIDIA_TESLA_T4", 1), None, 0),
+        (spec("e2-standard-4"), None, 0),
+        (spec("cloud-tpu", "TPU_V3", 4), None, 0),
+        (spec("cloud-tpu", "NVIDIA_L4", 8), None, 0),
+        (spec("ct5lp-hightpu-8t", topology="4x4"), None, 0),
+        (spec("n1-standard-4", "TPU_V3", 8), None, 0),
+        (spec("unheard-of"), None, 0),
     ],
 )
-def test_the_slice_of_a_machine(machine: Any, name: str | None, chips: int, hosts: int) -> None:
-    assert (slice_of(machine), chips_of(machine), hosts_of(machine)) == (name, chips, hosts)
+def test_the_slice_of_a_machine(machine: Any, name: str | None, chips: int) -> None:
+    assert (slice_of(machine), chips_of(machine)) == (name, chips)
 
 
 def test_the_generation_is_known_even_where_the_slice_is_none() -> None:
@@ -64,20 +64,18 @@ def test_every_shape_of_the_machines_is_a_slice_with_those_chips() -> None:
             assert (name is None) == (machine.generation == "7x")
             if name is not None:
                 assert get_slice(name).topology[:2] == tuple(map(int, topology.split("x")))
-                assert hosts_of(asked) * machine.chips == get_slice(name).num_chips
+                assert chips_of(asked) == get_slice(name).num_chips
 
 
 def test_what_is_written_for_a_slice_asks_for_it() -> None:
     for name in slice_names():
-        written = dict(part.split(" ") for part in machine_for_slice(name).split(", ") if part)
-        if name.startswith(("v4", "v5p")):
-            assert written == {}, name
-            continue
-        machine, accelerator = written["machine_type"], written.get("accelerator_type", "")
-        asked = spec(machine, accelerator, int(written.get("accelerator_count", 0)), written.get("tpu_topology", ""))
-        assert slice_of(asked) == name
+        fields = machine_of_slice(name)
+        assert bool(fields) != name.startswith(("v4", "v5p")), name
+        if fields:
+            defaults = {"accelerator_type": "", "accelerator_count": 0, "tpu_topology": ""}
+            assert slice_of(types.SimpleNamespace(**{**defaults, **fields})) == name
 
 
 def test_what_is_no_slice_has_no_machine() -> None:
-    assert machine_for_slice("n1-standard-4") == ""
+    assert machine_of_slice("n1-standard-4") == {}
     assert set(cloud_tpus()) == {"TPU_V2", "TPU_V3"}

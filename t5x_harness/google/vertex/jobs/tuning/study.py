@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import queue
 import threading
@@ -15,12 +14,12 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs, check_job
-from t5x_harness.google.vertex.jobs.endings import State
+from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
-from t5x_harness.google.vertex.jobs.ownership import Ownership
+from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
 from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started, publish
-from t5x_harness.google.vertex.jobs.tuning.suggesting import Past, Suggestions, Value, parameters_of
+from t5x_harness.google.vertex.jobs.tuning.suggesting import DEFAULT, Value, parameters_of, suggest
 from t5x_harness.google.vertex.jobs.tuning.trials import (
     Metrics,
     add_trial,
@@ -36,14 +35,14 @@ from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError
 
 _CANCEL, _QUIT = "", "/"
-"""What the inbox holds besides the names of custom jobs that have ended."""
+"""The messages of the inbox besides the names of custom jobs that have ended."""
 
 
 class Study:
     """Runs one tuning job, in a thread of its own.
 
     Args:
-      notes: what there is to say about its specs; they begin its log.
+      notes: notes about its specs, which begin its log.
       ended: called in the thread with the job's name when it has ended.
     """
 
@@ -58,13 +57,12 @@ class Study:
         folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
         self._log = JobLog(job.name, project_of(services, job.name), services.state, folder)
-        spec = job.study_spec
-        self._suggestions = Suggestions(parameters_of(spec), spec.algorithm, seed=job.display_name)
-        self._past: list[Past] = []
+        self._parameters = parameters_of(job.study_spec)
+        self._begun = 0  # trials
         self._active: dict[str, int] = {}  # custom jobs by name, with the places of their trials
         self._failed = 0
         self._exhausted = False
-        self._ending: tuple[State, endings.JobError] | None = None
+        self._ending: tuple[JobState, endings.JobFailure] | None = None
         self._inbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="vertex-tuning", daemon=True)
 
@@ -84,36 +82,39 @@ class Study:
         try:
             for note in self._notes:
                 self._log.service(note, "WARNING")
-            for state, seconds in ((State.PENDING, options.queued_seconds), (State.RUNNING, options.pending_seconds)):
-                if self._ending is None and not self._hear(seconds):
+            for state, seconds in (
+                (JobState.PENDING, options.queued_seconds),
+                (JobState.RUNNING, options.pending_seconds),
+            ):
+                if self._ending is None and not self._receive(seconds):
                     self._publish(state)
             while self._ending is None or self._active:
                 if self._ending is None:
                     self._begin_trials()
                 if not self._active:
                     break
-                self._hear(None)
-            self._publish(*(self._ending or (State.SUCCEEDED, None)))
+                self._receive(None)
+            self._publish(*(self._ending or (JobState.SUCCEEDED, None)))
         except Exception as error:
-            traceback.print_exc()  # for the one who runs the server; clients get as much as helps them
-            self._publish(State.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
+            traceback.print_exc()  # for whoever runs the server; clients get only what helps them
+            self._publish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
             for name in self._active:
                 self._custom_jobs.end(name)
         finally:
             self._ended(self._job.name)
 
-    def _hear(self, seconds: float | None) -> bool:
-        """Takes what has happened; whether anything did, in so many seconds."""
+    def _receive(self, seconds: float | None) -> bool:
+        """Handles the next message; returns False if none came in so many seconds."""
         try:
             what = self._inbox.get(timeout=seconds)
         except queue.Empty:
             return False
         if what == _CANCEL:
             if self._ending is None:
-                self._publish(State.CANCELLING)
-                self._end(State.CANCELLED, endings.cancelled())
+                self._publish(JobState.CANCELLING)
+                self._end(JobState.CANCELLED, endings.cancelled())
         elif what == _QUIT:
-            self._ending = (State.FAILED, endings.owner_gone(f"process {os.getpid()}"))
+            self._ending = (JobState.FAILED, endings.owner_gone(f"process {os.getpid()}"))
             for name in self._active:
                 self._custom_jobs.end(name)
         else:
@@ -122,16 +123,17 @@ class Study:
 
     def _begin_trials(self) -> None:
         limit = max(1, self._job.parallel_trial_count)
-        while len(self._active) < limit and len(self._past) < self._job.max_trial_count and not self._exhausted:
-            parameters = self._suggestions.next(self._past)
+        algorithm, seed = self._job.study_spec.algorithm, self._job.display_name
+        while len(self._active) < limit and self._begun < self._job.max_trial_count and not self._exhausted:
+            parameters = suggest(self._parameters, algorithm, seed, self._begun)
             if parameters is None:
                 self._exhausted = True
                 return
-            self._past.append(Past(parameters))
-            trial_id = str(len(self._past))
+            self._begun += 1
+            trial_id = str(self._begun)
             made = job_of_trial(self._job, self._services.message("CustomJob"), trial_id, parameters)
             job = self._custom_jobs.keep(parent_of(self._job.name), made)
-            self._active[job.name] = len(self._past) - 1
+            self._active[job.name] = self._begun - 1
             self._begin(job.name, trial_id, parameters)
             self._start(job, Trial(trial_id, self._job.name))
 
@@ -151,49 +153,50 @@ class Study:
         place = self._active.pop(name)
         job: Any = self._services.resources.find(name, self._services.message("CustomJob"))
         final, reason = self._result(name, job)
-        if final is not None:
-            score = final.score(self._job.study_spec.metrics[0])
-            self._past[place] = dataclasses.replace(self._past[place], score=score)
         now = self._services.clock.now()
         self._change(lambda tuning: end_trial(tuning.trials[place], final, reason, now))
         if final is None and self._ending is None:
             self._failed += 1
-            # Where the spec has 0, the service decides, and does not say how: here, all have to fail.
+            # If the spec has 0, the service decides, and does not document how: here all trials have to fail.
             if self._failed >= (self._job.max_failed_trial_count or self._job.max_trial_count):
-                self._end(State.FAILED, endings.trials_failed(self._failed, reason))
+                self._end(JobState.FAILED, endings.trials_failed(self._failed, reason))
 
     def _result(self, name: str, job: Any) -> tuple[Metrics | None, str]:
-        """Returns what a trial has reached, or why it has not."""
+        """Returns the final metrics of a trial, or None and why it has none."""
         if job is None:
             return None, "its custom job was deleted"
-        if job.state != State.SUCCEEDED:
-            return None, job.error.message or f"its custom job is in the state JOB_STATE_{State(job.state).name}"
+        if job.state != JobState.SUCCEEDED:
+            return None, job.error.message or f"its custom job is in the state JOB_STATE_{JobState(job.state).name}"
         file = metric_file(self._services.settings, name, job.job_spec)
         final = select(read_metrics(file, self._job.study_spec), self._job.study_spec)
         wanted = ", ".join(metric.metric_id for metric in self._job.study_spec.metrics)
         return final, f"The trial ended without having reported a number for {wanted}."
 
-    def _end(self, state: State, error: endings.JobError) -> None:
+    def _end(self, state: JobState, error: endings.JobFailure) -> None:
         self._ending = (state, error)
         for name in self._active:
             self._custom_jobs.cancel(name)
 
-    def _publish(self, state: State, error: endings.JobError | None = None) -> None:
+    def _publish(self, state: JobState, error: endings.JobFailure | None = None) -> None:
         if error is not None:
             self._log.service(error.message, "ERROR")
-        if said := endings.course(state):
+        if said := endings.message_of(state):
             self._log.service(said, "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
 
     def _change(self, change: Callable[[Any], None]) -> None:
-        with contextlib.suppress(ApiError):  # the job is gone: it was deleted from the state
+        with contextlib.suppress(ApiError):  # the job was deleted from the state
             self._services.resources.update(self._job.name, type(self._job), change)
 
 
 def _notes_on(study_spec: Any) -> list[str]:
-    """Says in what a study is not here as it is in the service."""
-    stopping = study_spec.WhichOneof("automated_stopping_spec")
-    return [f"study_spec.{stopping} has no effect here: no trial is stopped early"] if stopping else []
+    """Says how a study differs here from one of the service."""
+    notes = []
+    if study_spec.algorithm == DEFAULT:
+        notes.append("study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH")
+    if stopping := study_spec.WhichOneof("automated_stopping_spec"):
+        notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
+    return notes
 
 
 class TuningJobs:
@@ -203,15 +206,11 @@ class TuningJobs:
         self._services = services
         self._ownership = ownership
         self._custom_jobs = custom_jobs
-        self._lock = threading.Lock()
-        self._running: dict[str, Study] = {}
+        self._running: RunningJobs[Study] = RunningJobs()
 
     def close(self) -> None:
-        """Ends all jobs that run here, and waits for it."""
-        with self._lock:
-            studies = list(self._running.values())
-        for study in studies:
-            study.close()
+        """Ends all jobs that run here, and waits until they have ended."""
+        self._running.close()
 
     def create(self, call: ApiCall) -> Message:
         """Creates a job and starts its first trials."""
@@ -220,23 +219,11 @@ class TuningJobs:
         job: Any = made
         with fails_if_not_started(self._services, job):
             self._ownership.take(job.name)
-            study = Study(self._services, job, self._custom_jobs, warnings, self._ended)
-            with self._lock:
-                self._running[job.name] = study
-            try:
-                study.start()
-            except BaseException:
-                self._ended(job.name)
-                raise
+            study = Study(self._services, job, self._custom_jobs, warnings, self._running.remove)
+            self._running.start(job.name, study)
         return made
 
     def cancel(self, name: str) -> None:
         """Cancels a job if it runs here."""
-        with self._lock:
-            study = self._running.get(name)
-        if study is not None:
+        if study := self._running.get(name):
             study.cancel()
-
-    def _ended(self, name: str) -> None:
-        with self._lock:
-            del self._running[name]

@@ -1,4 +1,4 @@
-"""A trial as a custom job: its spec with the parameters in it, the metrics that it reports, and how it is shown."""
+"""A trial as a custom job: its spec with the parameters, its metrics, and its entry in the tuning job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LAST_SECOND = 253_402_300_799
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
-    """What a trial had reached.
+    """The metrics of a trial at one step.
 
     Attributes:
-      step: of the program.
-      seconds: since 1970, when it was reported last.
-      values: by the ids of the study's metrics.
+      step: the program's step.
+      seconds: when they were last reported, in seconds since 1970.
+      values: the values by the ids of the study's metrics.
     """
 
     step: int
@@ -32,19 +32,19 @@ class Metrics:
     values: Mapping[str, float]
 
     def score(self, metric: Any) -> float:
-        """Returns how good it is by a ``MetricSpec``: larger for better."""
+        """Returns how good the value of a ``MetricSpec`` is: larger is better."""
         value = self.values[metric.metric_id]
         return -value if metric.goal == _MINIMIZE else value
 
 
 def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
-    """Returns what a file holds, by steps; a later line of a step counts for an earlier one.
+    """Returns the metrics in a file in the order of their steps; a later line of a step replaces an earlier one.
 
-    Lines that are not what the library writes, metrics that the study does not have, and values that are not numbers
-    are passed over.
+    Lines that the library does not write, metrics that the study does not have, and values that are not numbers are
+    ignored.
 
     Args:
-      file: that the trial wrote; it need not be there.
+      file: the trial's file, which need not exist.
     """
     names = [metric.metric_id for metric in study_spec.metrics]
     found: dict[int, Metrics] = {}
@@ -55,7 +55,7 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
             seconds = float(line.get("timestamp", 0.0))
         except (TypeError, ValueError, OverflowError):
             continue
-        if not (abs(step) < 1 << 63 and 0 <= seconds <= _LAST_SECOND):  # what messages of the API can hold
+        if not (abs(step) < 1 << 63 and 0 <= seconds <= _LAST_SECOND):  # messages of the API hold no others
             continue
         values = {name: value for name, value in values.items() if math.isfinite(value)}
         if values:
@@ -65,10 +65,10 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
 
 
 def select(found: Sequence[Metrics], study_spec: Any) -> Metrics | None:
-    """Returns the one that counts for a trial: the last that has the study's metrics, or the best if the study says so.
+    """Returns the metrics that count for a trial: the last that are complete, or the best if the study asks for these.
 
     Returns:
-      None where a metric was never reported.
+      None if no step has all metrics of the study.
     """
     names = {metric.metric_id for metric in study_spec.metrics}
     whole = [each for each in found if names <= each.values.keys()]
@@ -101,8 +101,8 @@ def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mappin
     """Returns the ``CustomJob`` that runs a trial.
 
     Args:
-      trial_id: from 1.
-      parameters: its own; each is an argument ``--name=value`` behind those of the spec.
+      trial_id: the trial's number, from 1.
+      parameters: the trial's parameters, each of which becomes an argument ``--name=value`` after those of the spec.
     """
     job = kind(display_name=f"{tuning.display_name}-trial-{trial_id}"[-128:], state=1)
     job.job_spec.CopyFrom(tuning.trial_job_spec)
@@ -117,12 +117,12 @@ def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mappin
 
 
 def add_trial(tuning: Any, trial_id: str, parameters: Mapping[str, Value], custom_job: str, now: int) -> None:
-    """Adds a trial that runs to the message of a tuning job.
+    """Adds a running trial to the message of a tuning job.
 
     Args:
-      trial_id: from 1.
+      trial_id: the trial's number, from 1.
       custom_job: the name of the job that runs it.
-      now: nanoseconds since 1970.
+      now: the time in nanoseconds since 1970.
     """
     trial = tuning.trials.add(id=trial_id, state=ACTIVE, custom_job=custom_job)
     trial.start_time.FromNanoseconds(now)
@@ -138,8 +138,9 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
     """Writes a trial's end.
 
     Args:
-      final: what it reached; None for nothing.
-      now: nanoseconds since 1970.
+      final: its final metrics, if it has any.
+      reason: why it has none.
+      now: the time in nanoseconds since 1970.
     """
     trial.end_time.FromNanoseconds(now)
     trial.state = INFEASIBLE if final is None else SUCCEEDED
@@ -155,10 +156,7 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
 
 
 def _text(value: Value) -> str:
-    """Returns a value as trials get it.
-
-    Numbers without a fraction have no point, those of DISCRETE parameters included.
-    """
+    """Returns a value as an argument; whole numbers have no decimal point, not even those of DISCRETE parameters."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
