@@ -100,6 +100,15 @@ def trained(*lines: str) -> str:
     return _TRAIN + "".join(f"{line}\n" for line in lines)
 
 
+def restored_from(path: str) -> tuple[str, ...]:
+    """Returns the lines of a train config that starts from a checkpoint in the example's folder."""
+    return (
+        f"utils.RestoreCheckpointConfig.path = '{FOLDER}/{path}'",
+        "utils.RestoreCheckpointConfig.mode = 'specific'",
+        "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
+    )
+
+
 def training(*lines: str, **parts: Any) -> Example:
     """Returns an example of a train config that ends with these lines; its files are the task's module by default."""
     return Example(trained(*lines), **{"files": FILES, **parts})

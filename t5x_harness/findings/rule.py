@@ -1,21 +1,19 @@
-"""What a mistake is: data, with a code, an explanation and two examples, found at one stage.
+"""What a mistake is, and what a rule is: the way in which one stage finds a mistake.
 
-What finds it is apart from it: a rule of ``lint``, ``resolve`` or ``plan`` is a mistake with a ``check`` that sees what
-its stage knows; others are found by a stage itself, by the patterns of :mod:`t5x_harness.resolve.known_errors`, or
-while metrics are called early.  Defining a subclass registers it, and importing a stage's package ``rules`` defines all
-of that stage.  Nothing here, and nothing at the top of such a module, imports jax, tensorflow or T5X: mistakes are
-listed and explained without them.
+A :class:`Mistake` is data: a code, an explanation and two examples, each written once, whatever stages find it.  A
+:class:`Rule` is made of a function by the ``finds`` of its room: the function looks at what its stage knows, and yields
+what it finds.  Mistakes that a stage finds while it works are named in ``FOUND_BY_STAGE`` of a module.  Nothing here,
+and nothing at the top of a module of rules, imports jax, tensorflow or T5X: mistakes are listed and explained without
+them.
 """
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import importlib
-import inspect
 import pkgutil
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
 
@@ -31,8 +29,8 @@ class Example:
       files: further files by name: included configs, modules with tasks, data.
       slice: the slice that it is planned for.
       checkpoints: folders of checkpoints, and the config of the run that wrote each.
-      golden: the config as it was when its plan was kept as the golden plan; empty where none is kept.
-      at: how the line at fault begins, in a bad example; a binding of the command line counts as a line. Empty where no
+      golden: the config as it was when its plan was kept as the golden plan; empty if none is kept.
+      at: how the line at fault begins, in a bad example; a binding of the command line counts as a line. Empty if no
         line is at fault.
     """
 
@@ -46,82 +44,117 @@ class Example:
     at: str = ""
 
 
-class Mistake(abc.ABC):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mistake:
     """One kind of mistake.
 
     Attributes:
       code: stable id from the failure catalogue.
-      stage: where it is found; rules have it from the base class of their room.
-      severity: of its findings, unless a finding says otherwise.
+      name: for tools that show rules by name.
       title: the mistake in a few words.
       why: what happens on the TPU, and why the rule is worth obeying.
       bad: a config with the mistake.
       good: the same config without it.
+      severity: of its findings, unless a finding says otherwise.
+      later: what a later stage finds beyond what the first one can see; empty if that is nothing.
     """
 
-    code: ClassVar[str]
-    stage: ClassVar[Stage]
-    severity: ClassVar[Severity] = Severity.ERROR
-    title: ClassVar[str]
-    why: ClassVar[str]
-    bad: ClassVar[Example]
-    good: ClassVar[Example]
+    code: str
+    name: str
+    title: str
+    _: dataclasses.KW_ONLY
+    why: str
+    bad: Example
+    good: Example
+    severity: Severity = Severity.ERROR
+    later: str = ""
 
-    _registered: ClassVar[dict[tuple[Stage, str], type[Mistake]]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if inspect.isabstract(cls) or not hasattr(cls, "code"):
-            return
-        missing = [name for name in ("title", "why", "bad", "good") if not hasattr(cls, name)]
-        if missing:
-            raise TypeError(f"{cls.__qualname__} ({cls.code}) does not set {', '.join(missing)}")
-        other = Mistake._registered.get((cls.stage, cls.code), cls)
-        # Where pytester forgot a module that a test had imported, its classes are defined once more.
-        if (cls.__module__, cls.__qualname__) != (other.__module__, other.__qualname__):
-            raise TypeError(
-                f"rule {cls.__qualname__} has code {cls.code}, and so has {other.__module__}.{other.__qualname__}"
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a rule found.
+
+    Attributes:
+      message: what is wrong, with the values that disagree.
+      at: what is at fault, as the stage names it: it gives the finding its place and name; None for neither.
+      fix: the smallest fix.
+      severity: if it is not the mistake's own.
+      location: a place that is better than that of ``at``, such as a line of the user's module.
+      binding: a better name, likewise.
+      edits: the same fix for a program to make.
+    """
+
+    message: str
+    at: Any
+    fix: str
+    _: dataclasses.KW_ONLY
+    severity: Severity | None = None
+    location: Location | None = None
+    binding: str | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+Subject = TypeVar("Subject")
+Check = Callable[[Subject], Iterator[Found]]
+Place = Callable[[Any], tuple[Location | None, str | None]]
+"""Gives the place and the name of what a rule says is at fault."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rule(Generic[Subject]):
+    """How a stage finds a mistake.
+
+    Attributes:
+      mistake: what is found.
+      stage: where.
+      check: yields what is wrong with what the stage knows; None if the stage itself finds the mistake.
+      whole_program: whether lint applies it only after every statement has been read.
+    """
+
+    mistake: Mistake
+    stage: Stage
+    check: Check[Subject] | None = None
+    whole_program: bool = False
+
+    @property
+    def code(self) -> str:
+        """The mistake's code."""
+        return self.mistake.code
+
+    def findings(self, subject: Subject, place: Place) -> Iterator[Finding]:
+        """Yields what the rule finds in a subject."""
+        for found in self.check(subject) if self.check is not None else ():
+            location, name = place(found.at)
+            yield Finding(
+                self.code,
+                found.severity or self.mistake.severity,
+                self.stage,
+                found.message,
+                found.location or location,
+                found.fix,
+                found.binding or name,
+                found.edits,
             )
-        Mistake._registered[cls.stage, cls.code] = cls
-
-    def place(self, at: Any) -> tuple[Location | None, str | None]:
-        """Returns where a finding at this statement or binding points to, and the binding's name."""
-        return at, None
-
-    def finding(
-        self,
-        message: str,
-        at: Any,
-        fix: str,
-        *,
-        severity: Severity | None = None,
-        location: Location | None = None,
-        binding: str | None = None,
-        edits: tuple[Edit, ...] = (),
-    ) -> Finding:
-        """Builds a finding of this mistake.
-
-        Args:
-          message: what is wrong, with the values that disagree.
-          at: what is at fault, as :meth:`place` takes it: it gives the finding its place and name; None for neither.
-          fix: the smallest fix.
-          severity: where it is not the mistake's own.
-          location: a place that is better than that of ``at``, such as a line of the user's module.
-          binding: a better name, likewise.
-          edits: the same fix for a program to make.
-        """
-        place, name = self.place(at)
-        severity = severity or self.severity
-        return Finding(self.code, severity, self.stage, message, location or place, fix, binding or name, edits)
-
-    @classmethod
-    def registered(cls, stage: Stage) -> tuple[type[Mistake], ...]:
-        """Returns the mistakes of one stage that were defined so far, ordered by code."""
-        found = sorted((code, rule) for (at, code), rule in Mistake._registered.items() if at is stage)
-        return tuple(rule for _, rule in found)
 
 
-def import_modules(package: str, path: Iterable[str]) -> None:
-    """Imports the modules of a package of rules, which registers them: no list of them has to be kept."""
+def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any], ...]:
+    """Returns the rules that the modules of a package define, ordered by code: no list of them has to be kept.
+
+    Args:
+      package: its full name.
+      path: its folders.
+      stage: the stage whose rules they are.
+
+    Raises:
+      TypeError: two rules find mistakes of the same code.
+    """
+    found: dict[str, Rule[Any]] = {}
     for module in pkgutil.iter_modules(path):
-        importlib.import_module(f"{package}.{module.name}")
+        names = vars(importlib.import_module(f"{package}.{module.name}"))
+        by_stage: Iterable[Mistake] = names.get("FOUND_BY_STAGE", ())
+        made = [value for value in names.values() if isinstance(value, Rule)]
+        for rule in (*made, *(Rule[Any](mistake, stage) for mistake in by_stage)):
+            other = found.setdefault(rule.code, rule)
+            if other is not rule:
+                raise TypeError(f"two rules of {stage} find {rule.code}: {other.mistake.name} and {rule.mistake.name}")
+    return tuple(rule for _, rule in sorted(found.items()))

@@ -209,6 +209,10 @@ class GinConfig:
         statement = self._statement(key) if key else None
         return None if statement is None or statement.location.file == BINDINGS else statement.location
 
+    def place(self, key: BindingKey | None) -> tuple[Location | None, str | None]:
+        """Returns the line and the name of a binding, as findings have them."""
+        return self.location(key), key.short if key else None
+
     def is_of_user(self, key: BindingKey | None) -> bool:
         """Returns whether the statement that won is the user's: in a file of theirs or given with the run."""
         statement = self._statement(key) if key else None

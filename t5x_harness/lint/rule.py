@@ -1,21 +1,17 @@
-"""What a lint rule is: a rule that sees the statements of a config, and nothing behind them."""
+"""What lint rules look at: the statements of a config, and nothing behind them."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
 
-from t5x_harness.findings import rule
-from t5x_harness.findings.rule import Example
+from t5x_harness.findings.rule import Check, Mistake, Rule
 from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Finding, Location, Stage
-
-__all__ = ["Context", "Example", "Rule"]
+from t5x_harness.spec import Location, Stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,38 +36,24 @@ class Context:
         file = Path(program.spec.cwd).absolute() / location.file
         return file.is_relative_to(Path(program.t5x_parent) / "t5x")
 
-
-class Rule(rule.Mistake):
-    """A mistake that can be seen in the text of a config.
-
-    Attributes:
-      whole_program: whether the rule is only meaningful once every statement has been read.
-    """
-
-    stage = Stage.LINT
-    whole_program: ClassVar[bool] = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        if hasattr(cls, "bad") and not cls.bad.at:
-            raise TypeError(
-                f"rule {cls.__qualname__} ({cls.code}) does not say which line of its bad example is at fault"
-            )
-        super().__init_subclass__(**kwargs)
-
-    @abc.abstractmethod
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields what is wrong with a config."""
-
     def place(self, at: Binding | MacroBinding | Location | None) -> tuple[Location | None, str | None]:
         """Returns where a statement stands, and its name; or the place itself."""
         return (at.location, str(at)) if isinstance(at, (Binding, MacroBinding)) else (at, None)
 
 
-def all_rules() -> tuple[type[Rule], ...]:
-    """Returns every rule of this room, ordered by code."""
-    from t5x_harness.lint import rules  # noqa: F401  importing them registers them
+def finds(mistake: Mistake, *, whole_program: bool = False) -> Callable[[Check[Context]], Rule[Context]]:
+    """Makes a lint rule of a function.
 
-    return tuple(found for found in rule.Mistake.registered(Stage.LINT) if issubclass(found, Rule))
+    Args:
+      mistake: what it finds.
+      whole_program: whether it is only meaningful after every statement has been read.
+
+    Raises:
+      TypeError: the mistake's bad example does not say which line is at fault.
+    """
+    if not mistake.bad.at:
+        raise TypeError(f"{mistake.name} ({mistake.code}) does not say which line of its bad example is at fault")
+    return functools.partial(Rule, mistake, Stage.LINT, whole_program=whole_program)
 
 
 def where(location: Location) -> str:

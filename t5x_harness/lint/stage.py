@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from t5x_harness.findings.rule import Rule
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, not_run
 from t5x_harness.gin.problems import ProblemKind
@@ -14,7 +15,7 @@ from t5x_harness.gin.reading import named_files_of, program_of, snapshot_of
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.own_lines import on_own_lines
-from t5x_harness.lint.rule import Context, Rule, all_rules
+from t5x_harness.lint.rule import Context
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
 
@@ -56,17 +57,18 @@ def lint_program(
         it here.
       begins_run: whether further stages are to follow, so that there has to be something to run.
     """
-    from t5x_harness.lint.rules.run_mode import NoRunConfig
+    from t5x_harness.lint.rules import RULES
+    from t5x_harness.lint.rules.run_mode import GIN31
 
     fragment = why_fragment(program, run_if)
     context = Context(program, snapshot_of(program), get_slice(program.spec.slice) if on_slice else None)
     findings: list[Finding] = []
     left_out: list[str] = []
-    for rule in all_rules():
+    for rule in RULES:
         if (rule.whole_program and not program.complete) or (fragment and not _judges_statements(rule)):
             left_out.append(rule.code)
         else:
-            findings.extend(rule().check(context))
+            findings.extend(rule.findings(context, context.place))
     not_checked = [*program.not_checked, *program.clone_doubts]
     if left_out:
         because = f"run, and {fragment}" if fragment else "config, and it cannot be read to the end"
@@ -76,7 +78,7 @@ def lint_program(
     own = _in_reading_order(program, on_own_lines(findings, program))
     broke = _codes_that_broke_reading(program, findings)
     if begins_run and program.mode is None:
-        broke |= {NoRunConfig.code}  # what comes after lint would be nothing
+        broke |= {GIN31.code}  # what comes after lint would be nothing
     ordered, silenced = split_silenced(own, spec.settings.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(
         stage=Stage.LINT,
@@ -103,12 +105,12 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
       spec: the run; its includes and bindings are not looked at.
       t5x_parent: as for :func:`lint`.
     """
-    from t5x_harness.lint.rules.missing_file import MissingFile
+    from t5x_harness.lint.rules.missing_file import missing_file
 
     program = named_files_of(spec, t5x_parent=t5x_parent)
     context = Context(program, snapshot_of(program))
-    named = (f for f in MissingFile().check(context) if f.location is None and f.severity is Severity.ERROR)
-    return tuple(f"{f.message}; {f.fix}" for f in named)
+    found = missing_file.findings(context, context.place)
+    return tuple(f"{f.message}; {f.fix}" for f in found if f.location is None and f.severity is Severity.ERROR)
 
 
 def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) -> frozenset[str]:
@@ -119,11 +121,13 @@ def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) 
 
 def _families(codes: Sequence[str]) -> tuple[str, ...]:
     """Codes with each family that is there in full as one: ``CKP*``."""
-    others = {rule.code[:3] for rule in all_rules() if rule.code not in codes}
+    from t5x_harness.lint.rules import RULES
+
+    others = {rule.code[:3] for rule in RULES if rule.code not in codes}
     return tuple(dict.fromkeys(code if code[:3] in others else f"{code[:3]}*" for code in codes))
 
 
-def _judges_statements(rule: type[Rule]) -> bool:
+def _judges_statements(rule: Rule[Context]) -> bool:
     """Tells whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
     return rule.code.startswith("GIN") and not rule.whole_program
 

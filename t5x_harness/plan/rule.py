@@ -1,23 +1,18 @@
-"""What a rule of plan is: it sees the full-size run in shapes, on the slice's mesh."""
+"""The rules of plan: they look at the full-size run in shapes, on the slice's mesh."""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from t5x_harness.resolve.rule import ConfigRule
-from t5x_harness.spec import Finding, Stage
+from t5x_harness.findings.rule import Check, Mistake, Rule
+from t5x_harness.spec import Stage
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 
-class PlanRule(ConfigRule):
-    """A mistake that shows in the run's shapes, mesh, steps or checkpoints."""
-
-    stage = Stage.PLAN
-
-    @abc.abstractmethod
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields what is wrong with a planned run."""
+def finds(mistake: Mistake) -> Callable[[Check[Planned]], Rule[Planned]]:
+    """Makes a rule of a function that finds a mistake in the run's shapes, mesh, steps or checkpoints."""
+    return functools.partial(Rule, mistake, Stage.PLAN)

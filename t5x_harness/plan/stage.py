@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import t5x_harness.plan.rules  # noqa: F401  importing them registers them
-from t5x_harness.findings.rule import Mistake
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
@@ -18,7 +16,7 @@ from t5x_harness.plan.description import describe
 from t5x_harness.plan.learning_rate import learning_rate
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.refused_state import refusal_of
-from t5x_harness.plan.rule import PlanRule
+from t5x_harness.plan.rules import RULES
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.datasets import DataRole
@@ -26,7 +24,7 @@ from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Mode, Stage
+from t5x_harness.spec import Mode
 
 
 def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
@@ -66,9 +64,8 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     if planned.shapes is not None:
         report.exercised = len(planned.shapes.leaves)
     report.attempt(describe, planned, report)
-    for rule in Mistake.registered(Stage.PLAN):
-        if issubclass(rule, PlanRule):
-            report.attempt(lambda rule=rule: report.add(rule(run.config).check(planned)))
+    for rule in RULES:
+        report.attempt(lambda rule=rule: report.add(rule.findings(planned, run.config.place)))
     report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     rate = planned.learning_rate

@@ -1,35 +1,18 @@
-"""What a rule of resolve is: it sees the built objects of a run and a sample of its data."""
+"""The rules of resolve: they look at the built objects of a run and a sample of its data."""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import rule
-from t5x_harness.spec import Finding, Location, Stage
+from t5x_harness.findings.rule import Check, Mistake, Rule
+from t5x_harness.spec import Stage
 
 if TYPE_CHECKING:
-    from t5x_harness.gin.config import BindingKey, GinConfig
     from t5x_harness.resolve.resolved import Resolved
 
 
-class ConfigRule(rule.Mistake):
-    """A rule whose findings point to bindings of a parsed config."""
-
-    def __init__(self, config: GinConfig) -> None:
-        self._config = config
-
-    def place(self, at: BindingKey | None) -> tuple[Location | None, str | None]:
-        """Returns the line and the name of a binding."""
-        return self._config.location(at), at.short if at else None
-
-
-class ResolveRule(ConfigRule):
-    """A mistake that shows in the objects behind the bindings, or in the data."""
-
-    stage = Stage.RESOLVE
-
-    @abc.abstractmethod
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields what is wrong with a run."""
+def finds(mistake: Mistake) -> Callable[[Check[Resolved]], Rule[Resolved]]:
+    """Makes a rule of a function that finds a mistake in the objects behind the bindings, or in the data."""
+    return functools.partial(Rule, mistake, Stage.RESOLVE)

@@ -6,8 +6,6 @@ import dataclasses
 
 from t5x import utils
 
-import t5x_harness.resolve.rules  # noqa: F401  importing them registers them
-from t5x_harness.findings.rule import Mistake
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of
@@ -18,10 +16,10 @@ from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.output_folder import unseen
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.resolve.rule import ResolveRule
+from t5x_harness.resolve.rules import RULES
 from t5x_harness.resolve.sampling import sample_data
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import READ_SECONDS, Stage
+from t5x_harness.spec import READ_SECONDS
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.task_data import out_of_reach, splits_of
 
@@ -124,9 +122,9 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 
 
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
-    for rule in Mistake.registered(Stage.RESOLVE):
-        if issubclass(rule, ResolveRule) and (not codes or rule.code in codes):
-            report.attempt(lambda rule=rule: report.add(rule(run.config).check(run)))
+    for rule in RULES:
+        if not codes or rule.code in codes:
+            report.attempt(lambda rule=rule: report.add(rule.findings(run, run.config.place)))
     report.end_attempts()
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from t5x_harness.doctor import Check
-from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.rule import Rule
 from t5x_harness.rulebook.job_pages import job_codes
-from t5x_harness.rulebook.rules import all_mistakes
+from t5x_harness.rulebook.rules import all_rules
 
 RUN_CODES: Mapping[str, str] = {
     "AOT03": "the TPU compiler refuses a program, or ends while it compiles it",
@@ -102,10 +103,10 @@ class Code:
     title: str
 
 
-def rules_by_code() -> dict[str, list[type[Mistake]]]:
+def rules_by_code() -> dict[str, list[Rule[Any]]]:
     """Returns the rules of each code in the order of stages, ordered by code."""
-    found: dict[str, list[type[Mistake]]] = {}
-    for rule in all_mistakes():
+    found: dict[str, list[Rule[Any]]] = {}
+    for rule in all_rules():
         found.setdefault(rule.code, []).append(rule)
     return dict(sorted(found.items()))
 
@@ -120,7 +121,10 @@ def every_code() -> dict[str, Code]:
     rules = rules_by_code().items()
     rows = (row for group in NOT_CAUGHT.values() for row in group.items())
     return {
-        **{code: Code(", ".join(r.stage for r in of), of[0].severity, of[0].title) for code, of in rules},
+        **{
+            code: Code(", ".join(r.stage for r in of), of[0].mistake.severity, of[0].mistake.title)
+            for code, of in rules
+        },
         **{code: Code("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
         **{code: Code(check.command(), "", check.title) for code, check in checks_by_code().items()},
         **{code: Code("any", "error", title) for code, title in RUN_CODES.items()},

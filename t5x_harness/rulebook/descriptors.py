@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.rule import Rule
 from t5x_harness.rulebook.codes import every_code, rules_by_code
 from t5x_harness.rulebook.pages import page
 
@@ -25,15 +25,15 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _descriptor(code: str, rules: Sequence[type[Mistake]]) -> dict[str, Any]:
+def _descriptor(code: str, rules: Sequence[Rule[Any]]) -> dict[str, Any]:
     """Returns what the code's page says. There is no ``helpUri``: the pages have no public address."""
-    first, text = rules[0], page(code, rules)
+    mistake, text = rules[0].mistake, page(code, rules)
     return {
         "id": code,
-        "name": first.__name__,
-        "shortDescription": {"text": first.title},
-        "fullDescription": {"text": first.why},
+        "name": mistake.name,
+        "shortDescription": {"text": mistake.title},
+        "fullDescription": {"text": mistake.why},
         "help": {"text": text, "markdown": text},
-        "defaultConfiguration": {"level": first.severity.value},
+        "defaultConfiguration": {"level": mistake.severity.value},
         "properties": {"stages": [rule.stage.value for rule in rules]},
     }

@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from t5x_harness.doctor.check import Check
-from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.rule import Rule
 from t5x_harness.findings.text import paragraph
 from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
 from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example
@@ -54,7 +55,7 @@ def _check_page(check: type[Check]) -> str:
     return "\n".join([f"# {check.code}: {check.title}", "", command, "", *paragraph(check.why), ""])
 
 
-def page(code: str, rules: Sequence[type[Mistake]]) -> str:
+def page(code: str, rules: Sequence[Rule[Any]]) -> str:
     """Returns the page of one code as Markdown that needs no other page.
 
     Args:
@@ -64,12 +65,14 @@ def page(code: str, rules: Sequence[type[Mistake]]) -> str:
     return _page(code, rules, whole=True)
 
 
-def _page(code: str, rules: Sequence[type[Mistake]], *, whole: bool) -> str:
+def _page(code: str, rules: Sequence[Rule[Any]], *, whole: bool) -> str:
     first, *later = rules
-    lines = [f"# {code}: {first.title}", "", f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}.", ""]
-    lines += [*paragraph(first.why), "", *example(first.bad, first.good, whole=whole)]
+    mistake = first.mistake
+    found = f"Found by {first.stage}. {_SEVERITIES[mistake.severity].capitalize()}."
+    lines = [f"# {code}: {mistake.title}", "", found, "", *paragraph(mistake.why), ""]
+    lines += example(mistake.bad, mistake.good, whole=whole)
     for rule in later:
-        known = f"Found by {rule.stage}, too, once every value is known: {rule.title}. {rule.why}"
+        known = f"Found by {rule.stage}, too, once every value is known. {mistake.later}".strip()
         lines += [f"## At {rule.stage}", "", *paragraph(known), ""]
     lines += _how_to_silence(code) if whole else [_silence_link(code), ""]
     return "\n".join(lines)
@@ -88,7 +91,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
+def index(found: Mapping[str, Sequence[Rule[Any]]]) -> str:
     """Returns the index of all codes as Markdown."""
     lines = [
         "# Rules",
@@ -104,7 +107,7 @@ def index(found: Mapping[str, Sequence[type[Mistake]]]) -> str:
     ]
     for code, rules in found.items():
         stages = ", ".join(rule.stage for rule in rules)
-        lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].severity} | {rules[0].title} |")
+        lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].mistake.severity} | {rules[0].mistake.title} |")
     lines += ["", "These are about a job on Vertex AI, its spec and the code that sends and follows it:", ""]
     lines += ["| code | found by | severity | mistake |", "|---|---|---|---|"]
     for code, mistake in job_codes().items():

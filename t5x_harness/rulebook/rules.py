@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import t5x_harness.aot.rules
 import t5x_harness.lint.rules
 import t5x_harness.plan.rules
-import t5x_harness.resolve.rules  # noqa: F401  importing them registers them
-from t5x_harness.findings.rule import Mistake
+import t5x_harness.resolve.rules
+from t5x_harness.findings.rule import Rule
 from t5x_harness.spec import Stage
 
 
-def all_mistakes(*stages: Stage) -> tuple[type[Mistake], ...]:
-    """Returns every mistake of these stages, or of all, in the order of stages and codes."""
-    return tuple(rule for stage in stages or Stage for rule in Mistake.registered(stage))
+def all_rules(*stages: Stage) -> tuple[Rule[Any], ...]:
+    """Returns every rule of these stages, or of all, in the order of stages and codes."""
+    rooms = (t5x_harness.lint, t5x_harness.resolve, t5x_harness.plan, t5x_harness.aot)
+    return tuple(rule for room in rooms for rule in room.rules.RULES if not stages or rule.stage in stages)
 
 
 def all_codes() -> tuple[str, ...]:
-    """Returns the codes of every mistake, sorted, each once: one mistake may be found at several stages."""
-    return tuple(sorted({mistake.code for mistake in all_mistakes()}))
+    """Returns the codes of all mistakes, sorted, each once: several stages may find the same mistake."""
+    return tuple(sorted({rule.code for rule in all_rules()}))

@@ -11,7 +11,7 @@ import t5x_in_use
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.advice import advise
 from t5x_harness.aot.compiling import Compiler
-from t5x_harness.aot.rules.programs import OutOfDeviceMemory
+from t5x_harness.aot.rules.programs import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.runs.local import LocalBackend
 from t5x_harness.slices.slice import get_slice
@@ -29,7 +29,7 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
     zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", str(tmp_path / "cache"))
-    for name, text in {**OutOfDeviceMemory.bad.files, "run.gin": OutOfDeviceMemory.bad.gin}.items():
+    for name, text in {**AOT01.bad.files, "run.gin": AOT01.bad.gin}.items():
         (tmp_path / name).write_text(text)
     spec = RunSpec(
         ("run.gin",),

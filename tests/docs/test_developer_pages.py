@@ -54,8 +54,9 @@ def test_every_room_has_its_line_and_its_place(texts: dict[str, str], repository
 def test_the_rule_that_contributing_shows_finds_its_example(texts: dict[str, str], tmp_path: Path) -> None:
     (source,) = blocks(texts["CONTRIBUTING.md"], "python")
     (tmp_path / "own_rule.py").write_text(
-        f"{source}\nfrom t5x_harness.commands.main import main\n"
-        "for name, example in (('bad', OutputInTmp.bad), ('good', OutputInTmp.good)):\n"
+        f"{source}\nfrom t5x_harness.commands.main import main\nfrom t5x_harness.lint import rules\n"
+        "rules.RULES += (output_in_tmp,)\n"
+        "for name, example in (('bad', GCS99.bad), ('good', GCS99.good)):\n"
         "    open(f'{name}.gin', 'w').write(example.gin)\n"
         "    main(['lint', f'--gin_file={name}.gin', '--run_mode=train', '--select=GCS99', '--t5x-runtime=embedded'])\n"
         "from t5x_harness.rulebook.pages import page, rules_by_code\n"

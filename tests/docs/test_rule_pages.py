@@ -62,7 +62,7 @@ def test_a_page_and_the_common_files_show_all_of_an_example(code: str, capsys: p
     short, common = ((PAGES / name).read_text() for name in (f"{code}.md", "base.md"))
     assert main(["explain", code]) == 0
     explained = capsys.readouterr().out
-    for example, mark in ((rule.bad, "-"), (rule.good, "+")):
+    for example, mark in ((rule.mistake.bad, "-"), (rule.mistake.good, "+")):
         wanted = [line for text in (example.gin, *example.files.values()) for line in text.splitlines()]
         for page in (explained, f"{short}\n{common}"):
             shown = page.splitlines()

@@ -1,22 +1,22 @@
-"""Every rule registers itself, explains itself, finds its own bad example and leaves its good one alone."""
+"""Every rule is found, explains itself, finds its own bad example and leaves its good one alone."""
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import re
-import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from linting import T5X, Folder
 
 from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.rule import Example, Mistake, Rule, rules_in
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint import Kind, classify, lint
-from t5x_harness.lint.rule import Context, Example, Rule, all_rules
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rules import RULES
 from t5x_harness.sample_tasks import CONFIGS
-from t5x_harness.spec import Finding, Location, RunSpec
+from t5x_harness.spec import Finding, Location, RunSpec, Severity, Stage
 
 SAMPLES = sorted(path.name for path in CONFIGS.glob("*.gin"))
 STATIC_ROWS = """
@@ -41,24 +41,24 @@ def _line(folder: Folder, example: Example, location: Location) -> str:
     return (folder.path / location.file).read_text(encoding="utf-8").splitlines()[location.line - 1]
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, rule: type[Rule]) -> None:
-    found = [f for f in _findings(folder, rule.bad) if f.code == rule.code]
-    lines = [_line(folder, rule.bad, f.location) for f in found if f.location is not None]
-    assert any(line.startswith(rule.bad.at) for line in lines), found
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, rule: Rule[Context]) -> None:
+    found = [f for f in _findings(folder, rule.mistake.bad) if f.code == rule.code]
+    lines = [_line(folder, rule.mistake.bad, f.location) for f in found if f.location is not None]
+    assert any(line.startswith(rule.mistake.bad.at) for line in lines), found
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: type[Rule]) -> None:
-    assert rule.code not in {f.code for f in _findings(folder, rule.good)}
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: Rule[Context]) -> None:
+    assert rule.code not in {f.code for f in _findings(folder, rule.mistake.good)}
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
-def test_a_rule_explains_itself(rule: type[Rule]) -> None:
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_explains_itself(rule: Rule[Context]) -> None:
     assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
-    assert rule.title
-    assert not rule.title.endswith(".")
-    assert rule.why.endswith((".", "`.", "`"))
+    assert rule.mistake.title
+    assert not rule.mistake.title.endswith(".")
+    assert rule.mistake.why.endswith((".", "`.", "`"))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -69,51 +69,47 @@ def test_the_sample_configs_are_not_faulted(name: str) -> None:
 
 
 def test_the_rules_of_this_stage_are_there() -> None:
-    assert {rule.code for rule in all_rules()} >= set(STATIC_ROWS.split())
+    assert {rule.code for rule in RULES} >= set(STATIC_ROWS.split())
 
 
-def test_a_second_rule_with_the_same_code_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"rule .*Copy has code GIN01, and so has .*MisspeltMacro"):
-
-        class Copy(Rule):
-            code = "GIN01"
-            title = why = "x"
-            bad = good = Example("", at="x")
-
-            def check(self, context: Context) -> Iterator[Finding]:
-                yield from ()
+def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> str:
+    """Writes a package of rules; each module's text begins with a mistake of the code GIN99."""
+    package = f"rules_in_{folder.name}"
+    (folder / package).mkdir()
+    for name, text in {"__init__": "", **modules}.items():
+        (folder / package / f"{name}.py").write_text(text and f"{_MISTAKE}{text}")
+    monkeypatch.syspath_prepend(folder)
+    return package
 
 
-def test_a_rule_whose_module_is_imported_once_more_is_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "t5x_harness.lint.rules.missing_file"
-    before = all_rules()
-    monkeypatch.setattr(Mistake, "_registered", dict(Mistake._registered))
-    monkeypatch.delitem(sys.modules, name)  # as pytester does at the end of a test
-    again = importlib.import_module(name)
-    assert again.MissingFile in all_rules()
-    assert [rule.code for rule in all_rules()] == [rule.code for rule in before]
+_MISTAKE = """\
+from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.rule import finds
+
+GIN99 = Mistake("GIN99", "Copy", "x", why="x", bad=Example("", at="x"), good=Example(""))
+"""
+_FINDER = """
+@finds(GIN99)
+def finder(context):
+    yield Found("x", None, "x")
+"""
 
 
-def test_a_rule_without_its_explanation_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"\(GIN99\) does not set why, bad, good"):
+def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = ()")
+    (rule,) = rules_in(package, [str(tmp_path / package)], Stage.LINT)
+    assert (rule.code, rule.stage) == ("GIN99", Stage.LINT)
+    with contextlib.closing(rule.findings(None, lambda _: (None, "name"))) as found:
+        assert next(found) == Finding("GIN99", Severity.ERROR, Stage.LINT, "x", None, "x", "name")
 
-        class Bare(Rule):
-            code = "GIN99"
-            title = "x"
 
-            def check(self, context: Context) -> Iterator[Finding]:
-                yield from ()
+def test_a_second_rule_with_the_same_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = (GIN99,)")
+    with pytest.raises(TypeError, match="two rules of lint find GIN99: Copy and Copy"):
+        rules_in(package, [str(tmp_path / package)], Stage.LINT)
 
 
 def test_a_rule_that_does_not_point_to_a_line_is_refused() -> None:
+    vague = Mistake("GIN98", "Vague", "x", why="x", bad=Example(""), good=Example(""))
     with pytest.raises(TypeError, match=r"Vague \(GIN98\) does not say which line of its bad example is at fault"):
-
-        class Vague(Rule):
-            code = "GIN98"
-            title = why = "x"
-            bad = good = Example("")
-
-            def check(self, context: Context) -> Iterator[Finding]:
-                yield from ()
-
-    assert "GIN98" not in {rule.code for rule in all_rules()}
+        finds(vague)

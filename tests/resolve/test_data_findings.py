@@ -8,6 +8,7 @@ import pytest
 from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, module
 
 from t5x_harness.findings import examples
+from t5x_harness.resolve.rules.sentinels import SEQ10
 from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
 
 Resolve = Callable[..., StageResult]
@@ -223,9 +224,7 @@ def test_preprocessors_that_join_examples_are_no_loss(resolve: Resolve) -> None:
 
 
 def test_the_piece_that_a_sentinel_overwrites_is_named(resolve: Resolve) -> None:
-    from t5x_harness.resolve.rules.sentinels import OverwrittenPieces
-
-    warning = of(resolve(OverwrittenPieces.bad.gin, OverwrittenPieces.bad.files), "SEQ10")
+    warning = of(resolve(SEQ10.bad.gin, SEQ10.bad.files), "SEQ10")
     assert warning.message.startswith("the examples of task counting are corrupted spans with ")
     assert "and its vocabulary has no extra ids: the sentinel with the id 511 is also the piece '" in warning.message
     assert warning.fix == "give the vocabulary of the task, and the model's, at least 100 extra_ids"
@@ -234,9 +233,7 @@ def test_the_piece_that_a_sentinel_overwrites_is_named(resolve: Resolve) -> None
 @pytest.mark.parametrize("length", [32, 512])
 def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
     """ByT5 takes a handful of sentinels from the bytes that UTF-8 does not have; more of them are bytes of text."""
-    from t5x_harness.resolve.rules.sentinels import OverwrittenPieces
-
-    text = next(iter(OverwrittenPieces.bad.files.values()))
+    text = next(iter(SEQ10.bad.files.values()))
     text = text.partition("\n\ndef pieces")[0].replace("long. It", f"{'and very ' * 40} long. It")
     sentence_piece = "seqio.SentencePieceVocabulary(vocabularies.SENTENCEPIECE_MODEL, extra_ids=0)"
     files = {"counting.py": text.replace(sentence_piece, "seqio.ByteVocabulary()")}
@@ -249,21 +246,17 @@ def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
 
 
 def test_the_highest_ids_in_ordinary_text_are_no_sentinels(resolve: Resolve) -> None:
-    from t5x_harness.resolve.rules.sentinels import OverwrittenPieces
-
-    plain = OverwrittenPieces.bad.files["counting.py"].replace(
+    plain = SEQ10.bad.files["counting.py"].replace(
         "span_corruption.span_corruption",
         "lambda d: d.map(lambda e: {'inputs': e['targets'], 'targets': e['targets']})",
     )
-    result = resolve(OverwrittenPieces.bad.gin, {"counting.py": plain})
+    result = resolve(SEQ10.bad.gin, {"counting.py": plain})
     assert "SEQ10" not in {f.code for f in result.findings}
 
 
 def test_corrupted_targets_without_an_end_are_seen_although_their_task_cuts_them(resolve: Resolve) -> None:
-    from t5x_harness.resolve.rules.sentinels import OverwrittenPieces
-
-    endless = OverwrittenPieces.good.files["counting.py"].replace(", seqio.preprocessors.append_eos_after_trim", "")
-    result = resolve(OverwrittenPieces.good.gin, {"counting.py": endless})
+    endless = SEQ10.good.files["counting.py"].replace(", seqio.preprocessors.append_eos_after_trim", "")
+    result = resolve(SEQ10.good.gin, {"counting.py": endless})
     assert "no sampled target of counting ends with the end-of-sequence id 1" in of(result, "SEQ14").message
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.aot import libtpu
-from t5x_harness.findings.rule import Example, Mistake
-from t5x_harness.rulebook.rules import all_mistakes
+from t5x_harness.findings.rule import Example, Rule
+from t5x_harness.rulebook.rules import all_rules
 from t5x_harness.spec import Finding, Outcome, Severity, Stage
 
 if TYPE_CHECKING:
     from conftest import Examined
 
-RULES = (*all_mistakes(Stage.RESOLVE, Stage.PLAN), *(all_mistakes(Stage.AOT) if libtpu.is_installed() else ()))
+RULES = (*all_rules(Stage.RESOLVE, Stage.PLAN), *(all_rules(Stage.AOT) if libtpu.is_installed() else ()))
 
 
 def _line(finding: Finding, example: Example, folder: Path) -> str:
@@ -30,37 +30,37 @@ def _line(finding: Finding, example: Example, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_finds_its_bad_example(rule: type[Mistake], examine: Examined, tmp_path: Path) -> None:
-    result = examine(rule.bad, rule.stage)
+def test_a_rule_finds_its_bad_example(rule: Rule[Any], examine: Examined, tmp_path: Path) -> None:
+    result = examine(rule.mistake.bad, rule.stage)
     found = [f for f in result.findings if f.code == rule.code]
     assert found, result
     assert result.stage is rule.stage
-    if rule.bad.at:
-        assert _line(found[0], rule.bad, tmp_path).startswith(rule.bad.at)
+    if rule.mistake.bad.at:
+        assert _line(found[0], rule.mistake.bad, tmp_path).startswith(rule.mistake.bad.at)
     assert found[0].fix
     expected = Outcome.FAILED if found[0].severity is Severity.ERROR else Outcome.PASSED
     assert result.outcome is expected
 
 
-def _sharing_their_good_example() -> list[list[type[Mistake]]]:
+def _sharing_their_good_example() -> list[list[Rule[Any]]]:
     """The rules, those together whose good example is the same: it is run once for all of them."""
-    together: dict[tuple[Stage, str], list[type[Mistake]]] = {}
+    together: dict[tuple[Stage, str], list[Rule[Any]]] = {}
     for rule in RULES:
-        together.setdefault((rule.stage, repr(rule.good)), []).append(rule)
+        together.setdefault((rule.stage, repr(rule.mistake.good)), []).append(rule)
     return list(together.values())
 
 
 @pytest.mark.parametrize("rules", _sharing_their_good_example(), ids=lambda rules: "-".join(r.code for r in rules))
-def test_rules_leave_their_good_example_alone(rules: list[type[Mistake]], examine: Examined) -> None:
-    result = examine(rules[0].good, rules[0].stage)
+def test_rules_leave_their_good_example_alone(rules: list[Rule[Any]], examine: Examined) -> None:
+    result = examine(rules[0].mistake.good, rules[0].stage)
     assert not {rule.code for rule in rules} & {f.code for f in result.findings}, result.findings
     assert result.outcome is Outcome.PASSED
     assert result.stage is rules[0].stage
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_explains_itself(rule: type[Mistake]) -> None:
+def test_a_rule_explains_itself(rule: Rule[Any]) -> None:
     assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
-    assert rule.title
-    assert not rule.title.endswith(".")
-    assert rule.why.endswith(".")
+    assert rule.mistake.title
+    assert not rule.mistake.title.endswith(".")
+    assert rule.mistake.why.endswith(".")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from t5x_harness.findings.examples import FILES, training
 from t5x_harness.findings.rule import Example, Mistake
-from t5x_harness.spec import Stage
 
 _MODEL = """\
 import jax.numpy as jnp
@@ -31,34 +30,35 @@ def _spectral(penalty: str) -> Example:
     return Example(example.gin.replace("import counting\n", "import counting\nimport spectral\n"), files=files)
 
 
-class OutOfDeviceMemory(Mistake):
-    """A program that needs more memory than a device has; :mod:`t5x_harness.aot.verdicts` finds it."""
-
-    stage = Stage.AOT
-    code = "AOT01"
-    title = "program that does not fit the memory of a device"
-    why = (
+AOT01 = Mistake(
+    "AOT01",
+    "OutOfDeviceMemory",
+    "program that does not fit the memory of a device",
+    why=(
         "On the slice, the compiler says RESOURCE_EXHAUSTED after minutes of setup, and the job ends. The memory for "
         "parameters and optimizer is known before (MSH09), but only the compiler knows the memory for activations and "
         "temporary values. It runs here with `--aot`."
-    )
-    bad = training(
+    ),
+    bad=training(
         "BATCH_SIZE = 1_048_576",
         "train_eval/utils.DatasetConfig.batch_size = 128",
         at="BATCH_SIZE = 1_048_576",
-    )
-    good = training("BATCH_SIZE = 128")
+    ),
+    good=training("BATCH_SIZE = 128"),
+)
 
 
-class NotForTpu(Mistake):
-    """A program that cannot be lowered for a TPU, though it runs on a CPU."""
-
-    stage = Stage.AOT
-    code = "AOT02"
-    title = "program that cannot be lowered for a TPU"
-    why = (
+AOT02 = Mistake(
+    "AOT02",
+    "NotForTpu",
+    "program that cannot be lowered for a TPU",
+    why=(
         "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
         "A run here accepts them; the job stops when it traces its first step."
-    )
-    bad = _spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()")
-    good = _spectral("abs(kernel).max()")
+    ),
+    bad=_spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()"),
+    good=_spectral("abs(kernel).max()"),
+)
+
+
+FOUND_BY_STAGE = (AOT01, AOT02)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import restore_part
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 
 _CHECKPOINT = CHECKPOINT_MACROS[0]
 _FROM_CONTROLLER = f"{_CHECKPOINT} = %gin.REQUIRED\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"
@@ -31,91 +32,97 @@ def is_for_controller(context: Context, macro: MacroBinding) -> bool:
     return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
 
 
-class TwoBinaries(Rule):
-    """The run files of two binaries read together."""
-
-    code = "AUX02"
-    title = "run files of two binaries in one config"
-    why = (
+AUX02 = Mistake(
+    "AUX02",
+    "TwoBinaries",
+    "run files of two binaries in one config",
+    why=(
         "Each binary knows its own function only: `Couldn't resolve selector train_script.train`. An auxiliary job "
         "that runs another binary reads the training job's gin files too, unless it is started with "
         "replace_gin_file=True."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         examples.head("pretrain") + "include 't5x/configs/runs/eval.gin'\n",
         mode=Mode.EVAL,
         at="include 't5x/configs/runs/pretrain.gin'",
-    )
-    good = Example(_HEAD, mode=Mode.EVAL)
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each function that the binary does not have."""
-        if not binds_several_modes(context):
-            return
-        wanted = context.program.spec.mode or context.program.mode
-        for binding in context.program.entries:
-            mode = ENTRIES.get(binding.target)
-            if mode is not None and mode is not wanted:
-                yield self.finding(
-                    f"{binding} is for {mode} runs, and this config binds {wanted} as well: no binary has both",
-                    binding,
-                    "keep one run file (an auxiliary job with another binary needs replace_gin_file=True)",
-                )
+    ),
+    good=Example(_HEAD, mode=Mode.EVAL),
+)
 
 
-class ControllerNotRead(Rule):
-    """An evaluation that does not read the checkpoint which the controller names."""
+@finds(AUX02)
+def two_binaries(context: Context) -> Iterator[Found]:
+    """Finds run files of two binaries that are read together: each function that the run's binary does not have."""
+    if not binds_several_modes(context):
+        return
+    wanted = context.program.spec.mode or context.program.mode
+    for binding in context.program.entries:
+        mode = ENTRIES.get(binding.target)
+        if mode is not None and mode is not wanted:
+            yield Found(
+                f"{binding} is for {mode} runs, and this config binds {wanted} as well: no binary has both",
+                binding,
+                "keep one run file (an auxiliary job with another binary needs replace_gin_file=True)",
+            )
 
-    code = "AUX04"
-    severity = Severity.WARNING
-    title = "auxiliary evaluation of a fixed checkpoint"
-    why = (
+
+AUX04 = Mistake(
+    "AUX04",
+    "ControllerNotRead",
+    "auxiliary evaluation of a fixed checkpoint",
+    severity=Severity.WARNING,
+    why=(
         f"The controller of auxiliary jobs puts the new checkpoint into {_CHECKPOINT}. T5X's eval.gin reads "
         "CHECKPOINT_PATH: the same checkpoint is evaluated again and again."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         _HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = 'gs://b/checkpoint_10'\n", at=_CHECKPOINT
+    ),
+    good=Example(_HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"),
+)
+
+
+@finds(AUX04, whole_program=True)
+def controller_not_read(context: Context) -> Iterator[Found]:
+    """Finds an evaluation that does not read the checkpoint which the controller names."""
+    program = context.program
+    macro = program.macros.get(_CHECKPOINT)
+    restore = restore_part(context)
+    path = restore.given("path") if restore is not None else None
+    if macro is None or path is None or macro.name in program.read_macros or not is_for_controller(context, macro):
+        return
+    yield Found(
+        f"nothing reads {_CHECKPOINT}: the checkpoint of {path.at} = {format_value(path.value)} is used",
+        macro,
+        f"write {path.at} = %{_CHECKPOINT}, or remove {_CHECKPOINT}",
     )
-    good = Example(_HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = %{_CHECKPOINT}\n")
-    whole_program = True
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        program = context.program
-        macro = program.macros.get(_CHECKPOINT)
-        restore = restore_part(context)
-        path = restore.given("path") if restore is not None else None
-        if macro is None or path is None or macro.name in program.read_macros or not is_for_controller(context, macro):
-            return
-        yield self.finding(
-            f"nothing reads {_CHECKPOINT}: the checkpoint of {path.at} = {format_value(path.value)} is used",
-            macro,
-            f"write {path.at} = %{_CHECKPOINT}, or remove {_CHECKPOINT}",
-        )
 
 
-class BindingsNotPassedOn(Rule):
-    """Bindings of a command line that an auxiliary job does not see."""
-
-    code = "AUX05"
-    severity = Severity.NOTE
-    title = "binding that an auxiliary job would not get"
-    why = (
+AUX05 = Mistake(
+    "AUX05",
+    "BindingsNotPassedOn",
+    "binding that an auxiliary job would not get",
+    severity=Severity.NOTE,
+    why=(
         "The controller of auxiliary jobs passes on gin files only, with its own values for "
         f"{', '.join(REPLACED_MACROS)}: `--gin.…` flags are dropped without a word."
-    )
-    bad = Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE")
-    good = Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n")
+    ),
+    bad=Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE"),
+    good=Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a note for each binding of the command line, if the config looks like one for auxiliary jobs."""
-        program = context.program
-        if program.mode not in (Mode.EVAL, Mode.INFER) or _CHECKPOINT not in program.read_macros:
-            return
-        for statement in program.final.values():
-            if statement.location.file == BINDINGS and str(statement) not in REPLACED_MACROS:
-                yield self.finding(
-                    f"{statement} comes from the command line; an auxiliary job (this config reads {_CHECKPOINT}) does "
-                    "not get it",
-                    statement,
-                    f"bind {statement} in the gin file if the config is for auxiliary jobs",
-                )
+
+@finds(AUX05)
+def bindings_not_passed_on(context: Context) -> Iterator[Found]:
+    """Finds each binding of the command line, if the config looks like one for auxiliary jobs."""
+    program = context.program
+    if program.mode not in (Mode.EVAL, Mode.INFER) or _CHECKPOINT not in program.read_macros:
+        return
+    for statement in program.final.values():
+        if statement.location.file == BINDINGS and str(statement) not in REPLACED_MACROS:
+            yield Found(
+                f"{statement} comes from the command line; an auxiliary job (this config reads {_CHECKPOINT}) does "
+                "not get it",
+                statement,
+                f"bind {statement} in the gin file if the config is for auxiliary jobs",
+            )

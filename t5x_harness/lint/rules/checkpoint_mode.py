@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import restored_from, training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import Reference, format_value
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.spec import Mode
 from t5x_harness.system.misspelling import closest
 
 _MODES = ("specific", "latest", "all")
@@ -22,49 +24,52 @@ def _uses_orbax(context: Context) -> bool:
     return run is not None and run.value("use_orbax", True) is True
 
 
-class PathAgainstMode(Rule):
-    """The folder of a run where one checkpoint is meant, or the reverse."""
+_WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
-    code = "CKP05"
-    title = "checkpoint path that does not fit the restore mode"
-    why = (
+CKP05 = Mistake(
+    "CKP05",
+    "PathAgainstMode",
+    "checkpoint path that does not fit the restore mode",
+    why=(
         "Mode 'specific' wants the folder of one checkpoint, `.../checkpoint_1000`: given the folder of the run T5X "
         "stops with `Found improperly formatted checkpoint directory`. Modes 'latest' (the default) and 'all' want the "
         "folder of the run: given that of one checkpoint they find none in it, and training starts from scratch "
         "without a word (or, in the format before Orbax, ends with a UnicodeDecodeError)."
-    )
-    bad = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5'\n", at="INITIAL_CHECKPOINT_PATH")
-    good = Example(_HEAD + "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
+    ),
+    bad=training(*restored_from("model"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path"),
+    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        restore = restore_part(context)
-        path = restore.given("path") if restore is not None else None
-        if restore is None or path is None or not isinstance(path.value, str) or not path.value:
-            return
-        infers = context.program.mode is Mode.INFER
-        mode = "specific" if infers else restore.value("mode", "latest")
-        name = path.value.removesuffix("/").rpartition("/")[2]
-        is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
-        shown = f"{path.at} = {format_value(path.value, limit=300)}"
-        if mode == "specific" and not is_checkpoint and not _may_be_tensorflow(name) and _uses_orbax(context):
-            folder = path.value.removesuffix("/")
-            meant = _checkpoint_meant(name)
-            right = f"{folder.removesuffix(name)}{meant}" if meant else f"{folder}/checkpoint_STEP"
-            wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
-            yield self.finding(
-                f"{shown} is not a checkpoint: {wants} needs a folder called checkpoint_STEP",
-                path.at,
-                f"did you mean {right!r}?" if meant else f"name the checkpoint too: {right!r}",
-            )
-        elif mode in ("latest", "all") and is_checkpoint:
-            result = (
-                "training would start from scratch" if context.program.mode is Mode.TRAIN else "nothing is evaluated"
-            )
-            yield self.finding(
-                f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints inside it: {result}",
-                path.at,
-                f"bind {path.beside('mode')} = 'specific', or leave /{name} out",
-            )
+
+@finds(CKP05)
+def path_against_mode(context: Context) -> Iterator[Found]:
+    """Finds the folder of a run where one checkpoint is meant, or the reverse."""
+    restore = restore_part(context)
+    path = restore.given("path") if restore is not None else None
+    if restore is None or path is None or not isinstance(path.value, str) or not path.value:
+        return
+    infers = context.program.mode is Mode.INFER
+    mode = "specific" if infers else restore.value("mode", "latest")
+    name = path.value.removesuffix("/").rpartition("/")[2]
+    is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
+    shown = f"{path.at} = {format_value(path.value, limit=300)}"
+    if mode == "specific" and not is_checkpoint and not _may_be_tensorflow(name) and _uses_orbax(context):
+        folder = path.value.removesuffix("/")
+        meant = _checkpoint_meant(name)
+        right = f"{folder.removesuffix(name)}{meant}" if meant else f"{folder}/checkpoint_STEP"
+        wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
+        yield Found(
+            f"{shown} is not a checkpoint: {wants} needs a folder called checkpoint_STEP",
+            path.at,
+            f"did you mean {right!r}?" if meant else f"name the checkpoint too: {right!r}",
+        )
+    elif mode in ("latest", "all") and is_checkpoint:
+        result = "training would start from scratch" if context.program.mode is Mode.TRAIN else "nothing is evaluated"
+        yield Found(
+            f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints inside it: {result}",
+            path.at,
+            f"bind {path.beside('mode')} = 'specific', or leave /{name} out",
+        )
 
 
 def _checkpoint_meant(name: str) -> str | None:
@@ -81,50 +86,59 @@ def _may_be_tensorflow(name: str) -> bool:
     return "ckpt" in name
 
 
-class RestoreMode(Rule):
-    """A restore mode that the run does not have, or two kinds of checkpoint managers."""
-
-    code = "CKP19"
-    title = "restore mode or checkpoint manager that T5X refuses"
-    why = (
+CKP19 = Mistake(
+    "CKP19",
+    "RestoreMode",
+    "restore settings that T5X refuses",
+    why=(
         "Training restores one checkpoint: mode 'all' is for evaluation. Saving and restoring must name the same "
         "`checkpoint_manager_cls`. T5X finds out when the datasets are built and the job is paid for."
-    )
-    bad = Example(_HEAD + "utils.RestoreCheckpointConfig.mode = 'all'\n", at="utils.RestoreCheckpointConfig.mode")
-    good = Example(_HEAD + "utils.RestoreCheckpointConfig.mode = 'latest'\n")
+    ),
+    later=(
+        "Evaluation and inference with orbax take one path, and of a list, be it of one, only `expected str, bytes or"
+        " os.PathLike object, not list` is said."
+    ),
+    bad=training(
+        "utils.RestoreCheckpointConfig.path = 'gs://b/a'",
+        "utils.RestoreCheckpointConfig.mode = 'all'",
+        at="utils.RestoreCheckpointConfig.mode",
+    ),
+    good=training("utils.RestoreCheckpointConfig.path = 'gs://b/a'"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for the mode and one for the managers."""
-        restore = restore_part(context)
-        if restore is None:
-            return
-        mode = restore.given("mode")
-        if mode is not None and isinstance(mode.value, str):
-            if mode.value not in _MODES:
-                near = closest(mode.value, _MODES)
-                yield self.finding(
-                    f"there is no restore mode {mode.value!r}",
-                    mode.at,
-                    f"write {mode.at} = {near!r}" if near else f"use {', '.join(_MODES)}",
-                )
-            elif mode.value == "all" and context.program.mode is Mode.TRAIN:
-                yield self.finding(
-                    "restore mode 'all' is not supported in training", mode.at, f"write {mode.at} = 'specific'"
-                )
-        yield from self._managers(context, restore)
 
-    def _managers(self, context: Context, restore: Part) -> Iterator[Finding]:
-        save = save_part(context)
-        if save is None or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
-            return
-        names = [_manager(part) for part in (save, restore)]
-        given = save.given("checkpoint_manager_cls") or restore.given("checkpoint_manager_cls")
-        if given is not None and None not in names and names[0] != names[1]:
-            yield self.finding(
-                f"checkpoints are saved with {names[0]} and restored with {names[1]}",
-                given.at,
-                "bind checkpoint_manager_cls to the same class in SaveCheckpointConfig and RestoreCheckpointConfig",
+@finds(CKP19)
+def restore_mode(context: Context) -> Iterator[Found]:
+    """Finds a restore mode that the run does not have, and checkpoint managers of two kinds."""
+    restore = restore_part(context)
+    if restore is None:
+        return
+    mode = restore.given("mode")
+    if mode is not None and isinstance(mode.value, str):
+        if mode.value not in _MODES:
+            near = closest(mode.value, _MODES)
+            yield Found(
+                f"there is no restore mode {mode.value!r}",
+                mode.at,
+                f"write {mode.at} = {near!r}" if near else f"use {', '.join(_MODES)}",
             )
+        elif mode.value == "all" and context.program.mode is Mode.TRAIN:
+            yield Found("restore mode 'all' is not supported in training", mode.at, f"write {mode.at} = 'specific'")
+    yield from _managers(context, restore)
+
+
+def _managers(context: Context, restore: Part) -> Iterator[Found]:
+    save = save_part(context)
+    if save is None or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
+        return
+    names = [_manager(part) for part in (save, restore)]
+    given = save.given("checkpoint_manager_cls") or restore.given("checkpoint_manager_cls")
+    if given is not None and None not in names and names[0] != names[1]:
+        yield Found(
+            f"checkpoints are saved with {names[0]} and restored with {names[1]}",
+            given.at,
+            "bind checkpoint_manager_cls to the same class in SaveCheckpointConfig and RestoreCheckpointConfig",
+        )
 
 
 def _manager(part: Part) -> str | None:

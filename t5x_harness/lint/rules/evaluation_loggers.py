@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import Reference
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Given, Part, run_part
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 
 _EVALUATOR = "seqio.Evaluator"
 _TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
@@ -29,41 +30,41 @@ def _evaluation(context: Context) -> tuple[Part, Given] | None:
     return evaluator, dataset
 
 
-class EvaluationLoggers(Rule):
-    """An evaluator without loggers, or without one for TensorBoard."""
-
-    code = "AUX03"
-    title = "evaluation that does not write to TensorBoard"
-    why = (
+AUX03 = Mistake(
+    "AUX03",
+    "EvaluationLoggers",
+    "evaluation that does not write to TensorBoard",
+    why=(
         "SeqIO's evaluator writes its metrics through `logger_cls` and nowhere else, and by default that is empty. "
         "T5X's finetune.gin and eval.gin name three loggers; pretrain.gin and many own files for evaluation name none."
-    )
-    bad = Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger]\n", at="seqio.Evaluator.logger_cls")
-    good = Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger, @seqio.TensorBoardLogger]\n")
+    ),
+    bad=Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger]\n", at="seqio.Evaluator.logger_cls"),
+    good=Example(_HEAD + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger, @seqio.TensorBoardLogger]\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a warning if there are no loggers, a note if none is for TensorBoard."""
-        found = _evaluation(context)
-        if found is None:
-            return
-        evaluator, dataset = found
-        loggers = evaluator.given("logger_cls")
-        if loggers is None or loggers.value in ([], ()):
-            yield self.finding(
-                f"{dataset.binding} is evaluated, and seqio.Evaluator.logger_cls is empty: the metrics are written "
-                "nowhere",
-                dataset.at if loggers is None else loggers.at,
-                "bind seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, "
-                "@seqio.JSONLogger]",
-                severity=Severity.WARNING,
+
+@finds(AUX03)
+def evaluation_loggers(context: Context) -> Iterator[Found]:
+    """Finds an evaluator without loggers, a warning, or without one for TensorBoard, a note."""
+    found = _evaluation(context)
+    if found is None:
+        return
+    evaluator, dataset = found
+    loggers = evaluator.given("logger_cls")
+    if loggers is None or loggers.value in ([], ()):
+        yield Found(
+            f"{dataset.binding} is evaluated, and seqio.Evaluator.logger_cls is empty: the metrics are written nowhere",
+            dataset.at if loggers is None else loggers.at,
+            "bind seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, @seqio.JSONLogger]",
+            severity=Severity.WARNING,
+        )
+    elif isinstance(loggers.value, (list, tuple)):
+        names = [logger.target for logger in loggers.value if isinstance(logger, Reference)]
+        known = len(names) == len(loggers.value) and set(names) <= set(_KNOWN)
+        if known and not set(names) & set(_TENSORBOARD):
+            yield Found(
+                f"{loggers.at} has no logger for TensorBoard: the metrics do not appear there",
+                loggers.at,
+                "add @seqio.TensorBoardLogger",
+                severity=Severity.NOTE,
             )
-        elif isinstance(loggers.value, (list, tuple)):
-            names = [logger.target for logger in loggers.value if isinstance(logger, Reference)]
-            known = len(names) == len(loggers.value) and set(names) <= set(_KNOWN)
-            if known and not set(names) & set(_TENSORBOARD):
-                yield self.finding(
-                    f"{loggers.at} has no logger for TensorBoard: the metrics do not appear there",
-                    loggers.at,
-                    "add @seqio.TensorBoardLogger",
-                    severity=Severity.NOTE,
-                )

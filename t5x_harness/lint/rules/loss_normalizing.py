@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import restore_part, run_part
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 
 # Batch size times length of the targets in pretraining with Mesh TensorFlow.
 _FACTORS: Mapping[str, tuple[int, int]] = {"T5": (2048, 114), "mT5": (1024, 229), "ByT5": (1024, 189)}
@@ -32,38 +33,40 @@ def _family(path: str) -> str | None:
     return next((family for family, names in _FAMILIES.items() if re.fullmatch(names, match[1])), None)
 
 
-class LossNormalizing(Rule):
-    """Fine-tuning a checkpoint of Mesh TensorFlow with another normalization of the loss."""
-
-    code = "GIN25"
-    severity = Severity.WARNING
-    title = "loss normalization that is not the checkpoint's"
-    why = (
+GIN25 = Mistake(
+    "GIN25",
+    "LossNormalizing",
+    "loss normalization that is not the checkpoint's",
+    severity=Severity.WARNING,
+    why=(
         "Mesh TensorFlow divided the loss by batch size times target length. The optimizer's state in a checkpoint of "
         "its time is made for that; without LOSS_NORMALIZING_FACTOR the loss is larger by some hundred thousand times."
-    )
-    bad = Example(_HEAD, at="INITIAL_CHECKPOINT_PATH")
-    good = Example(_HEAD + "LOSS_NORMALIZING_FACTOR = 233472\n")
+    ),
+    bad=Example(_HEAD, at="INITIAL_CHECKPOINT_PATH"),
+    good=Example(_HEAD + "LOSS_NORMALIZING_FACTOR = 233472\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding where there is no factor, or that of another family."""
-        train, restore = run_part(context, Mode.TRAIN), restore_part(context)
-        path = restore.given("path") if restore is not None else None
-        model = train.part("model", "t5x.models.EncoderDecoderModel") if train is not None else None
-        if model is None or path is None or not isinstance(path.value, str):
-            return
-        family = _family(path.value)
-        if family is None:
-            return
-        batch, length = _FACTORS[family]
-        factor = model.given("loss_normalizing_factor")
-        others = [b * n for name, (b, n) in _FACTORS.items() if name != family]
-        value = None if factor is None else factor.value
-        if value is not None and value not in others:
-            return
-        name = "models.EncoderDecoderModel.loss_normalizing_factor" if factor is None else str(factor.at)
-        yield self.finding(
-            f"{name} is {value}, and {family} was pretrained with {batch * length} ({batch} * {length})",
-            path.at if factor is None or context.in_t5x(factor.at.location) else factor.at,
-            f"bind {name} = {batch * length}",
-        )
+
+@finds(GIN25)
+def loss_normalizing(context: Context) -> Iterator[Found]:
+    """Finds a public checkpoint that is fine-tuned without its normalization of the loss, or with another one's."""
+    train, restore = run_part(context, Mode.TRAIN), restore_part(context)
+    path = restore.given("path") if restore is not None else None
+    model = train.part("model", "t5x.models.EncoderDecoderModel") if train is not None else None
+    if model is None or path is None or not isinstance(path.value, str):
+        return
+    family = _family(path.value)
+    if family is None:
+        return
+    batch, length = _FACTORS[family]
+    factor = model.given("loss_normalizing_factor")
+    others = [b * n for name, (b, n) in _FACTORS.items() if name != family]
+    value = None if factor is None else factor.value
+    if value is not None and value not in others:
+        return
+    name = "models.EncoderDecoderModel.loss_normalizing_factor" if factor is None else str(factor.at)
+    yield Found(
+        f"{name} is {value}, and {family} was pretrained with {batch * length} ({batch} * {length})",
+        path.at if factor is None or context.in_t5x(factor.at.location) else factor.at,
+        f"bind {name} = {batch * length}",
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import Reference
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Given, Part, run_part
-from t5x_harness.spec import Finding
 
 _HEAD = examples.head("pretrain", "from t5x import partitioning")
 _PARTITIONERS = ("t5x.partitioning.PjitPartitioner", "t5x.partitioning.ModelBasedPjitPartitioner")
@@ -25,70 +26,82 @@ def _partitioner(context: Context) -> Part | None:
     return run.part("partitioner", reference.target)
 
 
-class SubmeshOfOtherLength(Rule):
-    """A submesh that does not have one number for each dimension of a slice."""
-
-    code = "MSH03"
-    title = "submesh that is not four numbers"
-    why = (
+MSH03 = Mistake(
+    "MSH03",
+    "NoMesh",
+    "number of partitions or submesh that the slice has no mesh for",
+    why=(
         "T5X lays the submesh over the slice's x, y, z and the cores of a chip, and asserts that each dimension "
-        "divides the slice's, once the TPU is there."
-    )
-    bad = Example(
-        _HEAD + "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1)\n",
+        "divides the slice's, once the TPU is there; a CPU ignores partitions and submesh."
+    ),
+    later="It also knows which partitions and submeshes of four numbers the slice has no mesh for.",
+    bad=training(
+        "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1)",
         at="partitioning.PjitPartitioner.model_parallel_submesh",
+    ),
+    good=training("partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1, 1)"),
+)
+
+
+@finds(MSH03)
+def submesh_of_other_length(context: Context) -> Iterator[Found]:
+    """Finds a submesh that does not have one number for each dimension of a slice."""
+    partitioner = _partitioner(context)
+    submesh = partitioner.given("model_parallel_submesh") if partitioner is not None else None
+    if submesh is None or not isinstance(submesh.value, (tuple, list)) or not submesh.value:
+        return
+    if len(submesh.value) == 4 or not all(isinstance(size, int) for size in submesh.value):
+        return
+    count = len(submesh.value)
+    yield Found(
+        f"{submesh.at} = {tuple(submesh.value)} has {count} number{'s' * (count != 1)}, and a slice has four "
+        "dimensions: x, y, z and the cores of a chip",
+        submesh.at,
+        "give four, such as (2, 2, 1, 2) for eight devices of a v3",
     )
-    good = Example(_HEAD + "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1, 1)\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        partitioner = _partitioner(context)
-        submesh = partitioner.given("model_parallel_submesh") if partitioner is not None else None
-        if submesh is None or not isinstance(submesh.value, (tuple, list)) or not submesh.value:
-            return
-        if len(submesh.value) == 4 or not all(isinstance(size, int) for size in submesh.value):
-            return
-        count = len(submesh.value)
-        yield self.finding(
-            f"{submesh.at} = {tuple(submesh.value)} has {count} number{'s' * (count != 1)}, and a slice has four "
-            "dimensions: x, y, z and the cores of a chip",
-            submesh.at,
-            "give four, such as (2, 2, 1, 2) for eight devices of a v3",
-        )
 
 
-class BatchOnMesh(Rule):
-    """A batch that the data axis of the given slice does not divide."""
+MSH02 = Mistake(
+    "MSH02",
+    "BatchOnMesh",
+    "batch size that the mesh's data axis does not divide",
+    why=(
+        "T5X refuses it once the TPU is allocated. On a CPU without the harness it passes, because T5X's CPU mesh"
+        " has one data position, whatever num_partitions says. `t5x-harness lint` looks at it if `--slice` or the"
+        " project names the slice; the stage plan always does."
+    ),
+    bad=training("BATCH_SIZE = 12", at="BATCH_SIZE = 12"),
+    good=training("BATCH_SIZE = 16"),
+)
 
-    code = "MSH02"
-    title = "batch size that the mesh's data axis does not divide"
-    why = (
-        "T5X refuses it once the TPU is allocated. `t5x-harness lint` looks at it where `--slice` or the project names "
-        "the slice; the stage plan always does."
+
+@finds(MSH02)
+def batch_on_mesh(context: Context) -> Iterator[Found]:
+    """Finds each batch size that the data axis does not divide, if both it and the partitions are literals."""
+    run, partitioner = run_part(context), _partitioner(context)
+    if run is None or partitioner is None or context.slice is None:
+        return
+    partitions = partitioner.value("num_partitions")
+    devices = context.slice.num_devices
+    if partitioner.value("model_parallel_submesh") or not isinstance(partitions, int) or partitions < 1:
+        return
+    if devices % partitions:
+        return  # no mesh at all, which plan judges
+    data = devices // partitions
+    for batch, names in _batches(run):
+        if batch.value % data:
+            message, near = uneven_batch(names, batch.value, data)
+            yield Found(message, batch.at, f"set {batch.at} to {near}")
+
+
+def uneven_batch(names: Sequence[str], batch: int, data: int) -> tuple[str, str]:
+    """Returns what is wrong with a batch that ``data`` positions cannot share, and the sizes next to it that fit."""
+    near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
+    message = (
+        f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions: "
+        f"{batch} / {data} leaves {batch % data}"
     )
-    bad = Example(_HEAD + "BATCH_SIZE = 66\n", at="BATCH_SIZE")
-    good = Example(_HEAD + "BATCH_SIZE = 64\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each batch size that is a literal, where the number of partitions is, too."""
-        run, partitioner = run_part(context), _partitioner(context)
-        if run is None or partitioner is None or context.slice is None:
-            return
-        partitions = partitioner.value("num_partitions")
-        devices = context.slice.num_devices
-        if partitioner.value("model_parallel_submesh") or not isinstance(partitions, int) or partitions < 1:
-            return
-        if devices % partitions:
-            return  # no mesh at all, which plan judges
-        data = devices // partitions
-        for batch, names in _batches(run):
-            if batch.value % data:
-                near = sorted({max(1, batch.value // data) * data, math.ceil(batch.value / data) * data})
-                yield self.finding(
-                    f"the batch size of {' and '.join(names)} is {batch.value}, and the mesh's data axis has {data} "
-                    f"positions: {batch.value} / {data} leaves {batch.value % data}",
-                    batch.at,
-                    f"set {batch.at} to {' or '.join(map(str, near))}",
-                )
+    return message, " or ".join(map(str, near))
 
 
 def _batches(run: Part) -> Iterator[tuple[Given, list[str]]]:

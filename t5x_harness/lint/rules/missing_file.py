@@ -6,59 +6,61 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import Include
-from t5x_harness.lint.rule import Context, Example, Rule, shown_folder
-from t5x_harness.spec import Finding, Location, Severity
+from t5x_harness.lint.rule import Context, finds, shown_folder
+from t5x_harness.spec import Location, Severity
 from t5x_harness.system.misspelling import closest
 
-
-class MissingFile(Rule):
-    """A gin file that is not where T5X looks."""
-
-    code = "GIN16"
-    title = "gin file that cannot be opened"
-    why = (
+GIN16 = Mistake(
+    "GIN16",
+    "MissingFile",
+    "gin file that cannot be opened",
+    why=(
         "T5X looks in the working directory, then in --gin_search_paths, then in the folder that holds the package "
         "t5x; an include is never relative to the file that it stands in."
-    )
-    bad = Example("include 'models/tiny.gin'\n", at="include")
-    good = Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
+    ),
+    bad=Example("include 'models/tiny.gin'\n", at="include"),
+    good=Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each file; GIN17 has those that a package should have brought along."""
-        for problem in context.program.problems:
-            at = None if problem.named_by_user else problem.location
-            if _package_lacks(context, problem):
-                continue
-            if problem.kind is ProblemKind.MISSING_FILE:
-                folders = ", ".join(shown_folder(folder, context.program) for folder in problem.names)
-                searched = f"; searched: {folders}" if folders else ""
-                yield self.finding(f"there is no gin file {problem.subject}{searched}", at, _fix(context, problem))
-            elif problem.kind is ProblemKind.UNREADABLE_FILE:
-                yield self.finding(
-                    f"cannot read {problem.subject}: {problem.detail}",
-                    at,
-                    "give a .gin file of text in UTF-8, of at most 1 MB",
-                )
-            elif problem.kind is ProblemKind.NOT_A_PACKAGE:
-                yield self.finding(
-                    f"Gin cannot open {problem.subject}: before {problem.names[0]} it looks into the folder "
-                    f"{problem.detail}, which has no __init__.py, and stops there (expected str, bytes or os.PathLike "
-                    "object, not NoneType)",
-                    at,
-                    f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
-                )
-        for target, at in _closed_in_public_t5x(context):
-            yield self.finding(
-                f"the public T5X cannot open {target}, unless it starts in the folder of its own clone: its folder "
-                f"{os.path.dirname(target)} has no __init__.py, and Gin stops there (expected str, bytes or "
-                "os.PathLike object, not NoneType); the embedded T5X has one",
+
+@finds(GIN16)
+def missing_file(context: Context) -> Iterator[Found]:
+    """Finds each gin file that cannot be read; GIN17 has those that a package should have brought along."""
+    for problem in context.program.problems:
+        at = None if problem.named_by_user else problem.location
+        if _package_lacks(context, problem):
+            continue
+        if problem.kind is ProblemKind.MISSING_FILE:
+            folders = ", ".join(shown_folder(folder, context.program) for folder in problem.names)
+            searched = f"; searched: {folders}" if folders else ""
+            yield Found(f"there is no gin file {problem.subject}{searched}", at, _fix(context, problem))
+        elif problem.kind is ProblemKind.UNREADABLE_FILE:
+            yield Found(
+                f"cannot read {problem.subject}: {problem.detail}",
                 at,
-                f"copy {os.path.basename(target)} and what it includes into your project, start the job in T5X's "
-                "clone, or add the __init__.py to the T5X of its image",
-                severity=Severity.WARNING,
+                "give a .gin file of text in UTF-8, of at most 1 MB",
             )
+        elif problem.kind is ProblemKind.NOT_A_PACKAGE:
+            yield Found(
+                f"Gin cannot open {problem.subject}: before {problem.names[0]} it looks into the folder "
+                f"{problem.detail}, which has no __init__.py, and stops there (expected str, bytes or os.PathLike "
+                "object, not NoneType)",
+                at,
+                f"add an __init__.py to {problem.detail}, or run from the folder that the name starts from",
+            )
+    for target, at in _closed_in_public_t5x(context):
+        yield Found(
+            f"the public T5X cannot open {target}, unless it starts in the folder of its own clone: its folder "
+            f"{os.path.dirname(target)} has no __init__.py, and Gin stops there (expected str, bytes or "
+            "os.PathLike object, not NoneType); the embedded T5X has one",
+            at,
+            f"copy {os.path.basename(target)} and what it includes into your project, start the job in T5X's "
+            "clone, or add the __init__.py to the T5X of its image",
+            severity=Severity.WARNING,
+        )
 
 
 _NO_PACKAGES = ("t5x/examples/decoder_only/models", "t5x/examples/decoder_only/examples")
@@ -90,43 +92,45 @@ def _package_lacks(context: Context, problem: Problem) -> bool:
     return any(folder.name == package and (folder / "__init__.py").is_file() for folder in including.parents)
 
 
-class IncompletePackage(Rule):
-    """A package whose own gin files do not fit together."""
-
-    code = "GIN17"
-    title = "package that lacks a gin file which it includes"
-    why = (
+GIN17 = Mistake(
+    "GIN17",
+    "IncompletePackage",
+    "package that lacks a gin file which it includes",
+    why=(
         "Not every published config can be run: T5X's umT5 configs include "
         "`t5x/configs/runs/pretrain_deterministic.gin`, which its repository does not have. No search path fixes that."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         "include 'models_of_others/large.gin'\n",
         files={
             "models_of_others/__init__.py": "",
             "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
         },
         at="include 'models_of_others/base.gin'",
-    )
-    good = Example(
+    ),
+    good=Example(
         "include 'models_of_others/large.gin'\n",
         files={
             "models_of_others/__init__.py": "",
             "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
             "models_of_others/base.gin": "BATCH_SIZE = 4\n",
         },
-    )
+    ),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such include."""
-        for problem in context.program.problems:
-            if _package_lacks(context, problem):
-                package = problem.subject.partition("/")[0]
-                yield self.finding(
-                    f"{problem.location.file} includes {problem.subject}, which the package {package} does not have",
-                    problem.location,
-                    f"copy {os.path.basename(problem.location.file)} and change the include in the copy, or use a "
-                    f"version of {package} that has the file",
-                )
+
+@finds(GIN17)
+def incomplete_package(context: Context) -> Iterator[Found]:
+    """Finds each include of a package's own gin file that the package does not have."""
+    for problem in context.program.problems:
+        if _package_lacks(context, problem):
+            package = problem.subject.partition("/")[0]
+            yield Found(
+                f"{problem.location.file} includes {problem.subject}, which the package {package} does not have",
+                problem.location,
+                f"copy {os.path.basename(problem.location.file)} and change the include in the copy, or use a "
+                f"version of {package} that has the file",
+            )
 
 
 def _fix(context: Context, problem: Problem) -> str:
@@ -171,21 +175,23 @@ def _gin_files(folder: Path, below: str) -> list[str]:
         return []
 
 
-class IncludeCycle(Rule):
-    """A file that includes itself."""
+GIN32 = Mistake(
+    "GIN32",
+    "IncludeCycle",
+    "includes that go round in a circle",
+    why="Gin follows them until Python's stack is used up: `RecursionError`.",
+    bad=Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"}, at="include 'other.gin'"),
+    good=Example("include 'other.gin'\n", files={"other.gin": "BATCH_SIZE = 4\n"}),
+)
 
-    code = "GIN32"
-    title = "includes that go round in a circle"
-    why = "Gin follows them until Python's stack is used up: `RecursionError`."
-    bad = Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"}, at="include 'other.gin'")
-    good = Example("include 'other.gin'\n", files={"other.gin": "BATCH_SIZE = 4\n"})
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each include that closes a circle."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.INCLUDE_CYCLE:
-                yield self.finding(
-                    f"including {problem.subject} here never ends: {' -> '.join(problem.names)}",
-                    problem.location,
-                    "remove this include",
-                )
+@finds(GIN32)
+def include_cycle(context: Context) -> Iterator[Found]:
+    """Finds each include that closes a circle."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.INCLUDE_CYCLE:
+            yield Found(
+                f"including {problem.subject} here never ends: {' -> '.join(problem.names)}",
+                problem.location,
+                "remove this include",
+            )

@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.lint import t5_package
-from t5x_harness.lint.rule import Context, Example, Rule, shown_folder, where
+from t5x_harness.lint.rule import Context, finds, shown_folder, where
 from t5x_harness.lint.user_imports import missing_imports, named_modules
-from t5x_harness.spec import Finding, Severity, StandInPolicy
+from t5x_harness.spec import Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest
 
 _STACK = "seqio"  # what every T5X imports
@@ -28,55 +29,55 @@ _PACKAGES = frozenset(
 _MOST_FOLDERS = 500
 
 
-class MissingModule(Rule):
-    """A module that Python would not find."""
-
-    code = "GIN15"
-    title = "import of a module that does not exist here"
-    why = (
+GIN15 = Mistake(
+    "GIN15",
+    "MissingModule",
+    "import of a module that does not exist here",
+    why=(
         "The Python path of the job differs from the laptop's more often than not: `ModuleNotFoundError` on the TPU. "
         "The module is looked up without importing it."
-    )
-    bad = Example(
-        "from __gin__ import dynamic_registration\nimport my_tasks_that_are_elsewhere\n", at="import my_tasks"
-    )
-    good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
+    ),
+    bad=Example("from __gin__ import dynamic_registration\nimport my_tasks_that_are_elsewhere\n", at="import my_tasks"),
+    good=Example("from __gin__ import dynamic_registration\nimport seqio\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such import of the config, and of the user's modules that it brings."""
-        finder = _finder(context)
-        for problem in context.program.problems:
-            if problem.kind is not ProblemKind.MISSING_MODULE:
-                continue
-            part = problem.detail
-            whole = "" if part == problem.subject else f" (for {problem.subject})"
-            standin = _standin(context, problem.subject, part)
-            yield self.finding(
-                f"there is no module {part}{whole}{standin}",
-                problem.location,
-                fix_of(context, finder, problem.subject, part),
-                severity=Severity.WARNING if standin else None,
+
+@finds(GIN15)
+def missing_module(context: Context) -> Iterator[Found]:
+    """Finds each module that Python would not find, in the config's imports and in those of the user's modules."""
+    finder = _finder(context)
+    for problem in context.program.problems:
+        if problem.kind is not ProblemKind.MISSING_MODULE:
+            continue
+        part = problem.detail
+        whole = "" if part == problem.subject else f" (for {problem.subject})"
+        standin = _standin(context, problem.subject, part)
+        yield Found(
+            f"there is no module {part}{whole}{standin}",
+            problem.location,
+            fix_of(context, finder, problem.subject, part),
+            severity=Severity.WARNING if standin else None,
+        )
+    if finder.find(_STACK) is None:
+        return  # this Python cannot run T5X, and what it lacks beside that says little
+    for name, given in named_modules(context.program):
+        if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
+            part = finder.missing_part(name)
+            yield Found(
+                f"{given} = {name!r}: there is no module {part}{_standin(context, name, part)}",
+                given,
+                fix_of(context, finder, name, part),
+                # A package that is missing altogether may be in the image of the job.
+                severity=Severity.ERROR if "." in part else Severity.WARNING,
             )
-        if finder.find(_STACK) is None:
-            return  # this Python cannot run T5X, and what it lacks beside that says little
-        for name, given in named_modules(context.program):
-            if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
-                part = finder.missing_part(name)
-                yield self.finding(
-                    f"{given} = {name!r}: there is no module {part}{_standin(context, name, part)}",
-                    given,
-                    fix_of(context, finder, name, part),
-                    # A package that is missing altogether may be in the image of the job.
-                    severity=Severity.ERROR if "." in part else Severity.WARNING,
-                )
-        for missing in missing_imports(context.program):
-            yield self.finding(
-                f"{missing.at.file} imports {missing.name}, which is not there ({where(missing.asked_at)} brings "
-                f"{missing.importer})",
-                missing.at,
-                fix_of(context, finder, missing.name, missing.part),
-                severity=Severity.WARNING,  # resolve, which imports it, has the error
-            )
+    for missing in missing_imports(context.program):
+        yield Found(
+            f"{missing.at.file} imports {missing.name}, which is not there ({where(missing.asked_at)} brings "
+            f"{missing.importer})",
+            missing.at,
+            fix_of(context, finder, missing.name, missing.part),
+            severity=Severity.WARNING,  # resolve, which imports it, has the error
+        )
 
 
 def _finder(context: Context) -> ModuleFinder:

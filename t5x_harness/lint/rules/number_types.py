@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.rule import Context, Example, Rule, where
+from t5x_harness.lint.rule import Context, finds, where
 from t5x_harness.lint.settings import evaluates, run_part, save_part
-from t5x_harness.spec import Edit, Finding, Mode, Severity
+from t5x_harness.spec import Edit, Mode, Severity
 
 _NETWORK = (
     "vocab_size",
@@ -66,43 +68,46 @@ def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
 
 
-class FloatForCount(Rule):
-    """A count in scientific notation."""
-
-    code = "GIN09"
-    title = "float where a whole number is needed"
-    why = (
+GIN09 = Mistake(
+    "GIN09",
+    "FloatForCount",
+    "float where a whole number is needed",
+    why=(
         "1e6 is a float in Gin. As TRAIN_STEPS it fails with `'float' object cannot be interpreted as an integer`, "
         "after compilation or, if it is longer than an epoch, in the last epoch, when the whole run is spent."
-    )
-    bad = Example(_HEAD + "TRAIN_STEPS = 1e6\n", at="TRAIN_STEPS")
-    good = Example(_HEAD + "TRAIN_STEPS = 1_000_000\n")
+    ),
+    bad=training("TRAIN_STEPS = 1e4", at="TRAIN_STEPS = 1e4"),
+    good=training("TRAIN_STEPS = 10_000"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each count that is a float."""
-        yield from self._lengths(context)
-        for binding, given in literals(context, COUNTS):
-            if isinstance(given.value, float):
-                yield self.finding(
-                    f"{given} = {format_value(given.value)} is a float, and a whole number is needed"
+
+@finds(GIN09)
+def float_for_count(context: Context) -> Iterator[Found]:
+    """Finds each count and feature length that is a float."""
+    yield from _lengths(context)
+    for binding, given in literals(context, COUNTS):
+        if isinstance(given.value, float):
+            yield Found(
+                f"{given} = {format_value(given.value)} is a float, and a whole number is needed"
+                f"{read_as(binding, given)}",
+                given,
+                _whole(given, given.value),
+                severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
+                edits=_as_whole(context, given),
+            )
+
+
+def _lengths(context: Context) -> Iterator[Found]:
+    """Yields a finding for each feature length that is a float."""
+    for binding, given in literals(context, LENGTHS):
+        for feature, length in given.value.items() if isinstance(given.value, dict) else ():
+            if isinstance(length, float):
+                yield Found(
+                    f"the length of {feature} in {given} is the float {length}, and a whole number is needed"
                     f"{read_as(binding, given)}",
                     given,
-                    _whole(given, given.value),
-                    severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
-                    edits=_as_whole(context, given),
+                    f"write {feature!r}: {int(length)}" if length.is_integer() else "give a whole number",
                 )
-
-    def _lengths(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each feature length that is a float."""
-        for binding, given in literals(context, LENGTHS):
-            for feature, length in given.value.items() if isinstance(given.value, dict) else ():
-                if isinstance(length, float):
-                    yield self.finding(
-                        f"the length of {feature} in {given} is the float {length}, and a whole number is needed"
-                        f"{read_as(binding, given)}",
-                        given,
-                        f"write {feature!r}: {int(length)}" if length.is_integer() else "give a whole number",
-                    )
 
 
 def _is_fatal(context: Context, binding: Binding) -> bool:

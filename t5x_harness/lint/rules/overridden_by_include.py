@@ -5,50 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.values import format_value, is_required, same_value
 from t5x_harness.lint.moves import move_below
-from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.spec import Edit, Finding, Location, Severity
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.spec import Edit, Location, Severity
 
-
-class OverriddenByInclude(Rule):
-    """A value that an include further down replaces, or a file that comes after its own and is not an override."""
-
-    code = "GIN04"
-    severity = Severity.WARNING
-    title = "binding above the include that overrides it"
-    why = (
+GIN04 = Mistake(
+    "GIN04",
+    "OverriddenByInclude",
+    "binding above the include that overrides it",
+    severity=Severity.WARNING,
+    why=(
         "An include is as if its text stood there, and the last statement wins: what is bound above it is lost, "
         "without a word from Gin. So are values of one included file that the next one sets, too, and those of a file "
         "that is given before the run's own."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
         at="BATCH_SIZE",
-    )
-    good = Example(examples.head("pretrain") + "BATCH_SIZE = 7\n")
+    ),
+    good=Example(examples.head("pretrain") + "BATCH_SIZE = 7\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each binding that is lost so and had another value."""
-        program = context.program
-        for statement in program.statements:
-            if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
-                continue
-            winner = program.final[statement.key]
-            if same_value(statement.value, winner.value) or program.is_foreign(statement.location.file):
-                continue
-            if (undoing := _undoing(program, statement, winner)) is None:
-                continue
-            what, fix, include, severity = undoing
-            yield self.finding(
-                f"{statement} = {format_value(statement.value)} is lost: {what} sets it to "
-                f"{format_value(winner.value)} ({winner.location})",
-                statement,
-                fix,
-                severity=severity,
-                edits=_moved(program, statement, include) if include is not None else (),
-            )
+
+@finds(GIN04)
+def overridden_by_include(context: Context) -> Iterator[Found]:
+    """Finds each binding whose value an include or a later file replaces with another."""
+    program = context.program
+    for statement in program.statements:
+        if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
+            continue
+        winner = program.final[statement.key]
+        if same_value(statement.value, winner.value) or program.is_foreign(statement.location.file):
+            continue
+        if (undoing := _undoing(program, statement, winner)) is None:
+            continue
+        what, fix, include, severity = undoing
+        yield Found(
+            f"{statement} = {format_value(statement.value)} is lost: {what} sets it to "
+            f"{format_value(winner.value)} ({winner.location})",
+            statement,
+            fix,
+            severity=severity,
+            edits=_moved(program, statement, include) if include is not None else (),
+        )
 
 
 def _undoing(
@@ -124,36 +126,38 @@ def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Loca
     return move_below(program, here, include.line)
 
 
-class BoundTwice(Rule):
-    """One value, bound twice in one file."""
-
-    code = "GIN34"
-    severity = Severity.WARNING
-    title = "bound twice in one file"
-    why = "The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them."
-    bad = Example(
+GIN34 = Mistake(
+    "GIN34",
+    "BoundTwice",
+    "bound twice in one file",
+    severity=Severity.WARNING,
+    why="The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them.",
+    bad=Example(
         examples.head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"
-    )
-    good = Example(examples.head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n")
+    ),
+    good=Example(examples.head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each binding that is bound again below; a note where the value is the same."""
-        again: dict[object, Binding | MacroBinding] = {}
-        for statement in reversed(context.program.statements):
-            if not isinstance(statement, (Binding, MacroBinding)) or statement.location.file == BINDINGS:
-                continue
-            place = statement.location
-            key = (statement.key, place.file, place.included_from)
-            later = again.get(key)
-            again[key] = statement
-            if later is None or is_required(statement.value) or context.program.is_foreign(place.file):
-                continue
-            same = same_value(statement.value, later.value)
-            second = "the same" if same else format_value(later.value)
-            line = later.location.line
-            yield self.finding(
-                f"{statement} = {format_value(statement.value)} is bound again in line {line}, to {second}",
-                statement,
-                "remove one of the two",
-                severity=Severity.NOTE if same else Severity.WARNING,
-            )
+
+@finds(GIN34)
+def bound_twice(context: Context) -> Iterator[Found]:
+    """Finds each value that one file binds twice: a note if both values are the same."""
+    again: dict[object, Binding | MacroBinding] = {}
+    for statement in reversed(context.program.statements):
+        if not isinstance(statement, (Binding, MacroBinding)) or statement.location.file == BINDINGS:
+            continue
+        place = statement.location
+        key = (statement.key, place.file, place.included_from)
+        later = again.get(key)
+        again[key] = statement
+        if later is None or is_required(statement.value) or context.program.is_foreign(place.file):
+            continue
+        same = same_value(statement.value, later.value)
+        second = "the same" if same else format_value(later.value)
+        line = later.location.line
+        yield Found(
+            f"{statement} = {format_value(statement.value)} is bound again in line {line}, to {second}",
+            statement,
+            "remove one of the two",
+            severity=Severity.NOTE if same else Severity.WARNING,
+        )

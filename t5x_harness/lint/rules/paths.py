@@ -7,11 +7,12 @@ import unicodedata
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import format_value
 from t5x_harness.google.storage.names import bucket_fault
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain")
 _FINETUNE = examples.head("finetune")
@@ -43,170 +44,179 @@ def _is_relative(path: str) -> bool:
     return not path.startswith("/") and "://" not in path
 
 
-class RelativePath(Rule):
-    """A checkpoint folder that is relative to wherever the job starts."""
-
-    code = "CKP11"
-    title = "relative path for checkpoints"
-    why = (
+CKP11 = Mistake(
+    "CKP11",
+    "RelativePath",
+    "relative path for checkpoints",
+    why=(
         "Orbax refuses relative paths: `Checkpoint path should be absolute. Got …`, at the first save or at the "
         "restore, when the job has been running for a while."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = './runs/first'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = '/data/runs/first'\n")
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = './runs/first'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = '/data/runs/first'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields an error for a folder to save in, and a warning for one to restore from: that may be an old format."""
-        output = _output(context)
-        save = save_part(context)
-        if output is not None and save is not None and save.value("period") and _is_relative(output.value):
-            yield self.finding(
-                f"checkpoints cannot be saved in the relative path {_shown(output)}", output.at, _ABSOLUTE
-            )
-        checkpoint = _checkpoint(context)
-        if checkpoint is not None and _is_relative(checkpoint.value):
-            yield self.finding(
-                f"the checkpoint's path is relative: {_shown(checkpoint)}",
-                checkpoint.at,
-                _ABSOLUTE,
-                severity=Severity.WARNING,
-            )
+
+@finds(CKP11)
+def relative_path(context: Context) -> Iterator[Found]:
+    """Finds relative folders: an error for saving, a warning for restoring, because an old format allows it."""
+    output = _output(context)
+    save = save_part(context)
+    if output is not None and save is not None and save.value("period") and _is_relative(output.value):
+        yield Found(f"checkpoints cannot be saved in the relative path {_shown(output)}", output.at, _ABSOLUTE)
+    checkpoint = _checkpoint(context)
+    if checkpoint is not None and _is_relative(checkpoint.value):
+        yield Found(
+            f"the checkpoint's path is relative: {_shown(checkpoint)}",
+            checkpoint.at,
+            _ABSOLUTE,
+            severity=Severity.WARNING,
+        )
 
 
 _ABSOLUTE = "write the whole path, from / or gs:// on"
 
 
-class MountedBucket(Rule):
-    """Checkpoints written through a mounted bucket."""
-
-    code = "CKP12"
-    severity = Severity.WARNING
-    title = "checkpoints saved through /gcs/"
-    why = (
+CKP12 = Mistake(
+    "CKP12",
+    "MountedBucket",
+    "checkpoints saved through /gcs/",
+    severity=Severity.WARNING,
+    why=(
         "A mounted bucket has no file locks and renames no folder that holds anything, which checkpoints on a file "
         "system rely on: `Failed to acquire lock on file`, `Too many open files`. With gs:// they go through the API "
         "of Cloud Storage. Runs here find a plain folder at /gcs, where saving works; with `--gcs=fuse` it fails as "
         "there."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = '/gcs/bucket/run'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = '/gcs/bucket/run'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        output = _output(context)
-        if output is not None and save_part(context) is not None and output.value.startswith("/gcs/"):
-            yield self.finding(
-                f"checkpoints would be saved through a mounted bucket: {_shown(output)}", output.at, _as_gs(output)
-            )
+
+@finds(CKP12)
+def mounted_bucket(context: Context) -> Iterator[Found]:
+    """Finds checkpoints written through a mounted bucket."""
+    output = _output(context)
+    if output is not None and save_part(context) is not None and output.value.startswith("/gcs/"):
+        yield Found(f"checkpoints would be saved through a mounted bucket: {_shown(output)}", output.at, _as_gs(output))
 
 
 def _as_gs(given: Given) -> str:
     return f"write {given.at} = {format_value('gs://' + given.value.removeprefix('/gcs/'), limit=200)}"
 
 
-class TwoForms(Rule):
-    """One bucket under both of its names."""
-
-    code = "GCS03"
-    severity = Severity.WARNING
-    title = "bucket named both /gcs/ and gs://"
-    why = (
+GCS03 = Mistake(
+    "GCS03",
+    "TwoForms",
+    "bucket named both /gcs/ and gs://",
+    severity=Severity.WARNING,
+    why=(
         "/gcs/ is there only where Vertex AI mounts buckets, and gs:// only where the client can log in: a config that "
         "mixes them works in fewer places than either."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         _FINETUNE + "MODEL_DIR = 'gs://bucket/run'\nINITIAL_CHECKPOINT_PATH = '/gcs/bucket/t5/checkpoint_1000'\n",
         at="INITIAL_CHECKPOINT_PATH",
-    )
-    good = Example(
+    ),
+    good=Example(
         _FINETUNE + "MODEL_DIR = 'gs://bucket/run'\nINITIAL_CHECKPOINT_PATH = 'gs://bucket/t5/checkpoint_1000'\n"
-    )
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for the one that is named /gcs/."""
-        output, checkpoint = _output(context), _checkpoint(context)
-        for mounted, other in ((output, checkpoint), (checkpoint, output)):
-            if mounted is None or other is None:
-                continue
-            bucket = re.match(r"/gcs/([^/]+)", mounted.value)
-            if bucket is not None and re.match(rf"gs://{re.escape(bucket[1])}(/|$)", other.value):
-                yield self.finding(
-                    f"{_shown(mounted)} and {_shown(other)} name the bucket {bucket[1]} in two ways",
-                    mounted.at,
-                    _as_gs(mounted),
-                )
+    ),
+)
 
 
-class DoubleSlash(Rule):
-    """An object name with an empty part."""
+@finds(GCS03)
+def two_forms(context: Context) -> Iterator[Found]:
+    """Finds one bucket under both of its names; the finding is at the one that begins with /gcs/."""
+    output, checkpoint = _output(context), _checkpoint(context)
+    for mounted, other in ((output, checkpoint), (checkpoint, output)):
+        if mounted is None or other is None:
+            continue
+        bucket = re.match(r"/gcs/([^/]+)", mounted.value)
+        if bucket is not None and re.match(rf"gs://{re.escape(bucket[1])}(/|$)", other.value):
+            yield Found(
+                f"{_shown(mounted)} and {_shown(other)} name the bucket {bucket[1]} in two ways",
+                mounted.at,
+                _as_gs(mounted),
+            )
 
-    code = "GCS08"
-    severity = Severity.WARNING
-    title = "double slash in a gs:// path"
-    why = (
+
+GCS08 = Mistake(
+    "GCS08",
+    "DoubleSlash",
+    "double slash in a gs:// path",
+    severity=Severity.WARNING,
+    why=(
         "In Cloud Storage `gs://b//x` is another folder than `gs://b/x`. T5X's infer takes the second slash out of its "
         "output folder and train and evaluate do not, so one job does not find what the other wrote."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = 'gs://bucket//run'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such path."""
-        output = None if context.program.mode is Mode.INFER else _output(context)
-        for given in (output, _checkpoint(context)):
-            if given is not None and given.value.startswith("gs://") and "//" in given.value.removeprefix("gs://"):
-                fixed = "gs://" + re.sub("/{2,}", "/", given.value.removeprefix("gs://")).lstrip("/")
-                yield self.finding(
-                    f"{_shown(given)} has a double slash, which makes another folder",
-                    given.at,
-                    f"write {given.at} = {format_value(fixed, limit=200)}",
-                )
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = 'gs://bucket//run'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
+)
 
 
-class BucketName(Rule):
-    """A bucket that nobody can have."""
+@finds(GCS08)
+def double_slash(context: Context) -> Iterator[Found]:
+    """Finds each path at gs:// with an empty part."""
+    output = None if context.program.mode is Mode.INFER else _output(context)
+    for given in (output, _checkpoint(context)):
+        if given is not None and given.value.startswith("gs://") and "//" in given.value.removeprefix("gs://"):
+            fixed = "gs://" + re.sub("/{2,}", "/", given.value.removeprefix("gs://")).lstrip("/")
+            yield Found(
+                f"{_shown(given)} has a double slash, which makes another folder",
+                given.at,
+                f"write {given.at} = {format_value(fixed, limit=200)}",
+            )
 
-    code = "GCS10"
-    title = "bucket name that Cloud Storage does not allow"
-    why = (
+
+GCS10 = Mistake(
+    "GCS10",
+    "BucketName",
+    "bucket name that Cloud Storage does not allow",
+    why=(
         "There is no such bucket and none can be made. TensorFlow, which T5X makes MODEL_DIR with, asks for a bucket "
         "that is not there again and again and says nothing: the job hangs before its first step."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = 'gs://My_Bucket/run'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = 'gs://my_bucket/run'\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if the run would write there, or restore from a name with characters of no bucket."""
-        for given, faulty in ((_output(context), ""), (_checkpoint(context), r"[^a-z0-9._-]")):
-            bucket = re.match("gs:/{2,}([^/]*)", given.value) if given is not None else None
-            if given is None or bucket is None or not re.search(faulty, bucket[1]):
-                continue
-            if fault := bucket_fault(bucket[1]):
-                yield self.finding(
-                    f"{_shown(given)} is in a bucket that nobody can have: {fault}", given.at, "name a bucket of yours"
-                )
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = 'gs://My_Bucket/run'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = 'gs://my_bucket/run'\n"),
+)
 
 
-class TakenLiterally(Rule):
-    """A path with text that something else would replace, or that does not show."""
+@finds(GCS10)
+def bucket_name(context: Context) -> Iterator[Found]:
+    """Finds a bucket name that Cloud Storage refuses, where the run would write or restore."""
+    for given, faulty in ((_output(context), ""), (_checkpoint(context), r"[^a-z0-9._-]")):
+        bucket = re.match("gs:/{2,}([^/]*)", given.value) if given is not None else None
+        if given is None or bucket is None or not re.search(faulty, bucket[1]):
+            continue
+        if fault := bucket_fault(bucket[1]):
+            yield Found(
+                f"{_shown(given)} is in a bucket that nobody can have: {fault}", given.at, "name a bucket of yours"
+            )
 
-    code = "GCS11"
-    severity = Severity.WARNING
-    title = "path that holds a variable, backslashes, quotes, or what does not show"
-    why = (
+
+GCS11 = Mistake(
+    "GCS11",
+    "TakenLiterally",
+    "path that holds a variable, backslashes, quotes, or what does not show",
+    severity=Severity.WARNING,
+    why=(
         "Gin and T5X expand nothing: the run writes into a folder that is called `$USER` or `~`, without a word, and "
         "finds no checkpoint in it. A backslash, a quote or a space is a character of a name like any other, and so is "
         "one that does not show."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = '/data/$USER/run'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = '/data/me/run'\n")
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = '/data/$USER/run'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = '/data/me/run'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such path."""
-        for given in (_output(context), _checkpoint(context)):
-            literal = _taken_literally(given.value) if given is not None else None
-            if given is not None and literal is not None:
-                what, fix = literal
-                yield self.finding(f"{_shown(given)} {what}", given.at, fix.replace("NAME", str(given.at)))
+
+@finds(GCS11)
+def taken_literally(context: Context) -> Iterator[Found]:
+    """Finds each path with text that nothing expands, or with characters that do not show."""
+    for given in (_output(context), _checkpoint(context)):
+        literal = _taken_literally(given.value) if given is not None else None
+        if given is not None and literal is not None:
+            what, fix = literal
+            yield Found(f"{_shown(given)} {what}", given.at, fix.replace("NAME", str(given.at)))
 
 
 _EXPANDED = re.compile(r"\$\{?\w+\}?|%[A-Z_]+%|^~[^/]*|\{\w*\}|<[\w -]+>")
@@ -237,27 +247,29 @@ _QUOTES = frozenset("'\"`\u2018\u2019\u201c\u201d")
 _HIDDEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # categories of Unicode: controls, formats and separators
 
 
-class InsideCheckpoint(Rule):
-    """An output folder that is a checkpoint, or in one."""
-
-    code = "CKP25"
-    severity = Severity.WARNING
-    title = "MODEL_DIR inside a checkpoint"
-    why = (
+CKP25 = Mistake(
+    "CKP25",
+    "InsideCheckpoint",
+    "MODEL_DIR inside a checkpoint",
+    severity=Severity.WARNING,
+    why=(
         "A checkpoint is one folder, checkpoint_N, and MODEL_DIR the folder of all of a run. T5X finds no checkpoint "
         "to go on from in it, starts anew without a word, and writes its own checkpoints and logs among the old "
         "one's arrays."
-    )
-    bad = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR")
-    good = Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n")
+    ),
+    bad=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR"),
+    good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding if training writes into it."""
-        output = _output(context) if context.program.mode is Mode.TRAIN else None
-        inside = re.search(r"^(.*?)/checkpoint_\d+(/|$)", output.value) if output is not None else None
-        if output is not None and inside is not None:
-            yield self.finding(
-                f"{_shown(output)} is in a checkpoint: T5X goes on from nothing there, and writes its own into it",
-                output.at,
-                f"name the folder of the run, such as {inside[1]!r}, to go on with it, or a new one",
-            )
+
+@finds(CKP25)
+def inside_checkpoint(context: Context) -> Iterator[Found]:
+    """Finds training that would write into a checkpoint."""
+    output = _output(context) if context.program.mode is Mode.TRAIN else None
+    inside = re.search(r"^(.*?)/checkpoint_\d+(/|$)", output.value) if output is not None else None
+    if output is not None and inside is not None:
+        yield Found(
+            f"{_shown(output)} is in a checkpoint: T5X goes on from nothing there, and writes its own into it",
+            output.at,
+            f"name the folder of the run, such as {inside[1]!r}, to go on with it, or a new one",
+        )

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules.number_types import COUNTS, LENGTHS, read_as
-from t5x_harness.spec import Edit, Finding, Severity
+from t5x_harness.spec import Edit, Severity
 
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "__main__.train": ("random_seed",),
@@ -44,59 +46,66 @@ _NEEDED: Mapping[type, str] = {
 _HEAD = examples.head("pretrain")
 
 
-class QuotedValue(Rule):
-    """A quoted number, boolean, None, tuple or dict, or a list for a number."""
-
-    code = "GIN08"
-    title = "string or list where a number, boolean, None, tuple or dict is needed"
-    why = (
+GIN08 = Mistake(
+    "GIN08",
+    "QuotedValue",
+    "string or list where a number, boolean, None, tuple or dict is needed",
+    why=(
         "A quoted value is a string. TRAIN_STEPS = '100' fails with `'<' not supported between instances of 'str' and "
         "'int'`, after the model was built and restored; 'False' does not fail at all, because a string that is not "
         "empty counts as true. A list for a number fails as late. A value is judged by what T5X and its libraries "
         "take, and by what included files give the same parameter."
-    )
-    bad = Example(_HEAD, bindings=("TRAIN_STEPS = '100'",), at="TRAIN_STEPS")
-    good = Example(_HEAD, bindings=("TRAIN_STEPS = 100",))
+    ),
+    later=(
+        "A batch size has to be a whole number from 1 up: T5X computes with it after it built the datasets, and ends "
+        "with `not all arguments converted`."
+    ),
+    bad=training("BATCH_SIZE = '16'", at="BATCH_SIZE = '16'"),
+    good=training("BATCH_SIZE = 16"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each value that is surely meant as another type: a string, or a list for a count."""
-        seen: set[tuple[str, str, str]] = set()
-        for binding in context.program.final_bindings:
-            given = context.program.resolve(binding)
-            if given.key in seen:
-                continue
-            if isinstance(given.value, str) and (kind := _needed(context, binding, given)) is not None:
-                seen.add(given.key)
-                yield self.finding(
-                    f"{given} = {given.value!r} is a string, and {_NEEDED[kind]}{read_as(binding, given)}",
-                    given,
-                    _without_quotes(given, kind),
-                    severity=Severity.ERROR if _is_of_t5x(binding) else Severity.WARNING,
-                    edits=_unquoted(context, given),
-                )
-            elif isinstance(given.value, (list, tuple, dict)) and given.value and _is_count(binding):
-                seen.add(given.key)
-                yield self.finding(
-                    f"{given} = {format_value(given.value)} is a {type(given.value).__name__}, and a number is needed"
-                    f"{read_as(binding, given)}",
-                    given,
-                    "give a number",
-                )
-            elif binding.param in LENGTHS.get(binding.target, ()) and isinstance(given.value, dict):
-                seen.add(given.key)
-                yield from self._lengths(binding, given)
 
-    def _lengths(self, binding: Binding, given: Binding | MacroBinding) -> Iterator[Finding]:
-        """Yields a finding for each feature length that is a string."""
-        for feature, length in given.value.items():
-            if isinstance(length, str):
-                plain = _NUMBER.fullmatch(length.strip()) is not None
-                yield self.finding(
-                    f"the length of {feature} in {given} is the string {length!r}, and a number is needed"
-                    f"{read_as(binding, given)}",
-                    given,
-                    f"write {feature!r}: {length.strip()}" if plain else "give a number",
-                )
+@finds(GIN08)
+def quoted_value(context: Context) -> Iterator[Found]:
+    """Finds each value that is surely meant to be of another type: a string, or a list for a count."""
+    seen: set[tuple[str, str, str]] = set()
+    for binding in context.program.final_bindings:
+        given = context.program.resolve(binding)
+        if given.key in seen:
+            continue
+        if isinstance(given.value, str) and (kind := _needed(context, binding, given)) is not None:
+            seen.add(given.key)
+            yield Found(
+                f"{given} = {given.value!r} is a string, and {_NEEDED[kind]}{read_as(binding, given)}",
+                given,
+                _without_quotes(given, kind),
+                severity=Severity.ERROR if _is_of_t5x(binding) else Severity.WARNING,
+                edits=_unquoted(context, given),
+            )
+        elif isinstance(given.value, (list, tuple, dict)) and given.value and _is_count(binding):
+            seen.add(given.key)
+            yield Found(
+                f"{given} = {format_value(given.value)} is a {type(given.value).__name__}, and a number is needed"
+                f"{read_as(binding, given)}",
+                given,
+                "give a number",
+            )
+        elif binding.param in LENGTHS.get(binding.target, ()) and isinstance(given.value, dict):
+            seen.add(given.key)
+            yield from _lengths(binding, given)
+
+
+def _lengths(binding: Binding, given: Binding | MacroBinding) -> Iterator[Found]:
+    """Yields a finding for each feature length that is a string."""
+    for feature, length in given.value.items():
+        if isinstance(length, str):
+            plain = _NUMBER.fullmatch(length.strip()) is not None
+            yield Found(
+                f"the length of {feature} in {given} is the string {length!r}, and a number is needed"
+                f"{read_as(binding, given)}",
+                given,
+                f"write {feature!r}: {length.strip()}" if plain else "give a number",
+            )
 
 
 def _is_count(binding: Binding) -> bool:

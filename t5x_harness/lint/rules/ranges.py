@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules.number_types import literals, read_as
-from t5x_harness.spec import Finding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,29 +52,31 @@ _PARAMETERS = {target: tuple(ranges) for target, ranges in _RANGES.items()}
 _HEAD = examples.head("pretrain")
 
 
-class OutOfRange(Rule):
-    """A number of the model, its optimizer or the train loop that is out of its range."""
-
-    code = "GIN36"
-    title = "number outside of its range"
-    why = (
+GIN36 = Mistake(
+    "GIN36",
+    "OutOfRange",
+    "number outside of its range",
+    why=(
         "T5X takes any number. DROPOUT_RATE = 10, meant as 10 %, drops every activation: the job trains to its end, "
         "and no parameter changes. Others end as a loss that is not finite, after the model was built and restored."
-    )
-    bad = Example(_HEAD, bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE")
-    good = Example(_HEAD, bindings=("DROPOUT_RATE = 0.1",))
+    ),
+    bad=Example(_HEAD, bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
+    good=Example(_HEAD, bindings=("DROPOUT_RATE = 0.1",)),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each number out of its range."""
-        for binding, given in literals(context, _PARAMETERS):
-            value, allowed = given.value, _RANGES[binding.target][binding.param]
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or allowed.holds(value):
-                continue
-            yield self.finding(
-                f"{given} = {value} is out of range{read_as(binding, given)}: {allowed.outside}",
-                given,
-                f"give a number {allowed.words}{_as_share(value) if allowed is _SHARE else ''}",
-            )
+
+@finds(GIN36)
+def out_of_range(context: Context) -> Iterator[Found]:
+    """Finds each number that is outside of its range."""
+    for binding, given in literals(context, _PARAMETERS):
+        value, allowed = given.value, _RANGES[binding.target][binding.param]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or allowed.holds(value):
+            continue
+        yield Found(
+            f"{given} = {value} is out of range{read_as(binding, given)}: {allowed.outside}",
+            given,
+            f"give a number {allowed.words}{_as_share(value) if allowed is _SHARE else ''}",
+        )
 
 
 def _as_share(percent: float) -> str:

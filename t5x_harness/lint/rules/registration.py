@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram
 from t5x_harness.lint.edits import rename_selector
 from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration, remove
 from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
-from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.spec import Edit, Finding
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.spec import Edit
 from t5x_harness.system.misspelling import closest, meant
 
 _HEAD = examples.head("pretrain")
@@ -27,51 +28,52 @@ def _is_alias(program: GinProgram, problem: Problem) -> bool:
     return problem.location.file == BINDINGS and problem.subject.split(".")[0] in program.main_aliases
 
 
-class NotRegistered(Rule):
-    """A name that nothing has registered by then."""
-
-    code = "GIN10"
-    title = "name that is not registered at this point"
-    why = (
+GIN10 = Mistake(
+    "GIN10",
+    "NotRegistered",
+    "name that is not registered at this point",
+    why=(
         "Without `from __gin__ import dynamic_registration` a file may only use names that an earlier include has "
         "registered: change the order of the includes and it fails with `No configurable matching …`."
-    )
-    bad = Example("utils.SaveCheckpointConfig.period = 50\n" + _HEAD, at="utils.SaveCheckpointConfig.period")
-    good = Example(
+    ),
+    bad=Example("utils.SaveCheckpointConfig.period = 50\n" + _HEAD, at="utils.SaveCheckpointConfig.period"),
+    good=Example(
         "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
         + _HEAD
         + "utils.SaveCheckpointConfig.period = 50\n"
-    )
-    whole_program = True  # an including file, or one that cannot be read, may register the name
+    ),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each name that matches nothing, or too much."""
-        for problem in _unknown(context.program):
-            if _is_alias(context.program, problem):
-                continue
-            names = context.snapshot.suffixes(problem.subject)
-            if problem.location.file == BINDINGS:
-                fix = "use a name as a gin file of this run writes it, without the alias of __main__"
-            elif names:
-                module = (context.snapshot.module_of(names[0]) or "").rpartition(".")
-                fix = f"begin the file with `{REGISTRATION}` and `from {module[0]} import {module[2]}`"
-            else:
-                fix = f"begin the file with `{REGISTRATION}` and import the module of this name"
-            yield self.finding(
-                f"no configurable matches {problem.subject} here: nothing that was read before has registered it",
+
+@finds(GIN10, whole_program=True)
+def not_registered(context: Context) -> Iterator[Found]:
+    """Finds each name that matches nothing that is registered by then, or too much."""
+    for problem in _unknown(context.program):
+        if _is_alias(context.program, problem):
+            continue
+        names = context.snapshot.suffixes(problem.subject)
+        if problem.location.file == BINDINGS:
+            fix = "use a name as a gin file of this run writes it, without the alias of __main__"
+        elif names:
+            module = (context.snapshot.module_of(names[0]) or "").rpartition(".")
+            fix = f"begin the file with `{REGISTRATION}` and `from {module[0]} import {module[2]}`"
+        else:
+            fix = f"begin the file with `{REGISTRATION}` and import the module of this name"
+        yield Found(
+            f"no configurable matches {problem.subject} here: nothing that was read before has registered it",
+            problem.location,
+            fix,
+            binding=problem.subject,
+            edits=_switched_on(context, problem.location.file),
+        )
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.AMBIGUOUS_SELECTOR:
+            yield Found(
+                f"{problem.subject} is ambiguous: it matches {', '.join(problem.names)}",
                 problem.location,
-                fix,
+                f"write more of its module's name, such as {problem.names[0]}",
                 binding=problem.subject,
-                edits=_switched_on(context, problem.location.file),
             )
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.AMBIGUOUS_SELECTOR:
-                yield self.finding(
-                    f"{problem.subject} is ambiguous: it matches {', '.join(problem.names)}",
-                    problem.location,
-                    f"write more of its module's name, such as {problem.names[0]}",
-                    binding=problem.subject,
-                )
 
 
 def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
@@ -80,105 +82,111 @@ def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
     return begin_with(context.program, file, (REGISTRATION, *imports)) if imports is not None else ()
 
 
-class LateRegistration(Rule):
-    """``dynamic_registration`` below other imports, or twice."""
-
-    code = "GIN11"
-    title = "dynamic registration below other imports"
-    why = (
+GIN11 = Mistake(
+    "GIN11",
+    "LateRegistration",
+    "dynamic registration below other imports",
+    why=(
         "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`. It says the "
         "same where a file switches it on twice."
-    )
-    bad = Example("import seqio\nfrom __gin__ import dynamic_registration\n", at="from __gin__")
-    good = Example("from __gin__ import dynamic_registration\nimport seqio\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each file that does so."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.LATE_REGISTRATION:
-                yield self.finding(
-                    f"dynamic registration is switched on after {'; '.join(problem.names)}",
-                    problem.location,
-                    f"move `{REGISTRATION}` above all other imports of the file",
-                    edits=raise_registration(context.program, problem.location),
-                )
-            elif problem.kind is ProblemKind.REPEATED_REGISTRATION:
-                yield self.finding(
-                    "dynamic registration is switched on a second time in this file",
-                    problem.location,
-                    "remove this line",
-                    edits=remove(context.program, problem.location),
-                )
+    ),
+    bad=Example("import seqio\nfrom __gin__ import dynamic_registration\n", at="from __gin__"),
+    good=Example("from __gin__ import dynamic_registration\nimport seqio\n"),
+)
 
 
-class AliasOnCommandLine(Rule):
-    """``--gin.train_script.train.…``."""
+@finds(GIN11)
+def late_registration(context: Context) -> Iterator[Found]:
+    """Finds dynamic registration below other imports, or twice in a file."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.LATE_REGISTRATION:
+            yield Found(
+                f"dynamic registration is switched on after {'; '.join(problem.names)}",
+                problem.location,
+                f"move `{REGISTRATION}` above all other imports of the file",
+                edits=raise_registration(context.program, problem.location),
+            )
+        elif problem.kind is ProblemKind.REPEATED_REGISTRATION:
+            yield Found(
+                "dynamic registration is switched on a second time in this file",
+                problem.location,
+                "remove this line",
+                edits=remove(context.program, problem.location),
+            )
 
-    code = "GIN28"
-    title = "alias of __main__ on the command line"
-    why = (
+
+GIN28 = Mistake(
+    "GIN28",
+    "AliasOnCommandLine",
+    "alias of __main__ on the command line",
+    why=(
         "`import __main__ as train_script` names the binary only inside its file. On the command line the function has "
         "its own name: `--gin.train.eval_period=…`."
-    )
-    bad = Example(_HEAD, bindings=("train_script.train.eval_period = 5",), at="train_script.train")
-    good = Example(_HEAD, bindings=("train.eval_period = 5",))
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such binding."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.UNKNOWN_SELECTOR and _is_alias(context.program, problem):
-                alias, _, rest = problem.subject.partition(".")
-                yield self.finding(
-                    f"no configurable matches {problem.subject}: {alias} is an alias inside gin files only",
-                    problem.location,
-                    f"leave the alias out: --gin.{rest}.PARAMETER=VALUE",
-                    binding=problem.subject,
-                )
+    ),
+    bad=Example(_HEAD, bindings=("train_script.train.eval_period = 5",), at="train_script.train"),
+    good=Example(_HEAD, bindings=("train.eval_period = 5",)),
+)
 
 
-class SymbolNotImported(Rule):
-    """A symbol that only another file imports."""
+@finds(GIN28)
+def alias_on_command_line(context: Context) -> Iterator[Found]:
+    """Finds ``--gin.train_script.train.…``: an alias that only gin files have."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.UNKNOWN_SELECTOR and _is_alias(context.program, problem):
+            alias, _, rest = problem.subject.partition(".")
+            yield Found(
+                f"no configurable matches {problem.subject}: {alias} is an alias inside gin files only",
+                problem.location,
+                f"leave the alias out: --gin.{rest}.PARAMETER=VALUE",
+                binding=problem.subject,
+            )
 
-    code = "GIN29"
-    title = "symbol that this file does not import"
-    why = (
+
+GIN29 = Mistake(
+    "GIN29",
+    "SymbolNotImported",
+    "symbol that this file does not import",
+    why=(
         "Under dynamic registration every file has imports of its own; those of an included file do not count. Gin "
         "stops with `NameError: '…' was not provided by an import statement`."
-    )
-    bad = Example(
+    ),
+    bad=Example(
         "from __gin__ import dynamic_registration\n" + _HEAD + "adafactor.Adafactor.decay_rate = 0.9\n",
         at="adafactor.Adafactor.decay_rate",
-    )
-    good = Example(
+    ),
+    good=Example(
         "from __gin__ import dynamic_registration\nfrom t5x import adafactor\n"
         + _HEAD
         + "adafactor.Adafactor.decay_rate = 0.9\n"
-    )
+    ),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each symbol and file."""
-        said: set[tuple[str, str]] = set()
-        for problem in context.program.problems:
-            place = (problem.location.file, problem.detail)
-            if problem.kind is not ProblemKind.SYMBOL_NOT_IMPORTED or place in said:
-                continue
-            said.add(place)
-            elsewhere = next((str(i) for i in context.program.imports if i.name == problem.detail), None)
-            missing = import_of_symbol(context.program, context.snapshot, problem.detail, problem.subject)
-            near = closest(problem.detail, problem.names)
-            if missing or elsewhere:
-                fix = f"add `{missing or elsewhere}` to {problem.location.file}"
-            elif near:
-                fix = f"did you mean {near}?"
-            else:
-                fix = f"import the module that {problem.detail} stands for"
-            yield self.finding(
-                f"{problem.detail} in {problem.subject} is not imported in this file",
-                problem.location,
-                fix,
-                binding=problem.subject,
-                edits=_imported(context, problem, missing),
-            )
+
+@finds(GIN29)
+def symbol_not_imported(context: Context) -> Iterator[Found]:
+    """Finds each symbol that a file uses and only another file imports, once for each file."""
+    said: set[tuple[str, str]] = set()
+    for problem in context.program.problems:
+        place = (problem.location.file, problem.detail)
+        if problem.kind is not ProblemKind.SYMBOL_NOT_IMPORTED or place in said:
+            continue
+        said.add(place)
+        elsewhere = next((str(i) for i in context.program.imports if i.name == problem.detail), None)
+        missing = import_of_symbol(context.program, context.snapshot, problem.detail, problem.subject)
+        near = closest(problem.detail, problem.names)
+        if missing or elsewhere:
+            fix = f"add `{missing or elsewhere}` to {problem.location.file}"
+        elif near:
+            fix = f"did you mean {near}?"
+        else:
+            fix = f"import the module that {problem.detail} stands for"
+        yield Found(
+            f"{problem.detail} in {problem.subject} is not imported in this file",
+            problem.location,
+            fix,
+            binding=problem.subject,
+            edits=_imported(context, problem, missing),
+        )
 
 
 def _imported(context: Context, problem: Problem, missing: str | None) -> tuple[Edit, ...]:

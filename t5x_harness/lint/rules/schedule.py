@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rules.steps import FROM_CHECKPOINT
 from t5x_harness.lint.settings import Given, Part, initial_step, run_part, start_step
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
-_FACTORS = (
+FACTORS = (
     "constant",
     "linear_warmup",
     "linear_decay",
@@ -20,9 +22,12 @@ _FACTORS = (
     "cosine_decay",
 )
 _RSQRT = ("rsqrt_decay", "rsqrt_normalized_decay")
-_HEAD = examples.head("finetune", "from t5x import utils") + (
-    "INITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n"
-    "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'\n"
+_WARMING_UP = (
+    *FROM_CHECKPOINT,
+    "TRAIN_STEPS = 1_020_000",
+    "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
+    "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
+    "utils.create_learning_rate_scheduler.warmup_steps = 1000",
 )
 
 
@@ -43,98 +48,109 @@ def _first_step(context: Context) -> int | None:
     return max(0, start - offset) if start is not None and isinstance(offset, int) else None
 
 
-class ScheduleNotShifted(Rule):
-    """A warmup or a linear decay that is over before the run begins."""
-
-    code = "GIN24"
-    severity = Severity.WARNING
-    title = "learning rate schedule that counts from the pretrained step"
-    why = (
+GIN24 = Mistake(
+    "GIN24",
+    "ScheduleNotShifted",
+    "learning rate schedule that counts from the pretrained step",
+    severity=Severity.WARNING,
+    why=(
         "The schedule counts steps from the very first one of pretraining. Without `step_offset` a fine-tuning run "
         "begins far behind the warmup, and a linear decay has long come to its end. Where the schedule does begin at "
         "its step 0, `warmup_steps = 0` divides by zero: the first update makes every parameter NaN."
+    ),
+    later=(
+        "It computes every rate: one that has run down before the run begins is found in any schedule, and one that "
+        "is NaN at a step to train is an error."
+    ),
+    bad=training(*_WARMING_UP, at="utils.create_learning_rate_scheduler.factors"),
+    good=training(*_WARMING_UP, "utils.create_learning_rate_scheduler.step_offset = 1_000_000"),
+)
+
+
+@finds(GIN24)
+def schedule_not_shifted(context: Context) -> Iterator[Found]:
+    """Finds schedules that are over when the run begins: a note if that may be pretraining that goes on."""
+    schedule, initial = _schedule(context), initial_step(context)
+    factors = schedule.given("factors") if schedule is not None else None
+    if schedule is None or factors is None or not isinstance(factors.value, str):
+        return
+    if (warmup := schedule.given("warmup_steps")) is not None and warmup.value == 0:
+        yield from _division_by_zero(context, factors, warmup)
+        return
+    yield from _over(schedule, initial, factors)
+
+
+def _division_by_zero(context: Context, factors: Given, warmup: Given) -> Iterator[Found]:
+    """Finds zero steps of warmup: 0/0 where the schedule is at its step 0."""
+    names = _names(factors.value)
+    divided = next((name for name in ("linear_warmup", "linear_decay", *_RSQRT) if name in names), None)
+    if divided is None:
+        return
+    first = _first_step(context)
+    result = "1/0, an infinite learning rate" if divided == "rsqrt_decay" else "0/0, a learning rate of NaN"
+    rest = " * ".join(name for name in names if name != divided)
+    yield Found(
+        f"{warmup.at} = 0 beside {divided} is {result}, at step 0 of the schedule"
+        + (f"; this run begins at step {first}, where {divided} does nothing" if first else ""),
+        warmup.at,
+        f"without a warmup, write factors = {rest or 'constant'!r}; else bind {warmup.at} to 1 or more"
+        if divided == "linear_warmup"
+        else f"bind {warmup.at} to 1 or more",
+        severity=Severity.ERROR if first == 0 else Severity.WARNING,
     )
-    bad = Example(_HEAD, at="utils.create_learning_rate_scheduler.factors")
-    good = Example(_HEAD + "utils.create_learning_rate_scheduler.step_offset = 1_000_000\n")
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a warning, or a note where a decay shows that going on with pretraining may be meant."""
-        schedule, initial = _schedule(context), initial_step(context)
-        factors = schedule.given("factors") if schedule is not None else None
-        if schedule is None or factors is None or not isinstance(factors.value, str):
-            return
-        if (warmup := schedule.given("warmup_steps")) is not None and warmup.value == 0:
-            yield from self._division_by_zero(context, factors, warmup)
-            return
-        yield from self._over(schedule, initial, factors)
 
-    def _division_by_zero(self, context: Context, factors: Given, warmup: Given) -> Iterator[Finding]:
-        """Finds zero steps of warmup: 0/0 where the schedule is at its step 0."""
-        names = _names(factors.value)
-        divided = next((name for name in ("linear_warmup", "linear_decay", *_RSQRT) if name in names), None)
-        if divided is None:
-            return
-        first = _first_step(context)
-        result = "1/0, an infinite learning rate" if divided == "rsqrt_decay" else "0/0, a learning rate of NaN"
-        rest = " * ".join(name for name in names if name != divided)
-        yield self.finding(
-            f"{warmup.at} = 0 beside {divided} is {result}, at step 0 of the schedule"
-            + (f"; this run begins at step {first}, where {divided} does nothing" if first else ""),
-            warmup.at,
-            f"without a warmup, write factors = {rest or 'constant'!r}; else bind {warmup.at} to 1 or more"
-            if divided == "linear_warmup"
-            else f"bind {warmup.at} to 1 or more",
-            severity=Severity.ERROR if first == 0 else Severity.WARNING,
+def _over(schedule: Part, initial: tuple[int, Given] | None, factors: Given) -> Iterator[Found]:
+    """Yields a warmup or a decay that ends before the first step to train."""
+    if initial is None:
+        return
+    warmup, decay = schedule.value("warmup_steps", 1000), schedule.value("decay_factor", 0.5)
+    offset = schedule.value("step_offset", 0)
+    if not all(isinstance(number, (int, float)) for number in (warmup, decay, offset)):
+        return
+    first = max(0, initial[0] - offset)
+    names = set(_names(factors.value))
+    begins = f"the run begins at step {initial[0]} of the schedule (step_offset {offset})"
+    fix = f"bind {factors.beside('step_offset')} = {initial[0]:_}"
+    if "linear_decay" in names and first > 0 and 1 + decay * (warmup - first) <= 0:
+        yield Found(f"{begins}, where linear_decay has come to its end: nothing would be learnt", factors.at, fix)
+    elif "linear_warmup" in names and first >= warmup:
+        yield Found(
+            f"{begins}, behind the {warmup} steps of its linear_warmup: there would be no warmup",
+            factors.at,
+            fix,
+            severity=Severity.WARNING if names <= {"constant", "linear_warmup"} else Severity.NOTE,
         )
 
-    def _over(self, schedule: Part, initial: tuple[int, Given] | None, factors: Given) -> Iterator[Finding]:
-        """Yields a warmup or a decay that ends before the first step to train."""
-        if initial is None:
-            return
-        warmup, decay = schedule.value("warmup_steps", 1000), schedule.value("decay_factor", 0.5)
-        offset = schedule.value("step_offset", 0)
-        if not all(isinstance(number, (int, float)) for number in (warmup, decay, offset)):
-            return
-        first = max(0, initial[0] - offset)
-        names = set(_names(factors.value))
-        begins = f"the run begins at step {initial[0]} of the schedule (step_offset {offset})"
-        fix = f"bind {factors.beside('step_offset')} = {initial[0]:_}"
-        if "linear_decay" in names and first > 0 and 1 + decay * (warmup - first) <= 0:
-            yield self.finding(
-                f"{begins}, where linear_decay has come to its end: nothing would be learnt", factors.at, fix
-            )
-        elif "linear_warmup" in names and first >= warmup:
-            yield self.finding(
-                f"{begins}, behind the {warmup} steps of its linear_warmup: there would be no warmup",
-                factors.at,
-                fix,
-                severity=Severity.WARNING if names <= {"constant", "linear_warmup"} else Severity.NOTE,
-            )
+
+GIN26 = Mistake(
+    "GIN26",
+    "UnknownFactor",
+    "unknown factor in the learning rate schedule",
+    why="T5X raises `Unknown factor` while it traces the train step, after it restored the checkpoint.",
+    bad=training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_dacay'",
+        at="utils.create_learning_rate_scheduler.factors",
+    ),
+    good=training("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'"),
+)
 
 
-class UnknownFactor(Rule):
-    """A factor that T5X's scheduler does not have."""
-
-    code = "GIN26"
-    title = "unknown factor in the learning rate schedule"
-    why = "T5X raises `Unknown factor` while it traces the train step, after it restored the checkpoint."
-    bad = Example(_HEAD.replace("linear_warmup", "linear_warmpu"), at="utils.create_learning_rate_scheduler.factors")
-    good = Example(_HEAD)
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each factor that neither T5X's record nor the T5X in use has."""
-        schedule = _schedule(context)
-        factors = schedule.given("factors") if schedule is not None else None
-        if factors is None or not isinstance(factors.value, str):
-            return
-        for name in _names(factors.value):
-            if name in _FACTORS or (
-                not context.snapshot.is_embedded and context.snapshot.mentions("t5x.utils", name, anywhere=True)
-            ):
-                continue
-            near = closest(name, _FACTORS)
-            yield self.finding(
-                f"the learning rate schedule has a factor {name!r}, which T5X does not know",
-                factors.at,
-                f"did you mean {near}?" if near else f"use one of {', '.join(_FACTORS)}",
-            )
+@finds(GIN26)
+def unknown_factor(context: Context) -> Iterator[Found]:
+    """Finds each factor that neither T5X's record nor the T5X in use has."""
+    schedule = _schedule(context)
+    factors = schedule.given("factors") if schedule is not None else None
+    if factors is None or not isinstance(factors.value, str):
+        return
+    for name in _names(factors.value):
+        if name in FACTORS or (
+            not context.snapshot.is_embedded and context.snapshot.mentions("t5x.utils", name, anywhere=True)
+        ):
+            continue
+        near = closest(name, FACTORS)
+        yield Found(
+            f"the learning rate schedule has a factor {name!r}, which T5X does not know",
+            factors.at,
+            f"did you mean {near}?" if near else f"use one of {', '.join(FACTORS)}",
+        )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Given, run_part, save_part, start_step
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.DatasetConfig.seed = 42\n"
 
@@ -20,32 +21,35 @@ def _dataset_seed(context: Context) -> Given | None:
     return seed if seed is not None and isinstance(seed.value, int) and not context.in_t5x(seed.at.location) else None
 
 
-class SeedWithoutPosition(Rule):
-    """Data in a fixed order, and nothing remembers how far the run came."""
-
-    code = "CKP15"
-    severity = Severity.WARNING
-    title = "seeded training data whose position is not saved"
-    why = (
+CKP15 = Mistake(
+    "CKP15",
+    "SeedWithoutPosition",
+    "seeded training data whose position is not saved",
+    severity=Severity.WARNING,
+    why=(
         "After a preemption the run goes on from its checkpoint, but the data starts again from the first example, in "
         "the same order: the beginning is trained on twice and the end never. T5X only logs that this is dangerous."
-    )
-    bad = Example(_HEAD, at="train/utils.DatasetConfig.seed")
-    good = Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n")
+    ),
+    bad=Example(_HEAD, at="train/utils.DatasetConfig.seed"),
+    good=Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        seed, save = _dataset_seed(context), save_part(context)
-        period = save.given("period") if save is not None else None
-        if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:
-            return
-        if not _saves_before_the_end(context, period):
-            return  # a restart begins at the first step, as the data does
-        yield self.finding(
-            f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
-            "restart trains on the same first examples again",
-            seed.at,
-            f"bind {period.beside('save_dataset')} = True, or {seed.at} = None for a new order at each start",
-        )
+
+@finds(CKP15)
+def seed_without_position(context: Context) -> Iterator[Found]:
+    """Finds data in a fixed order, and nothing remembers how far the run came."""
+    seed, save = _dataset_seed(context), save_part(context)
+    period = save.given("period") if save is not None else None
+    if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:
+        return
+    if not _saves_before_the_end(context, period):
+        return  # a restart begins at the first step, as the data does
+    yield Found(
+        f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
+        "restart trains on the same first examples again",
+        seed.at,
+        f"bind {period.beside('save_dataset')} = True, or {seed.at} = None for a new order at each start",
+    )
 
 
 def _saves_before_the_end(context: Context, period: Given) -> bool:
@@ -58,43 +62,45 @@ def _saves_before_the_end(context: Context, period: Given) -> bool:
     return not isinstance(steps, int) or not isinstance(period.value, int) or 0 < period.value < steps
 
 
-class NotRepeatable(Rule):
-    """Something is seeded, and something else decides."""
-
-    code = "POD07"
-    severity = Severity.NOTE
-    title = "seeded run that does not repeat itself"
-    why = (
+POD07 = Mistake(
+    "POD07",
+    "NotRepeatable",
+    "seeded run that does not repeat itself",
+    severity=Severity.NOTE,
+    why=(
         "`random_seed = None` takes the clock for dropout and initialisation, also where the data is seeded. The "
         "hardware's random numbers depend on the mesh: the same seed gives others on another slice or with other "
         "partitions."
-    )
-    bad = Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\n", at="train/utils.DatasetConfig.seed")
-    good = Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n")
+    ),
+    bad=Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\n", at="train/utils.DatasetConfig.seed"),
+    good=Example(_HEAD + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a note if the run is seeded and yet does not repeat, or not on another mesh."""
-        train = run_part(context, Mode.TRAIN)
-        if train is None:
-            return
-        data, seed, hardware = _dataset_seed(context), train.given("random_seed"), train.given("use_hardware_rng")
-        if data is not None and seed is not None and seed.value is None:
-            yield self.finding(
-                f"{data.at} = {data.value} seeds the data, and {seed.at} = None leaves dropout and initialisation to "
-                "the clock",
-                data.at if context.in_t5x(seed.at.location) else seed.at,
-                f"bind {seed.at} = 0 too",
-            )
-        if (
-            seed is not None
-            and isinstance(seed.value, int)
-            and hardware is not None
-            and hardware.value is True
-            and not context.in_t5x(hardware.at.location)
-        ):
-            yield self.finding(
-                f"{hardware.at} = True: with {seed.at} = {seed.value} the run repeats itself only on the same slice "
-                "and partitions",
-                hardware.at,
-                f"bind {hardware.at} = False if it has to repeat elsewhere",
-            )
+
+@finds(POD07)
+def not_repeatable(context: Context) -> Iterator[Found]:
+    """Finds a seeded run that does not repeat itself, or does so only on the same mesh."""
+    train = run_part(context, Mode.TRAIN)
+    if train is None:
+        return
+    data, seed, hardware = _dataset_seed(context), train.given("random_seed"), train.given("use_hardware_rng")
+    if data is not None and seed is not None and seed.value is None:
+        yield Found(
+            f"{data.at} = {data.value} seeds the data, and {seed.at} = None leaves dropout and initialisation to "
+            "the clock",
+            data.at if context.in_t5x(seed.at.location) else seed.at,
+            f"bind {seed.at} = 0 too",
+        )
+    if (
+        seed is not None
+        and isinstance(seed.value, int)
+        and hardware is not None
+        and hardware.value is True
+        and not context.in_t5x(hardware.at.location)
+    ):
+        yield Found(
+            f"{hardware.at} = True: with {seed.at} = {seed.value} the run repeats itself only on the same slice "
+            "and partitions",
+            hardware.at,
+            f"bind {hardware.at} = False if it has to repeat elsewhere",
+        )

@@ -8,11 +8,12 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.statement_text import statement_at
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Severity
 
 _NUMBER = r"\d[\d_]*"
 _KIND = r"(?:pre-?train\w*|fine-?tun\w*)"
@@ -29,40 +30,42 @@ _OF_NONE: Mapping[str, str] = {
 _HEAD = examples.head("finetune", "from t5x import utils")
 
 
-class StaleComment(Rule):
-    """Arithmetic in a comment that does not come to the value, or words that belong to another value."""
-
-    code = "GIN23"
-    severity = Severity.WARNING
-    title = "comment that contradicts its value"
-    why = (
+GIN23 = Mistake(
+    "GIN23",
+    "StaleComment",
+    "comment that contradicts its value",
+    severity=Severity.WARNING,
+    why=(
         "Gin reads no comments: with `TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000` the run ends after 30000 steps. "
         "Only sums and products of plain numbers are compared, and what T5X's own files say beside None."
-    )
-    bad = Example(_HEAD + "TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000\n", at="TRAIN_STEPS")
-    good = Example(_HEAD + "TRAIN_STEPS = 2_700_000  # 2_650_000 + 50_000\n")
+    ),
+    bad=Example(_HEAD + "TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000\n", at="TRAIN_STEPS"),
+    good=Example(_HEAD + "TRAIN_STEPS = 2_700_000  # 2_650_000 + 50_000\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such comment of the user's."""
-        for statement in context.program.final.values():
-            if not isinstance(statement.value, int) or isinstance(statement.value, bool):
-                continue
-            comment = _comment(context, statement)
-            if not comment:
-                continue
-            claimed = _result(comment, of_steps="steps" in str(statement).lower())
-            if claimed is not None and claimed != statement.value:
-                yield self.finding(
-                    f"{statement} = {statement.value}, and the comment beside it comes to {claimed} ({comment})",
-                    statement,
-                    f"write {statement} = {claimed:_}, or correct the comment",
-                )
-            elif _says_none(statement, comment):
-                yield self.finding(
-                    f"{statement} = {format_value(statement.value)}, and the comment beside it says {comment!r}",
-                    statement,
-                    f"write {statement} = None, or remove the comment",
-                )
+
+@finds(GIN23)
+def stale_comment(context: Context) -> Iterator[Found]:
+    """Finds each comment of the user's whose arithmetic does not match the value, or that is about another value."""
+    for statement in context.program.final.values():
+        if not isinstance(statement.value, int) or isinstance(statement.value, bool):
+            continue
+        comment = _comment(context, statement)
+        if not comment:
+            continue
+        claimed = _result(comment, of_steps="steps" in str(statement).lower())
+        if claimed is not None and claimed != statement.value:
+            yield Found(
+                f"{statement} = {statement.value}, and the comment beside it comes to {claimed} ({comment})",
+                statement,
+                f"write {statement} = {claimed:_}, or correct the comment",
+            )
+        elif _says_none(statement, comment):
+            yield Found(
+                f"{statement} = {format_value(statement.value)}, and the comment beside it says {comment!r}",
+                statement,
+                f"write {statement} = None, or remove the comment",
+            )
 
 
 def _comment(context: Context, statement: Binding | MacroBinding) -> str:

@@ -5,50 +5,63 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.lint.checkpoint_files import missing_checkpoint
-from t5x_harness.lint.rule import Context, Example, Rule
+from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.settings import Given, evaluates, initial_step, run_part, save_part
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.spec import Mode
 
 _HEAD = examples.head("finetune", "import __main__ as train_script", "from t5x import utils")
 
 
-class Periods(Rule):
-    """Checkpoint, evaluation and garbage collection have to fall together."""
+FROM_CHECKPOINT = (
+    "utils.RestoreCheckpointConfig.path = 'gs://bucket/t5/checkpoint_1000000'",
+    "utils.RestoreCheckpointConfig.mode = 'specific'",
+    "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
+)
+"""Lines of an example that starts from a checkpoint."""
 
-    code = "MSH12"
-    title = "periods that are not multiples of the smallest one"
-    why = (
+
+MSH12 = Mistake(
+    "MSH12",
+    "Periods",
+    "periods that are not multiples of the smallest one",
+    why=(
         "T5X trains in rounds of the smallest period and refuses others that are not multiples of it, but only after "
         "it restored the checkpoint."
-    )
-    bad = Example(
-        _HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1200\n",
-        at="utils.SaveCheckpointConfig.period",
-    )
-    good = Example(_HEAD + "utils.SaveCheckpointConfig.period = 5000\ntrain_script.train.eval_period = 1000\n")
+    ),
+    bad=training(
+        "utils.SaveCheckpointConfig.period = 5000",
+        "train_script.train.eval_period = 1200",
+        at="utils.SaveCheckpointConfig.period = 5000",
+    ),
+    good=training("utils.SaveCheckpointConfig.period = 5000", "train_script.train.eval_period = 1000"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each period that is not a multiple."""
-        train, save = run_part(context, Mode.TRAIN), save_part(context)
-        given = {
-            "eval period": train.given("eval_period") if train is not None and evaluates(train) else None,
-            "checkpoint period": save.given("period") if save is not None else None,
-            "gc period": train.given("gc_period") if train is not None else None,
-        }
-        periods = {name: g for name, g in given.items() if g and isinstance(g.value, int) and g.value > 0}
-        if not periods:
-            return
-        least_name, least = min(periods.items(), key=lambda item: item[1].value)
-        for name, period in periods.items():
-            if period.value % least.value:
-                below = period.value - period.value % least.value
-                yield self.finding(
-                    f"the {name} {period.value} ({period.at}) is not a multiple of the {least_name} {least.value} "
-                    f"({least.at}, {least.at.location})",
-                    least.at if context.in_t5x(period.at.location) else period.at,
-                    f"make it a multiple of {least.value}, such as {below} or {below + least.value}",
-                )
+
+@finds(MSH12)
+def periods(context: Context) -> Iterator[Found]:
+    """Finds each period that is not a multiple of the smallest one."""
+    train, save = run_part(context, Mode.TRAIN), save_part(context)
+    given = {
+        "eval period": train.given("eval_period") if train is not None and evaluates(train) else None,
+        "checkpoint period": save.given("period") if save is not None else None,
+        "gc period": train.given("gc_period") if train is not None else None,
+    }
+    periods = {name: g for name, g in given.items() if g and isinstance(g.value, int) and g.value > 0}
+    if not periods:
+        return
+    least_name, least = min(periods.items(), key=lambda item: item[1].value)
+    for name, period in periods.items():
+        if period.value % least.value:
+            below = period.value - period.value % least.value
+            yield Found(
+                f"the {name} {period.value} ({period.at}) is not a multiple of the {least_name} {least.value} "
+                f"({least.at}, {least.at.location})",
+                least.at if context.in_t5x(period.at.location) else period.at,
+                f"make it a multiple of {least.value}, such as {below} or {below + least.value}",
+            )
 
 
 def _steps(context: Context) -> tuple[Given, int, str] | None:
@@ -67,54 +80,56 @@ def _steps(context: Context) -> tuple[Given, int, str] | None:
     return total, step, path.value
 
 
-class StepsBelowCheckpoint(Rule):
-    """Fewer steps in all than the checkpoint has already done."""
-
-    code = "CKP01"
-    title = "fewer total steps than the checkpoint's step"
-    why = (
+CKP01 = Mistake(
+    "CKP01",
+    "StepsBelowCheckpoint",
+    "fewer total steps than the checkpoint's step",
+    why=(
         "TRAIN_STEPS counts from the very first step of pretraining. T5X restores the whole checkpoint before it stops "
         "with `Unexpected total_steps … < checkpoint step`."
-    )
-    bad = Example(
-        _HEAD + "TRAIN_STEPS = 20_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n", at="TRAIN_STEPS"
-    )
-    good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        found = _steps(context)
-        if found is not None and found[0].value < found[1]:
-            total, step, path = found
-            yield self.finding(
-                f"{total.at} = {total.value} is below step {step} of the checkpoint {path}",
-                total.at,
-                f"count the checkpoint's steps too: {total.at} = {step + total.value:_} trains {total.value} more",
-            )
+    ),
+    bad=training("TRAIN_STEPS = 20_000", *FROM_CHECKPOINT, at="TRAIN_STEPS = 20_000"),
+    good=training("TRAIN_STEPS = 1_020_000", *FROM_CHECKPOINT),
+)
 
 
-class NoStepsLeft(Rule):
-    """Exactly as many steps as the checkpoint has done."""
+@finds(CKP01)
+def steps_below_checkpoint(context: Context) -> Iterator[Found]:
+    """Finds fewer steps in all than the checkpoint has already done."""
+    found = _steps(context)
+    if found is not None and found[0].value < found[1]:
+        total, step, path = found
+        yield Found(
+            f"{total.at} = {total.value} is below step {step} of the checkpoint {path}",
+            total.at,
+            f"count the checkpoint's steps too: {total.at} = {step + total.value:_} trains {total.value} more",
+        )
 
-    code = "CKP02"
-    title = "no step left to train"
-    why = (
+
+CKP02 = Mistake(
+    "CKP02",
+    "NoStepsLeft",
+    "no step left to train",
+    why=(
         "The job succeeds within minutes, having trained nothing; T5X only logs a warning. With "
         "`train.run_eval_before_training = True` that is a way to evaluate, and no mistake."
-    )
-    bad = Example(
-        _HEAD + "TRAIN_STEPS = 1_000_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n", at="TRAIN_STEPS"
-    )
-    good = Example(_HEAD + "TRAIN_STEPS = 1_020_000\nINITIAL_CHECKPOINT_PATH = 'gs://b/t5/checkpoint_1000000'\n")
+    ),
+    bad=training("TRAIN_STEPS = 1_000_000", *FROM_CHECKPOINT, at="TRAIN_STEPS = 1_000_000"),
+    good=training("TRAIN_STEPS = 1_020_000", *FROM_CHECKPOINT),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        found = _steps(context)
-        if found is not None and found[0].value == found[1] and not _only_evaluates(context):
-            total, step, path = found
-            yield self.finding(
-                f"{total.at} = {total.value} is the step of the checkpoint {path}: nothing would be trained",
-                total.at,
-                f"add the steps to train: {total.at} = {step:_} + N, written as one number",
-            )
+
+@finds(CKP02)
+def no_steps_left(context: Context) -> Iterator[Found]:
+    """Finds exactly as many steps as the checkpoint has done."""
+    found = _steps(context)
+    if found is not None and found[0].value == found[1] and not _only_evaluates(context):
+        total, step, path = found
+        yield Found(
+            f"{total.at} = {total.value} is the step of the checkpoint {path}: nothing would be trained",
+            total.at,
+            f"add the steps to train: {total.at} = {step:_} + N, written as one number",
+        )
 
 
 def _only_evaluates(context: Context) -> bool:

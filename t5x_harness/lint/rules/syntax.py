@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint.edits import write_value
 from t5x_harness.lint.lookalikes import unseen_character
-from t5x_harness.lint.rule import Context, Example, Rule
-from t5x_harness.spec import Edit, Finding
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.spec import Edit
 from t5x_harness.system.misspelling import closest, meant
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
@@ -36,34 +37,36 @@ def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | 
     return (match["key"], near) if near else None
 
 
-class ForgottenPercent(Rule):
-    """A macro without its ``%``."""
-
-    code = "GIN19"
-    title = "macro used without %"
-    why = "A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`."
-    bad = Example(
+GIN19 = Mistake(
+    "GIN19",
+    "ForgottenPercent",
+    "macro used without %",
+    why="A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`.",
+    bad=Example(
         "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
         "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n",
         at="train/utils.DatasetConfig.batch_size",
-    )
-    good = Example(
+    ),
+    good=Example(
         "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
         "train/utils.DatasetConfig.batch_size = %BATCH_SIZE\n"
-    )
+    ),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each syntax error that a ``%`` fixes."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.SYNTAX and (found := _forgotten_percent(context, problem)):
-                key, name = found
-                yield self.finding(
-                    f"cannot parse `{problem.subject}`: a macro is read with %",
-                    problem.location,
-                    f"write {key} = %{name}",
-                    binding=key,
-                    edits=_add_percent(context, problem, name),
-                )
+
+@finds(GIN19)
+def forgotten_percent(context: Context) -> Iterator[Found]:
+    """Finds each syntax error that a ``%`` fixes."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.SYNTAX and (found := _forgotten_percent(context, problem)):
+            key, name = found
+            yield Found(
+                f"cannot parse `{problem.subject}`: a macro is read with %",
+                problem.location,
+                f"write {key} = %{name}",
+                binding=key,
+                edits=_add_percent(context, problem, name),
+            )
 
 
 def _add_percent(context: Context, problem: Problem, name: str) -> tuple[Edit, ...]:
@@ -85,67 +88,71 @@ def _carried_over(problem: Problem) -> str | None:
     return bare if match is not None and re.fullmatch(r"[\d_.]+|True|False|None|%\w+", match["value"]) else None
 
 
-class CarriedOver(Rule):
-    """A flag that brought a piece of the argument list along."""
-
-    code = "VTX07"
-    title = "comma or quote of an argument list in a binding"
-    why = (
+VTX07 = Mistake(
+    "VTX07",
+    "CarriedOver",
+    "comma or quote of an argument list in a binding",
+    why=(
         "Arguments of a Vertex job are a Python list of strings. A quote that is left out, as in the listing of T5X's "
         "own "
         'guide (`"--gin.EVALUATOR_NUM_EXAMPLES=500,`), makes the comma a part of the value, and Gin cannot parse it.'
-    )
-    bad = Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500,",), at="EVALUATOR_NUM_EXAMPLES")
-    good = Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500",))
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such binding."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.SYNTAX and (bare := _carried_over(problem)) is not None:
-                key, _, value = bare.partition("=")
-                yield self.finding(
-                    f"cannot parse `{problem.subject}`: {problem.subject.strip()[len(bare) :]} belongs to the list "
-                    "that the flag stands in",
-                    problem.location,
-                    f"write --gin.{key.strip()}={value.strip()} and close its quotes before the comma",
-                    binding=key.strip(),
-                )
+    ),
+    bad=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500,",), at="EVALUATOR_NUM_EXAMPLES"),
+    good=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500",)),
+)
 
 
-class SyntaxRule(Rule):
-    """Anything else that Gin cannot parse: a string that lost its quotes, above all."""
+@finds(VTX07)
+def carried_over(context: Context) -> Iterator[Found]:
+    """Finds each binding that brought along a comma or a quote of its argument list."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.SYNTAX and (bare := _carried_over(problem)) is not None:
+            key, _, value = bare.partition("=")
+            yield Found(
+                f"cannot parse `{problem.subject}`: {problem.subject.strip()[len(bare) :]} belongs to the list "
+                "that the flag stands in",
+                problem.location,
+                f"write --gin.{key.strip()}={value.strip()} and close its quotes before the comma",
+                binding=key.strip(),
+            )
 
-    code = "GIN07"
-    title = "syntax error, or a string without quotes"
-    why = (
+
+GIN07 = Mistake(
+    "GIN07",
+    "SyntaxRule",
+    "syntax error, or a string without quotes",
+    why=(
         'The shell takes one pair of quotes away, so a string needs two: `--gin.MODEL_DIR=\\"gs://b/x\\"` or '
         "`--gin.MODEL_DIR=\"'gs://b/x'\"`. Gin answers with `malformed node` and an object's address."
-    )
-    bad = Example("MODEL_DIR = gs://bucket/run\n", at="MODEL_DIR")
-    good = Example("MODEL_DIR = 'gs://bucket/run'\n")
+    ),
+    bad=Example("MODEL_DIR = gs://bucket/run\n", at="MODEL_DIR"),
+    good=Example("MODEL_DIR = 'gs://bucket/run'\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each syntax error that no other rule explains, and each impossible import."""
-        for problem in context.program.problems:
-            if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
-                key, fix = _fix(problem)
-                meant = _value_meant(context, problem)
-                detail = problem.detail
-                if (unseen := unseen_character(_line(context, problem), problem.detail)) is not None:
-                    detail, fix = unseen
-                yield self.finding(
-                    f"cannot parse `{_cut(problem.subject)}`: {detail}",
-                    problem.location,
-                    fix,
-                    binding=key,
-                    edits=write_value(context.program, problem.location, meant) if meant else (),
-                )
-            elif problem.kind is ProblemKind.BAD_IMPORT:
-                yield self.finding(
-                    f"cannot import {problem.subject}: {problem.detail}",
-                    problem.location,
-                    "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
-                )
+
+@finds(GIN07)
+def syntax_rule(context: Context) -> Iterator[Found]:
+    """Finds each syntax error that no other rule explains, and each impossible import."""
+    for problem in context.program.problems:
+        if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
+            key, fix = _fix(problem)
+            meant = _value_meant(context, problem)
+            detail = problem.detail
+            if (unseen := unseen_character(_line(context, problem), problem.detail)) is not None:
+                detail, fix = unseen
+            yield Found(
+                f"cannot parse `{_cut(problem.subject)}`: {detail}",
+                problem.location,
+                fix,
+                binding=key,
+                edits=write_value(context.program, problem.location, meant) if meant else (),
+            )
+        elif problem.kind is ProblemKind.BAD_IMPORT:
+            yield Found(
+                f"cannot import {problem.subject}: {problem.detail}",
+                problem.location,
+                "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
+            )
 
 
 def _line(context: Context, problem: Problem) -> str:

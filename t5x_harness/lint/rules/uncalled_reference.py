@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.program import Binding
 from t5x_harness.gin.values import Reference
 from t5x_harness.lint.edits import add_call, drop_call
-from t5x_harness.lint.rule import Context, Example, Rule, where
-from t5x_harness.spec import Finding
+from t5x_harness.lint.rule import Context, finds, where
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = {
     "__main__.train": (
@@ -34,58 +35,58 @@ _SCHEDULES = ("t5x.trainer.Trainer", "learning_rate_fn")
 _HEAD = examples.head("pretrain", "import __main__ as train_script", "from t5x import partitioning")
 
 
-class UncalledReference(Rule):
-    """A class where one of its objects is needed, or the reverse."""
+GIN20 = Mistake(
+    "GIN20",
+    "UncalledReference",
+    "reference without (), or with () where a class is needed",
+    why="`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class.",
+    bad=training("train_script.train.partitioner = @partitioning.PjitPartitioner", at="train_script.train.partitioner"),
+    good=training("train_script.train.partitioner = @partitioning.PjitPartitioner()"),
+)
 
-    code = "GIN20"
-    title = "reference without (), or with () where a class is needed"
-    why = "`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class."
-    bad = Example(
-        _HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner\n", at="train_script.train.partitioner"
+
+@finds(GIN20)
+def uncalled_reference(context: Context) -> Iterator[Found]:
+    """Finds each parameter of T5X's that is given a class instead of an object, or the reverse."""
+    for binding in context.program.final_bindings:
+        given = context.program.resolve(binding)
+        reference = given.value
+        if not isinstance(reference, Reference):
+            continue
+        by = f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
+        if (binding.target, binding.param) == _SCHEDULES and _makes_schedule(reference) and not reference.called:
+            yield Found(
+                f"{given} = {reference} is the function that makes a schedule, and the schedule is needed{by}",
+                given,
+                f"add (): {given} = {reference}()",
+                edits=add_call(context.program, given.location),
+            )
+        elif binding.param in _OBJECTS.get(binding.target, ()) and not reference.called:
+            yield Found(
+                f"{given} = {reference} is not called, and an object is needed{by}",
+                given,
+                f"add (): {given} = {reference}()",
+                edits=add_call(context.program, given.location),
+            )
+        elif reference.called and _wants_class(context, binding, reference):
+            plain = str(reference).removesuffix("()")
+            yield Found(
+                f"{given} = {reference} is called, and the class itself is needed{by}",
+                given,
+                f"take the () away: {given} = {plain}",
+                edits=drop_call(context.program, given.location),
+            )
+
+
+def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
+    """Returns whether a parameter named as a class is given an object of a class of T5X's."""
+    known = context.snapshot.find(binding.target)
+    return (
+        binding.param.endswith("_cls")
+        and known is not None
+        and reference.target is not None
+        and context.snapshot.is_class(reference.target)
     )
-    good = Example(_HEAD + "train_script.train.partitioner = @partitioning.PjitPartitioner()\n")
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each parameter of T5X's that is given the wrong one."""
-        for binding in context.program.final_bindings:
-            given = context.program.resolve(binding)
-            reference = given.value
-            if not isinstance(reference, Reference):
-                continue
-            by = f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
-            if (binding.target, binding.param) == _SCHEDULES and _makes_schedule(reference) and not reference.called:
-                yield self.finding(
-                    f"{given} = {reference} is the function that makes a schedule, and the schedule is needed{by}",
-                    given,
-                    f"add (): {given} = {reference}()",
-                    edits=add_call(context.program, given.location),
-                )
-            elif binding.param in _OBJECTS.get(binding.target, ()) and not reference.called:
-                yield self.finding(
-                    f"{given} = {reference} is not called, and an object is needed{by}",
-                    given,
-                    f"add (): {given} = {reference}()",
-                    edits=add_call(context.program, given.location),
-                )
-            elif reference.called and self._wants_class(context, binding, reference):
-                plain = str(reference).removesuffix("()")
-                yield self.finding(
-                    f"{given} = {reference} is called, and the class itself is needed{by}",
-                    given,
-                    f"take the () away: {given} = {plain}",
-                    edits=drop_call(context.program, given.location),
-                )
-
-    @staticmethod
-    def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
-        """Returns whether a parameter named as a class is given an object of a class of T5X's."""
-        known = context.snapshot.find(binding.target)
-        return (
-            binding.param.endswith("_cls")
-            and known is not None
-            and reference.target is not None
-            and context.snapshot.is_class(reference.target)
-        )
 
 
 def _makes_schedule(reference: Reference) -> bool:

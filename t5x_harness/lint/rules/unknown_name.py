@@ -5,50 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
 from t5x_harness.gin.symbols import BUILTINS
 from t5x_harness.gin.values import references_in
 from t5x_harness.lint.edits import rename_bound, rename_selector
-from t5x_harness.lint.rule import Context, Example, Rule, where
-from t5x_harness.spec import Edit, Finding, Location
+from t5x_harness.lint.rule import Context, finds, where
+from t5x_harness.spec import Edit, Location
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
 _HEAD = examples.head("pretrain", "from t5x import utils")
 _MAIN_NAMES = (*ENTRIES, f"{MAIN}.create_task_from_tfexample_file", f"{MAIN}.precompile", f"{MAIN}.save")
 
 
-class UnknownParameter(Rule):
-    """A parameter that the configurable does not take."""
+GIN13 = Mistake(
+    "GIN13",
+    "UnknownParameter",
+    "parameter that the configurable does not have",
+    why="Gin stops with `Configurable '…' doesn't have a parameter named '…'`, after T5X was imported.",
+    bad=Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n", at="train/utils.DatasetConfig.bach_size"),
+    good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n"),
+)
 
-    code = "GIN13"
-    title = "parameter that the configurable does not have"
-    why = "Gin stops with `Configurable '…' doesn't have a parameter named '…'`, after T5X was imported."
-    bad = Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n", at="train/utils.DatasetConfig.bach_size")
-    good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n")
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each binding of such a parameter."""
-        for binding in context.program.bindings:
-            known = context.snapshot.find(binding.target) if binding.resolved else None
-            if known is None or known.parameters is None or known.takes_any or binding.param in known.parameters:
-                continue
-            if not context.snapshot.may_take(known.name, binding.param):
-                if binding.param in known.denied:
-                    yield self.finding(
-                        f"{binding.selector}'s decorator keeps the parameter {binding.param} from Gin",
-                        binding,
-                        f"remove it, or take {binding.param} out of the decorator's list",
-                    )
-                    continue
-                near = closest(binding.param, known.parameters)
-                right = str(binding).removesuffix(binding.param) + (near or "")
-                yield self.finding(
-                    f"{binding.selector} has no parameter {binding.param}"
-                    f"{did_you_mean(binding.param, known.parameters)}",
+@finds(GIN13)
+def unknown_parameter(context: Context) -> Iterator[Found]:
+    """Finds each binding of a parameter that the configurable does not have."""
+    for binding in context.program.bindings:
+        known = context.snapshot.find(binding.target) if binding.resolved else None
+        if known is None or known.parameters is None or known.takes_any or binding.param in known.parameters:
+            continue
+        if not context.snapshot.may_take(known.name, binding.param):
+            if binding.param in known.denied:
+                yield Found(
+                    f"{binding.selector}'s decorator keeps the parameter {binding.param} from Gin",
                     binding,
-                    f"write {right}" if near else f"it has {', '.join(known.parameters)}",
-                    edits=_renamed_parameter(context.program, binding, known.parameters),
+                    f"remove it, or take {binding.param} out of the decorator's list",
                 )
+                continue
+            near = closest(binding.param, known.parameters)
+            right = str(binding).removesuffix(binding.param) + (near or "")
+            yield Found(
+                f"{binding.selector} has no parameter {binding.param}{did_you_mean(binding.param, known.parameters)}",
+                binding,
+                f"write {right}" if near else f"it has {', '.join(known.parameters)}",
+                edits=_renamed_parameter(context.program, binding, known.parameters),
+            )
 
 
 def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequence[str]) -> tuple[Edit, ...]:
@@ -62,66 +64,69 @@ def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequen
     return rename_bound(program, binding.location, binding.param, right)
 
 
-class UnknownSymbol(Rule):
-    """A name that the module does not have."""
+GIN14 = Mistake(
+    "GIN14",
+    "UnknownSymbol",
+    "name that T5X does not have",
+    why="Gin stops with `AttributeError: Couldn't resolve selector …`, after T5X was imported.",
+    bad=Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n", at="train/utils.DatasetConfg"),
+    good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n"),
+)
 
-    code = "GIN14"
-    title = "name that T5X does not have"
-    why = "Gin stops with `AttributeError: Couldn't resolve selector …`, after T5X was imported."
-    bad = Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n", at="train/utils.DatasetConfg")
-    good = Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n")
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each unknown name and file, in bindings and in references."""
-        said: set[tuple[str, str]] = set()
-        for selector, target, location in _names(context.program):
-            if (target, location.file) in said:
-                continue
-            said.add((target, location.file))
-            complaint = _not_loaded(context, selector, target, location) or self._complaint(context, selector, target)
-            if complaint is not None:
-                message, fix, word, names = complaint
-                if (clash := _clash(context.program, selector, target, location)) is not None:
-                    (first, last), names = clash, []
-                    message = (
-                        f"{message}: {where(last.location)} imports {last.module} as {last.name}, which "
-                        f"{where(first.location)} has imported {first.module} as"
-                    )
-                    fix = f"import one of the two under another name: {_renamed_import(last)}"
-                edits = _renamed_symbol(context.program, location.file, selector, word, names)
-                yield self.finding(message, location, fix, binding=selector, edits=edits)
+@finds(GIN14)
+def unknown_symbol(context: Context) -> Iterator[Found]:
+    """Finds each name that its module does not have, in bindings and references, once for each file."""
+    said: set[tuple[str, str]] = set()
+    for selector, target, location in _names(context.program):
+        if (target, location.file) in said:
+            continue
+        said.add((target, location.file))
+        complaint = _not_loaded(context, selector, target, location) or _complaint(context, selector, target)
+        if complaint is not None:
+            message, fix, word, names = complaint
+            if (clash := _clash(context.program, selector, target, location)) is not None:
+                (first, last), names = clash, []
+                message = (
+                    f"{message}: {where(last.location)} imports {last.module} as {last.name}, which "
+                    f"{where(first.location)} has imported {first.module} as"
+                )
+                fix = f"import one of the two under another name: {_renamed_import(last)}"
+            edits = _renamed_symbol(context.program, location.file, selector, word, names)
+            yield Found(message, location, fix, binding=selector, edits=edits)
 
-    def _complaint(self, context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
-        """Returns what is wrong, the fix, the word that is wrong and the names that would be right.
 
-        None if nothing is.
-        """
-        snapshot = context.snapshot
-        if target == MAIN or snapshot.is_module(target):
-            owner = "T5X's binary" if target == MAIN else target
-            message = f"{selector} is a module, not something to configure"
-            return message, f"name a function or class of {owner}", "", []
-        if target.startswith(f"{MAIN}."):
-            if target in _MAIN_NAMES:
-                return None
-            names = [n.removeprefix(f"{MAIN}.") for n in ENTRIES]
-            word = target.removeprefix(f"{MAIN}.")
-            fix = f"they have {', '.join(names)}"
-            return f"T5X's binaries have no {word}{did_you_mean(word, names)}", fix, word, names
-        module = snapshot.module_of(target)
-        if module is None or snapshot.find(target) is not None:
+def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
+    """Returns what is wrong, the fix, the word that is wrong and the names that would be right.
+
+    None if nothing is.
+    """
+    snapshot = context.snapshot
+    if target == MAIN or snapshot.is_module(target):
+        owner = "T5X's binary" if target == MAIN else target
+        message = f"{selector} is a module, not something to configure"
+        return message, f"name a function or class of {owner}", "", []
+    if target.startswith(f"{MAIN}."):
+        if target in _MAIN_NAMES:
             return None
-        symbol, _, method = target[len(module) + 1 :].partition(".")
-        is_method = bool(method) and symbol in snapshot.names(module)
-        if is_method:
-            word, names, owner = method, list(snapshot.methods(f"{module}.{symbol}")), f"{module}.{symbol}"
-        else:
-            word, names, owner = symbol, list(snapshot.names(module)), module
-        if snapshot.mentions(module, word, anywhere=is_method):
-            return None
-        owner = "gin" if owner == BUILTINS else owner
-        fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
-        return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
+        names = [n.removeprefix(f"{MAIN}.") for n in ENTRIES]
+        word = target.removeprefix(f"{MAIN}.")
+        fix = f"they have {', '.join(names)}"
+        return f"T5X's binaries have no {word}{did_you_mean(word, names)}", fix, word, names
+    module = snapshot.module_of(target)
+    if module is None or snapshot.find(target) is not None:
+        return None
+    symbol, _, method = target[len(module) + 1 :].partition(".")
+    is_method = bool(method) and symbol in snapshot.names(module)
+    if is_method:
+        word, names, owner = method, list(snapshot.methods(f"{module}.{symbol}")), f"{module}.{symbol}"
+    else:
+        word, names, owner = symbol, list(snapshot.names(module)), module
+    if snapshot.mentions(module, word, anywhere=is_method):
+        return None
+    owner = "gin" if owner == BUILTINS else owner
+    fix = "check its spelling" if len(names) > 12 else f"it has {', '.join(names)}" if names else "remove it"
+    return f"{owner} has no {word}{did_you_mean(word, names)}", fix, word, names
 
 
 def _not_loaded(context: Context, selector: str, target: str, at: Location) -> tuple[str, str, str, list[str]] | None:

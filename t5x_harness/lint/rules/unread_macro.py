@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.lint.edits import rename_bound
-from t5x_harness.lint.rule import Context, Example, Rule, where
+from t5x_harness.lint.rule import Context, finds, where
 from t5x_harness.lint.rules.auxiliary_job import is_for_controller
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Severity
 from t5x_harness.system.misspelling import closest, meant
 
 _HEAD = examples.head("pretrain")
@@ -27,35 +28,36 @@ def _unread(context: Context) -> Iterator[MacroBinding]:
             yield macro
 
 
-class MisspeltMacro(Rule):
-    """A macro nobody reads whose name is nearly that of one that is read."""
-
-    code = "GIN01"
-    severity = Severity.WARNING
-    title = "macro that nothing reads, with a name close to one that is read"
-    why = (
+GIN01 = Mistake(
+    "GIN01",
+    "MisspeltMacro",
+    "macro that nothing reads, with a name close to one that is read",
+    severity=Severity.WARNING,
+    why=(
         "A macro is only a name: Gin accepts a new one without a word, and the run keeps the old value. "
         "With `BATCHSIZE = 4` the batch size stays 128."
-    )
-    bad = Example(_HEAD + "BATCHSIZE = 4\n", at="BATCHSIZE")
-    good = Example(_HEAD + "BATCH_SIZE = 4\n")
-    whole_program = True
+    ),
+    bad=Example(_HEAD + "BATCHSIZE = 4\n", at="BATCHSIZE"),
+    good=Example(_HEAD + "BATCH_SIZE = 4\n"),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such macro."""
-        program = context.program
-        for macro in _unread(context):
-            near = _close(program, macro.name)
-            if near is None:
-                continue
-            kept = program.macros.get(near)
-            keeps = f", so {near} stays {format_value(kept.value)}" if kept is not None else ""
-            yield self.finding(
-                f"nothing reads the macro {macro.name}{keeps}",
-                macro,
-                f"did you mean {near}? Write {_assignment(macro, near)}",
-                edits=rename_bound(program, macro.location, macro.name, near) if _is_slip(program, macro, near) else (),
-            )
+
+@finds(GIN01, whole_program=True)
+def misspelt_macro(context: Context) -> Iterator[Found]:
+    """Finds each macro that nothing reads and whose name is close to one that is read."""
+    program = context.program
+    for macro in _unread(context):
+        near = _close(program, macro.name)
+        if near is None:
+            continue
+        kept = program.macros.get(near)
+        keeps = f", so {near} stays {format_value(kept.value)}" if kept is not None else ""
+        yield Found(
+            f"nothing reads the macro {macro.name}{keeps}",
+            macro,
+            f"did you mean {near}? Write {_assignment(macro, near)}",
+            edits=rename_bound(program, macro.location, macro.name, near) if _is_slip(program, macro, near) else (),
+        )
 
 
 def _close(program: GinProgram, name: str) -> str | None:
@@ -77,37 +79,38 @@ def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
     return bool(bound) and all(is_required(s.value) or type(s.value) is type(macro.value) for s in bound)
 
 
-class UnreadMacro(Rule):
-    """A macro nobody reads."""
-
-    code = "GIN02"
-    severity = Severity.WARNING
-    title = "macro that nothing reads"
-    why = (
+GIN02 = Mistake(
+    "GIN02",
+    "UnreadMacro",
+    "macro that nothing reads",
+    severity=Severity.WARNING,
+    why=(
         "A macro that no parameter reads has no effect: the run uses whatever the parameter was bound to instead. A "
         "note where an included file, which runs may share, binds a macro that others of T5X's run configs read."
-    )
-    bad = Example(_HEAD + "NUM_EMBEDDINGS = 250112\n", at="NUM_EMBEDDINGS")
-    good = Example(
+    ),
+    bad=Example(_HEAD + "NUM_EMBEDDINGS = 250112\n", at="NUM_EMBEDDINGS"),
+    good=Example(
         _HEAD + "from __gin__ import dynamic_registration\nfrom t5x.examples.t5 import network\n"
         "network.T5Config.vocab_size = 250112\n"
-    )
-    whole_program = True
+    ),
+)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yields a finding for each such macro."""
-        program = context.program
-        for macro in _unread(context):
-            if _close(program, macro.name) is None:
-                reader = program.former_readers.get(macro.name)
-                keep = _why_kept(program, macro)
-                yield self.finding(
-                    f"nothing reads the macro {macro.name} = {format_value(macro.value)}{_instead(program, reader)}",
-                    macro,
-                    f"{'remove it' if keep is None else keep}, or use %{macro.name} in "
-                    f"{'the parameter that it is meant for' if reader is None else reader}",
-                    severity=None if keep is None else Severity.NOTE,
-                )
+
+@finds(GIN02, whole_program=True)
+def unread_macro(context: Context) -> Iterator[Found]:
+    """Finds each macro that nothing reads."""
+    program = context.program
+    for macro in _unread(context):
+        if _close(program, macro.name) is None:
+            reader = program.former_readers.get(macro.name)
+            keep = _why_kept(program, macro)
+            yield Found(
+                f"nothing reads the macro {macro.name} = {format_value(macro.value)}{_instead(program, reader)}",
+                macro,
+                f"{'remove it' if keep is None else keep}, or use %{macro.name} in "
+                f"{'the parameter that it is meant for' if reader is None else reader}",
+                severity=None if keep is None else Severity.NOTE,
+            )
 
 
 def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.findings.rule import import_modules
+from t5x_harness.findings.rule import rules_in
+from t5x_harness.spec import Stage
 
-import_modules(__name__, __path__)
+RULES = rules_in(__name__, __path__, Stage.PLAN)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Mistake
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Severity, Stage
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
@@ -23,70 +23,71 @@ _LARGE = ("network.T5Config.mlp_dim = 65_536", "partitioning.PjitPartitioner.num
 _RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv', 'model'), ('embed', None)"
 
 
-class AxisWithoutRule(PlanRule):
-    """A logical axis that no rule maps, so that arrays are whole on every device."""
-
-    code = "MSH07"
-    severity = Severity.NOTE
-    title = "logical axis without a rule, whose arrays are whole on every device"
-    why = (
+MSH07 = Mistake(
+    "MSH07",
+    "AxisWithoutRule",
+    "logical axis without a rule, whose arrays are whole on every device",
+    severity=Severity.NOTE,
+    why=(
         "An axis that logical_axis_rules do not name is left whole, without a word. That is right for small axes; for "
         "large ones every device of the model axis holds and updates the same numbers. A warning where that is more "
         "than a tenth of the train state."
-    )
-    bad = training(
+    ),
+    bad=training(
         *_LARGE,
         f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]",
         at="partitioning.PjitPartitioner.logical_axis_rules",
-    )
-    good = training(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]")
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for each such axis that costs memory."""
-        rules = getattr(plan.partitioner, "logical_axis_rules", None)
-        parts = plan.mesh.get("model", 1)
-        if rules is None or plan.shapes is None or parts < 2:
-            return
-        ruled = {name for name, _ in rules}
-        whole: dict[str, list[Leaf]] = {}
-        for leaf in plan.shapes.parameters_first:
-            free = [name for name in leaf.names if name is not None and name not in ruled]
-            if free and not any("model" in axes for _, _, _, axes in leaf.cuts(plan.mesh)):
-                whole.setdefault(free[0], []).append(leaf)
-        for name, leaves in whole.items():
-            held = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
-            spared = held - math.ceil(held / parts)
-            if spared:
-                more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
-                yield self.finding(
-                    f"no rule maps the logical axis {name} of {leaves[0].name}{more}: they are whole on each of the "
-                    f"{parts} devices of the model axis, {held / 2**20:.4g} MiB where {(held - spared) / 2**20:.4g} "
-                    "would do",
-                    plan.config.find("logical_axis_rules"),
-                    f"add ('{name}', 'model') to the rules, or ('{name}', None) if it is meant so",
-                    severity=Severity.WARNING if spared > _MUCH * plan.shapes.device_bytes(plan.mesh) else None,
-                )
+    ),
+    good=training(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]"),
+)
 
 
-class NoFactorRule(Mistake):
-    """A parameter that Adafactor does not know how to factor."""
+@finds(MSH07)
+def axis_without_rule(plan: Planned) -> Iterator[Found]:
+    """Finds each logical axis that no rule maps and that costs memory."""
+    rules = getattr(plan.partitioner, "logical_axis_rules", None)
+    parts = plan.mesh.get("model", 1)
+    if rules is None or plan.shapes is None or parts < 2:
+        return
+    ruled = {name for name, _ in rules}
+    whole: dict[str, list[Leaf]] = {}
+    for leaf in plan.shapes.parameters_first:
+        free = [name for name in leaf.names if name is not None and name not in ruled]
+        if free and not any("model" in axes for _, _, _, axes in leaf.cuts(plan.mesh)):
+            whole.setdefault(free[0], []).append(leaf)
+    for name, leaves in whole.items():
+        held = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
+        spared = held - math.ceil(held / parts)
+        if spared:
+            more = f" and {len(leaves) - 1} more arrays" if leaves[1:] else ""
+            yield Found(
+                f"no rule maps the logical axis {name} of {leaves[0].name}{more}: they are whole on each of the "
+                f"{parts} devices of the model axis, {held / 2**20:.4g} MiB where {(held - spared) / 2**20:.4g} "
+                "would do",
+                plan.config.find("logical_axis_rules"),
+                f"add ('{name}', 'model') to the rules, or ('{name}', None) if it is meant so",
+                severity=Severity.WARNING if spared > _MUCH * plan.shapes.device_bytes(plan.mesh) else None,
+            )
 
-    stage = Stage.PLAN
-    code = "MSH13"
-    title = "parameter or axis without an Adafactor factorisation rule"
-    why = (
+
+MSH13 = Mistake(
+    "MSH13",
+    "NoFactorRule",
+    "parameter or axis without an Adafactor factorisation rule",
+    why=(
         "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
         "an axis that they lack T5X raises a bare `KeyError` with the axis' name, while it makes the train state."
-    )
-    bad = training(
+    ),
+    bad=training(
         "from t5x import adafactor",
         "adafactor.Adafactor.logical_factor_rules = {'embed': 'row', 'mlp': 'column'}",
         at="adafactor.Adafactor.logical_factor_rules",
-    )
-    good = training(
+    ),
+    good=training(
         "from t5x import adafactor",
         "adafactor.Adafactor.logical_factor_rules = @adafactor.standard_logical_factor_rules()",
-    )
+    ),
+)
 
 
 _RENAMED = """\
@@ -109,18 +110,17 @@ _MODEL = (
 )
 
 
-class AxisNames(Mistake):
-    """Parameters without names for their axes, or with more or fewer names than axes."""
-
-    stage = Stage.PLAN
-    code = "MSH15"
-    title = "parameters whose axes have no names, or not as many as they have axes"
-    why = (
+MSH15 = Mistake(
+    "MSH15",
+    "AxisNames",
+    "parameters whose axes have no names, or not as many as they have axes",
+    why=(
         "T5X shards parameters by the names of their axes, which the model gives in its collection params_axes or the "
         "config overrides. It raises while it makes the train state, after it built the datasets."
-    )
-    bad = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")})
-    good = training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")})
+    ),
+    bad=training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")}),
+    good=training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")}),
+)
 
 
 _ROUNDING = """\
@@ -141,34 +141,35 @@ def rounding():
 _OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
 
 
-class UnknownOptimizer(Mistake):
-    """An optimizer whose state T5X does not know how to shard."""
-
-    stage = Stage.PLAN
-    code = "MSH17"
-    title = "optimizer whose state T5X does not know how to shard"
-    why = (
+MSH17 = Mistake(
+    "MSH17",
+    "UnknownOptimizer",
+    "optimizer whose state T5X does not know how to shard",
+    why=(
         "The state of an optimizer is sharded as its parameters are. An optimizer says how in its method "
         "derive_logical_axes; of optax, T5X knows the states that come with it, by their types. For all others it "
         "raises while it makes the train state, after it built the datasets."
-    )
-    bad = training(
+    ),
+    bad=training(
         *_OPTIMIZER,
         files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="RoundingState(0)")},
         at="OPTIMIZER",
-    )
-    good = training(
+    ),
+    good=training(
         *_OPTIMIZER,
         files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="optax.EmptyState()")},
-    )
+    ),
+)
 
 
-class UnknownType(Mistake):
-    """A name of a type that JAX does not have."""
+MOD02 = Mistake(
+    "MOD02",
+    "UnknownType",
+    "model's type that JAX does not know",
+    why="The model raises `data type … not understood` when T5X makes the train state, after it built the datasets.",
+    bad=training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype"),
+    good=training("network.T5Config.dtype = 'bfloat16'"),
+)
 
-    stage = Stage.PLAN
-    code = "MOD02"
-    title = "model's type that JAX does not know"
-    why = "The model raises `data type … not understood` when T5X makes the train state, after it built the datasets."
-    bad = training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype")
-    good = training("network.T5Config.dtype = 'bfloat16'")
+
+FOUND_BY_STAGE = (MSH13, MSH15, MSH17, MOD02)

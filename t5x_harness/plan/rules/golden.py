@@ -5,19 +5,19 @@ from __future__ import annotations
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Mistake
-from t5x_harness.spec import Stage
 
-
-class ChangedPlan(Mistake):
-    """A plan that differs from its golden plan; :mod:`t5x_harness.plan.golden_check` compares them."""
-
-    stage = Stage.PLAN
-    code = "PLN01"
-    title = "plan that differs from the golden plan"
-    why = (
+PLN01 = Mistake(
+    "PLN01",
+    "ChangedPlan",
+    "plan that differs from the golden plan",
+    why=(
         "A change in a file that many configs include changes runs that no one looked at. Where `--plan-golden` keeps "
         "the plan of each run beside the configs, the change shows in review: which bindings, and their effect. "
         "The comparison is only made where there is a golden plan."
-    )
-    bad = training("TRAIN_STEPS = 20_000", golden=examples.trained("TRAIN_STEPS = 10_000"), at="TRAIN_STEPS = 20_000")
-    good = training("TRAIN_STEPS = 10_000", golden=examples.trained("TRAIN_STEPS = 10_000"))
+    ),
+    bad=training("TRAIN_STEPS = 20_000", golden=examples.trained("TRAIN_STEPS = 10_000"), at="TRAIN_STEPS = 20_000"),
+    good=training("TRAIN_STEPS = 10_000", golden=examples.trained("TRAIN_STEPS = 10_000")),
+)
+
+
+FOUND_BY_STAGE = (PLN01,)

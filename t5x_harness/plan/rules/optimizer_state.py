@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
@@ -27,47 +28,48 @@ _FREEZING = (
     "from t5x import models",
     "models.EncoderDecoderModel.optimizer_def = @freezing.decoder_alone()",
 )
+_FILES = {**examples.FILES, "freezing.py": _FROZEN}
 
-
-class PartialState(PlanRule):
-    """Parameters frozen by a MultiOptimizer that has no optimizer for them."""
-
-    code = "CKP24"
-    title = "optimizer state that orbax cannot restore"
-    why = (
+CKP24 = Mistake(
+    "CKP24",
+    "PartialState",
+    "optimizer state that orbax cannot restore",
+    why=(
         "A MultiOptimizer keeps nothing for parameters that none of its traversals takes. T5X saves such a state with "
         "orbax and cannot read it back: the job trains to its end, unless it is interrupted once. Then each restart "
         "dies of `NOT_FOUND: Error opening … driver`. The older layout can be read back."
-    )
-    bad = training(*_FREEZING, files={**examples.FILES, "freezing.py": _FROZEN}, at="models.EncoderDecoderModel")
-    good = training(*_FREEZING, "train_script.train.use_orbax = False", files=bad.files)
+    ),
+    bad=training(*_FREEZING, files=_FILES, at="models.EncoderDecoderModel"),
+    good=training(*_FREEZING, "train_script.train.use_orbax = False", files=_FILES),
+)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if the run saves such a state, and one if it starts from a checkpoint that has more."""
-        from t5x_harness.plan.checkpoint_source import uses_orbax
-        from t5x_harness.plan.checkpoints_written import save_config
 
-        if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
-            return
-        if plan.fit is not None and plan.fit.unwanted:
-            yield self.finding(
-                f"the checkpoint {plan.start.checkpoint} holds state for {_parameters(plan.fit.unwanted)}, for which "
-                "the optimizer keeps none: T5X cannot fit the one into the other",
-                plan.start.key,
-                "drop the checkpoint's: assignment_map = [(r'state/param_states.*', None)] and fallback_to_scratch = "
-                "True",
-            )
-        save = save_config(plan)
-        if not uses_orbax(plan.config) or save is None or not save.period:
-            return
-        key = plan.config.find("optimizer_def")
-        yield self.finding(
-            f"the optimizer keeps no state for {_parameters(plan.shapes.empty)}: T5X saves that with orbax and cannot "
-            "restore it, so the first restart of the job is its end",
-            plan.config.owner(key) if key else None,
-            f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
-            "one whose learning rate is 0",
+@finds(CKP24)
+def partial_state(plan: Planned) -> Iterator[Found]:
+    """Finds a run that saves state for a part of the parameters, or starts from a checkpoint that has more."""
+    from t5x_harness.plan.checkpoint_source import uses_orbax
+    from t5x_harness.plan.checkpoints_written import save_config
+
+    if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
+        return
+    if plan.fit is not None and plan.fit.unwanted:
+        yield Found(
+            f"the checkpoint {plan.start.checkpoint} holds state for {_parameters(plan.fit.unwanted)}, for which "
+            "the optimizer keeps none: T5X cannot fit the one into the other",
+            plan.start.key,
+            "drop the checkpoint's: assignment_map = [(r'state/param_states.*', None)] and fallback_to_scratch = True",
         )
+    save = save_config(plan)
+    if not uses_orbax(plan.config) or save is None or not save.period:
+        return
+    key = plan.config.find("optimizer_def")
+    yield Found(
+        f"the optimizer keeps no state for {_parameters(plan.shapes.empty)}: T5X saves that with orbax and cannot "
+        "restore it, so the first restart of the job is its end",
+        plan.config.owner(key) if key else None,
+        f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
+        "one whose learning rate is 0",
+    )
 
 
 def _parameters(names: Sequence[str]) -> str:

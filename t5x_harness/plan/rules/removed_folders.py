@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
@@ -22,42 +23,45 @@ _MOST_NAMED = 3
 _LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
 
-class RemovedFolder(PlanRule):
-    """A folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
-
-    code = "CKP22"
-    severity = Severity.WARNING
-    title = "folders in a bucket that orbax removes"
-    why = (
+CKP22 = Mistake(
+    "CKP22",
+    "RemovedFolder",
+    "folders in a bucket that orbax removes",
+    severity=Severity.WARNING,
+    why=(
         "At gs://, orbax takes every folder without a file `commit_success.txt` for a checkpoint that was not "
         "finished, and T5X has it clear up: in MODEL_DIR when it trains, in what it restores when it evaluates or "
         "infers. The TensorBoard folders of an earlier job go, its predictions, checkpoints in T5X's older layout; and "
         "where one of those is restored, its arrays. An error where the checkpoint to be evaluated goes itself, as in "
         "mode 'latest' or 'all'. Seen in buckets that `gcs_root` gives."
+    ),
+    bad=training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR"),
+    good=training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT),
+)
+
+
+@finds(CKP22)
+def removed_folder(plan: Planned) -> Iterator[Found]:
+    """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
+    from t5x_harness.plan.checkpoint_source import uses_orbax
+
+    key, folder = _managed(plan)
+    local = _local(folder) if folder and uses_orbax(plan.config) else None
+    names = _removed(local) if local is not None and local.is_dir() else []
+    if local is None or not names:
+        return
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    trains, restored = plan.config.mode is Mode.TRAIN, Path(plan.start.checkpoint or "").name
+    when = "before it saves" if trains else "while it restores"
+    if is_lost := not trains and restored in names:
+        when += f" {restored}, which is one of them"
+    yield Found(
+        f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
+        f"folders at gs:// as unfinished checkpoints, {when}",
+        key,
+        _fix(plan, local),
+        severity=Severity.ERROR if is_lost else Severity.WARNING,
     )
-    bad = training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR")
-    good = training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        from t5x_harness.plan.checkpoint_source import uses_orbax
-
-        key, folder = _managed(plan)
-        local = _local(folder) if folder and uses_orbax(plan.config) else None
-        names = _removed(local) if local is not None and local.is_dir() else []
-        if local is None or not names:
-            return
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        trains, restored = plan.config.mode is Mode.TRAIN, Path(plan.start.checkpoint or "").name
-        when = "before it saves" if trains else "while it restores"
-        if is_lost := not trains and restored in names:
-            when += f" {restored}, which is one of them"
-        yield self.finding(
-            f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
-            f"folders at gs:// as unfinished checkpoints, {when}",
-            key,
-            _fix(plan, local),
-            severity=Severity.ERROR if is_lost else Severity.WARNING,
-        )
 
 
 def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.findings.rule import Found
+from t5x_harness.lint.rules.checkpoint_mode import CKP19
+from t5x_harness.lint.rules.partial_restore import CKP17, CKP18
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
-
-_SPECIFIC = "utils.RestoreCheckpointConfig.mode = 'specific'"
-_RESTORE = ("utils.RestoreCheckpointConfig.path = 'gs://bucket/model/checkpoint_1000'", _SPECIFIC)
-_MAP = "utils.RestoreCheckpointConfig.assignment_map = ((r'state/param_states.*', None),)"
-_FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
 
 def _key(plan: Planned, parameter: str) -> BindingKey | None:
@@ -26,83 +22,50 @@ def _key(plan: Planned, parameter: str) -> BindingKey | None:
     return plan.config.owner(key) if key else plan.start.key
 
 
-class FallbackIncomplete(PlanRule):
-    """``fallback_to_scratch`` without what it needs."""
-
-    code = "CKP17"
-    title = "fallback_to_scratch without what it needs"
-    why = (
-        "T5X fills in what the checkpoint lacks only if a transformation says what that is, and in evaluation and "
-        "inference only if it is given a seed. It finds out when the model is built and the data is open."
-    )
-    bad = training(*_RESTORE, _FALLBACK, at=_FALLBACK)
-    good = training(*_RESTORE, _FALLBACK, _MAP)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for either."""
-        restore, config = plan.start.restore, plan.config
-        if restore is None or not restore.fallback_to_scratch:
-            return
-        key = _key(plan, "fallback_to_scratch")
-        if not restore.state_transformation_fns:
-            yield self.finding(
-                "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
-                key,
-                "map what shall be new to None in assignment_map, or drop fallback_to_scratch",
-            )
-        elif config.mode is not Mode.TRAIN and config.value(config.owner_of("fallback_init_rng")) is None:
-            yield self.finding(
-                "fallback_to_scratch needs a seed, and fallback_init_rng is None",
-                key,
-                f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0",
-            )
+@finds(CKP17)
+def fallback_incomplete(plan: Planned) -> Iterator[Found]:
+    """Finds ``fallback_to_scratch`` without a transformation, or without a seed."""
+    restore, config = plan.start.restore, plan.config
+    if restore is None or not restore.fallback_to_scratch:
+        return
+    key = _key(plan, "fallback_to_scratch")
+    if not restore.state_transformation_fns:
+        yield Found(
+            "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
+            key,
+            "map what shall be new to None in assignment_map, or drop fallback_to_scratch",
+        )
+    elif config.mode is not Mode.TRAIN and config.value(config.owner_of("fallback_init_rng")) is None:
+        yield Found(
+            "fallback_to_scratch needs a seed, and fallback_init_rng is None",
+            key,
+            f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0",
+        )
 
 
-class TransformedLayout(PlanRule):
-    """A checkpoint that is to be changed while it is restored, in a way that its layout does not allow."""
+@finds(CKP18)
+def transformed_layout(plan: Planned) -> Iterator[Found]:
+    """Finds a checkpoint that is to be changed while it is restored, in a way that its layout does not allow."""
+    from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 
-    code = "CKP18"
-    title = "assignment_map or transformations that a checkpoint's layout does not take"
-    why = (
-        "Of a TensorFlow checkpoint T5X says `Cannot initialize from a TensorFlow checkpoint using "
-        "state_transformation_fns`, late in the job. One of orbax it reads under the model's names, whatever the map "
-        "says: a renamed array is `NOT_FOUND`, or another array of that name is taken without a word."
-    )
-    bad = training(
-        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",
-        _SPECIFIC,
-        _MAP,
-        files={**examples.FILES, "model.ckpt-1000.index": ""},
-        at="utils.RestoreCheckpointConfig.assignment_map",
-    )
-    good = training(
-        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model/checkpoint_1000'",
-        _SPECIFIC,
-        checkpoints={"model/checkpoint_1000": examples.trained()},
-    )
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-
-        start = plan.start
-        if start.restore is None or start.checkpoint is None or not start.reachable:
-            return
-        if start.restore.state_transformation_fns and layout_of(start.checkpoint) is StoredLayout.TENSORFLOW:
-            yield self.finding(
-                f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
-                _key(plan, "assignment_map"),
-                "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
-            )
-        elif renamed := _renamed(plan):
-            (name, source), *others = renamed.items()
-            more = f", and {len(others)} more" if others else ""
-            yield self.finding(
-                f"the assignment_map gives {name} the checkpoint's {source}{more}, and {start.checkpoint} is in orbax "
-                "layout, of which T5X reads every array under its name in the model",
-                _key(plan, "assignment_map"),
-                "start from a checkpoint in T5X's older layout (use_orbax = False where it is written), or keep the "
-                "names",
-            )
+    start = plan.start
+    if start.restore is None or start.checkpoint is None or not start.reachable:
+        return
+    if start.restore.state_transformation_fns and layout_of(start.checkpoint) is StoredLayout.TENSORFLOW:
+        yield Found(
+            f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
+            _key(plan, "assignment_map"),
+            "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
+        )
+    elif renamed := _renamed(plan):
+        (name, source), *others = renamed.items()
+        more = f", and {len(others)} more" if others else ""
+        yield Found(
+            f"the assignment_map gives {name} the checkpoint's {source}{more}, and {start.checkpoint} is in orbax "
+            "layout, of which T5X reads every array under its name in the model",
+            _key(plan, "assignment_map"),
+            "start from a checkpoint in T5X's older layout (use_orbax = False where it is written), or keep the names",
+        )
 
 
 def _renamed(plan: Planned) -> dict[str, str]:
@@ -117,75 +80,63 @@ def _renamed(plan: Planned) -> dict[str, str]:
     return {name: source for name, source in names.items() if name != source and source in tree.arrays}
 
 
-class RestoreMode(PlanRule):
-    """Several checkpoints for one training run, or for orbax, or two kinds of checkpoint managers."""
-
-    code = "CKP19"
-    title = "restore settings that T5X does not take"
-    why = (
-        "Training starts from one checkpoint, and saves with the checkpoint manager that it restores with. Evaluation "
-        "and inference with orbax take one path, and of a list, be it of one, only `expected str, bytes or os.PathLike "
-        "object, not list` is said. T5X raises once data and model are built."
-    )
-    bad = training(
-        "utils.RestoreCheckpointConfig.path = ['gs://b/a', 'gs://b/c']", at="utils.RestoreCheckpointConfig.path"
-    )
-    good = training("utils.RestoreCheckpointConfig.path = 'gs://b/a'")
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for each."""
-        if plan.config.mode is not Mode.TRAIN:
-            yield from self._list(plan)
-            return
-        checkpoints = plan.config.build("checkpoint_cfg")
-        save, restore = getattr(checkpoints, "save", None), getattr(checkpoints, "restore", None)
-        if restore is None:
-            return
-        if restore.mode == "all":
-            yield self.finding(
-                "training does not take restore mode 'all'",
-                _key(plan, "mode"),
-                "write 'latest', or 'specific' and one checkpoint",
-            )
-        if not isinstance(restore.path, str) and restore.path:
-            yield self.finding(
-                f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
-                _key(plan, "path"),
-                "write one path without brackets",
-            )
-        yield from self._managers(plan, save, restore)
-
-    def _list(self, plan: Planned) -> Iterator[Finding]:
-        from t5x_harness.plan.checkpoint_source import uses_orbax
-
-        restore = plan.config.build("restore_checkpoint_cfg")
-        path = getattr(restore, "path", None)
-        evaluates = plan.config.mode is Mode.EVAL
-        # Of an empty list, evaluation asks no manager for anything.
-        if path is None or isinstance(path, str) or (evaluates and not (path and uses_orbax(plan.config))):
-            return
-        use_orbax = plan.config.owner_of("use_orbax").short
-        yield self.finding(
-            f"{'evaluation with orbax' if evaluates else 'inference'} restores one path, and the path is a list of "
-            f"{len(path)}",
-            _key(plan, "path"),
-            "write one path without brackets" + (f", or bind {use_orbax} = False" if evaluates else ""),
+@finds(CKP19)
+def restore_mode(plan: Planned) -> Iterator[Found]:
+    """Finds several checkpoints for one training run or for orbax, and checkpoint managers of two kinds."""
+    if plan.config.mode is not Mode.TRAIN:
+        yield from _list(plan)
+        return
+    checkpoints = plan.config.build("checkpoint_cfg")
+    save, restore = getattr(checkpoints, "save", None), getattr(checkpoints, "restore", None)
+    if restore is None:
+        return
+    if restore.mode == "all":
+        yield Found(
+            "training does not take restore mode 'all'",
+            _key(plan, "mode"),
+            "write 'latest', or 'specific' and one checkpoint",
         )
+    if not isinstance(restore.path, str) and restore.path:
+        yield Found(
+            f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
+            _key(plan, "path"),
+            "write one path without brackets",
+        )
+    yield from _managers(plan, save, restore)
 
-    def _managers(self, plan: Planned, save: Any, restore: Any) -> Iterator[Finding]:
-        from t5x_harness.plan.checkpoint_source import uses_orbax
 
-        start = plan.start
-        if save is None or start.restore is None or start.path is None:
-            return  # nothing is restored with these settings
-        theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
-        if theirs is not ours and uses_orbax(plan.config):
-            yield self.finding(
-                f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
-                "checkpoint_manager_cls for both",
-                _key(plan, "checkpoint_manager_cls"),
-                "bind both to the same class",
-            )
+def _list(plan: Planned) -> Iterator[Found]:
+    from t5x_harness.plan.checkpoint_source import uses_orbax
+
+    restore = plan.config.build("restore_checkpoint_cfg")
+    path = getattr(restore, "path", None)
+    evaluates = plan.config.mode is Mode.EVAL
+    # Of an empty list, evaluation asks no manager for anything.
+    if path is None or isinstance(path, str) or (evaluates and not (path and uses_orbax(plan.config))):
+        return
+    use_orbax = plan.config.owner_of("use_orbax").short
+    yield Found(
+        f"{'evaluation with orbax' if evaluates else 'inference'} restores one path, and the path is a list of "
+        f"{len(path)}",
+        _key(plan, "path"),
+        "write one path without brackets" + (f", or bind {use_orbax} = False" if evaluates else ""),
+    )
+
+
+def _managers(plan: Planned, save: Any, restore: Any) -> Iterator[Found]:
+    from t5x_harness.plan.checkpoint_source import uses_orbax
+
+    start = plan.start
+    if save is None or start.restore is None or start.path is None:
+        return  # nothing is restored with these settings
+    theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
+    if theirs is not ours and uses_orbax(plan.config):
+        yield Found(
+            f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
+            "checkpoint_manager_cls for both",
+            _key(plan, "checkpoint_manager_cls"),
+            "bind both to the same class",
+        )
 
 
 def _name(constructor: Any) -> str:

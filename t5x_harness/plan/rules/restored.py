@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
+from t5x_harness.findings.examples import restored_from, training
+from t5x_harness.findings.rule import Found, Mistake, Rule
+from t5x_harness.lint.rules.checkpoint_mode import CKP05
+from t5x_harness.lint.rules.checkpoint_there import CKP04
 from t5x_harness.plan import checkpoint_hints
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
@@ -19,120 +22,89 @@ if TYPE_CHECKING:
 _WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
 
-def _restore(path: str) -> tuple[str, ...]:
-    """Returns the lines that restore a checkpoint in the example's folder."""
-    return (
-        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/{path}'",
-        "utils.RestoreCheckpointConfig.mode = 'specific'",
-        "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
-    )
+def _start_rule(mistake: Mistake) -> Rule[Planned]:
+    """Makes the rule for what keeps a path from being a checkpoint to start from."""
 
-
-class _NoStart(PlanRule):
-    """What keeps a path from being a checkpoint to start from."""
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so; a warning where the path may exist on the machine that runs the job."""
+    def check(plan: Planned) -> Iterator[Found]:
         problem = plan.start.problem
-        if problem is not None and problem.code == self.code:
-            yield self.finding(problem.message, plan.start.key, problem.fix, severity=problem.severity)
+        if problem is not None and problem.code == mistake.code:
+            yield Found(problem.message, plan.start.key, problem.fix, severity=problem.severity)
+
+    return finds(mistake)(check)
 
 
-class MissingCheckpoint(_NoStart):
-    """A checkpoint that does not exist."""
-
-    code = "CKP04"
-    title = "checkpoint that does not exist"
-    why = (
-        "T5X asserts with the path as its whole message, half a minute into the job. A warning where there is no other "
-        "checkpoint beside it either: the machine of the job may have the path, and a stand-in takes its place here."
-    )
-    bad = training(*_restore("model/checkpoint_1001"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
-    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
-
-
-class NoCheckpoint(_NoStart):
-    """A path that does not name a checkpoint in the way that the restore mode needs."""
-
-    code = "CKP05"
-    title = "folder of a run where one checkpoint is meant, or the other way round"
-    why = (
-        "In mode 'specific', T5X says `Found improperly formatted checkpoint directory`, without saying what it looked "
-        "for. In mode 'latest', it finds no checkpoint in a checkpoint: it trains from scratch, or evaluates nothing, "
-        "and succeeds."
-    )
-    bad = training(*_restore("model"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path")
-    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
-
-
-class OtherLayout(_NoStart):
-    """A checkpoint of orbax for T5X's older reader."""
-
-    code = "CKP08"
-    title = "checkpoint of orbax where T5X's older layout is read"
-    why = "T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name."
-    bad = training(
+CKP08 = Mistake(
+    "CKP08",
+    "OtherLayout",
+    "checkpoint of orbax where T5X's older layout is read",
+    why="T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name.",
+    bad=training(
         "train_script.train.use_orbax = False",
-        *_restore("model/checkpoint_1000"),
+        *restored_from("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="utils.RestoreCheckpointConfig.path",
-    )
-    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
+    ),
+    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+)
+
+missing_checkpoint, path_against_mode, other_layout = map(_start_rule, (CKP04, CKP05, CKP08))
 
 
-class DamagedCheckpoint(PlanRule):
-    """A checkpoint that cannot be read."""
-
-    code = "CKP27"
-    title = "checkpoint that is damaged"
-    why = (
+CKP27 = Mistake(
+    "CKP27",
+    "DamagedCheckpoint",
+    "checkpoint that is damaged",
+    why=(
         "A copy that was cut off, or a save that was: T5X stops with an error of msgpack, tensorstore or orbax, which "
         "names no checkpoint. All arrays are opened, and the small ones read; the large ones may be damaged yet. A "
         "shrunk run has a stand-in for the checkpoint, and would not notice."
-    )
-    bad = training(
-        *_restore("model/checkpoint_1000"),
+    ),
+    bad=training(
+        *restored_from("model/checkpoint_1000"),
         files={**examples.FILES, "model/checkpoint_1000/checkpoint": "cut off"},
         at="utils.RestoreCheckpointConfig.path",
-    )
-    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for the first array that cannot be read, or for the metadata."""
-        if plan.fit is not None and plan.fit.damage:
-            yield self.finding(
-                f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}",
-                plan.start.key,
-                "copy it again from where it was written, or name another checkpoint",
-            )
+    ),
+    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+)
 
 
-class OtherShapes(PlanRule):
-    """A checkpoint of a model of another size."""
-
-    code = "CKP06"
-    title = "checkpoint of a model of another size"
-    why = "Flax raises a shape error for one parameter after the checkpoint was read."
-    bad = training(
-        *_restore("model/checkpoint_1000"),
-        checkpoints={"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")},
-        at="utils.RestoreCheckpointConfig.path",
-    )
-    good = training("network.T5Config.emb_dim = 16", *_restore("model/checkpoint_1000"), checkpoints=bad.checkpoints)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for the first array whose shape differs."""
-        fit = plan.fit
-        if fit is None or not fit.different or checkpoint_hints.vocabulary_sizes(fit):
-            return
-        path, stored, ours = fit.different[0]
-        yield self.finding(
-            f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
-            f"{_more(len(fit.different) - 1, 'differ')}{_because(checkpoint_hints.of_shapes(fit))}",
+@finds(CKP27)
+def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
+    """Finds the first array that cannot be read, or metadata that cannot."""
+    if plan.fit is not None and plan.fit.damage:
+        yield Found(
+            f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}",
             plan.start.key,
-            _other_checkpoint(plan, "of this model's size, or the model of the checkpoint's"),
-            severity=_severity(fit),
+            "copy it again from where it was written, or name another checkpoint",
         )
+
+
+_NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")}
+
+CKP06 = Mistake(
+    "CKP06",
+    "OtherShapes",
+    "checkpoint of a model of another size",
+    why="Flax raises a shape error for one parameter after the checkpoint was read.",
+    bad=training(*restored_from("model/checkpoint_1000"), checkpoints=_NARROW, at="utils.RestoreCheckpointConfig.path"),
+    good=training("network.T5Config.emb_dim = 16", *restored_from("model/checkpoint_1000"), checkpoints=_NARROW),
+)
+
+
+@finds(CKP06)
+def other_shapes(plan: Planned) -> Iterator[Found]:
+    """Finds the first array whose shape differs from the model's."""
+    fit = plan.fit
+    if fit is None or not fit.different or checkpoint_hints.vocabulary_sizes(fit):
+        return
+    path, stored, ours = fit.different[0]
+    yield Found(
+        f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
+        f"{_more(len(fit.different) - 1, 'differ')}{_because(checkpoint_hints.of_shapes(fit))}",
+        plan.start.key,
+        _other_checkpoint(plan, "of this model's size, or the model of the checkpoint's"),
+        severity=_severity(fit),
+    )
 
 
 def _severity(fit: CheckpointFit) -> Severity:
@@ -144,90 +116,94 @@ def _severity(fit: CheckpointFit) -> Severity:
     return Severity.WARNING if unchecked and not parameters else Severity.ERROR
 
 
-class OtherVocabulary(PlanRule):
-    """A checkpoint of a model with another vocabulary."""
-
-    code = "SEQ11"
-    title = "checkpoint of a model with another vocabulary size"
-    why = (
+SEQ11 = Mistake(
+    "SEQ11",
+    "OtherVocabulary",
+    "checkpoint of a model with another vocabulary size",
+    why=(
         "The embedding has a row for each token, often rounded up to a multiple of 128: 32000 pieces and 100 extra ids "
         "make 32128 rows. T5X finds the difference after the checkpoint was read."
-    )
-    bad = training(
+    ),
+    bad=training(
         "network.T5Config.vocab_size = 512",
-        *_restore("model/checkpoint_1000"),
+        *restored_from("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="network.T5Config.vocab_size = 512",
+    ),
+    good=training("network.T5Config.vocab_size = 384", *restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+)
+
+
+@finds(SEQ11)
+def other_vocabulary(plan: Planned) -> Iterator[Found]:
+    """Finds a checkpoint in which the number of tokens is all that differs."""
+    fit = plan.fit
+    sizes = checkpoint_hints.vocabulary_sizes(fit) if fit is not None else None
+    if sizes is None:
+        return
+    bound = plan.config.find("vocab_size") or plan.config.find("num_embeddings")
+    key = plan.config.owner(bound) if bound else plan.start.key
+    yield Found(
+        f"the checkpoint {plan.start.checkpoint} has {sizes[0]} tokens, and the model {sizes[1]}",
+        key,
+        f"set {bound.short if bound else 'the vocabulary size'} to {sizes[0]}, or use a checkpoint of {sizes[1]} "
+        "tokens",
     )
-    good = training("network.T5Config.vocab_size = 384", *_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if the number of tokens is all that differs."""
-        fit = plan.fit
-        sizes = checkpoint_hints.vocabulary_sizes(fit) if fit is not None else None
-        if sizes is None:
-            return
-        bound = plan.config.find("vocab_size") or plan.config.find("num_embeddings")
-        key = plan.config.owner(bound) if bound else plan.start.key
-        yield self.finding(
-            f"the checkpoint {plan.start.checkpoint} has {sizes[0]} tokens, and the model {sizes[1]}",
-            key,
-            f"set {bound.short if bound else 'the vocabulary size'} to {sizes[0]}, or use a checkpoint of {sizes[1]} "
-            "tokens",
-        )
 
 
-class OtherTree(PlanRule):
-    """A checkpoint of a model of another structure."""
-
-    code = "CKP07"
-    title = "checkpoint of a model of another structure"
-    why = (
+CKP07 = Mistake(
+    "CKP07",
+    "OtherTree",
+    "checkpoint of a model of another structure",
+    why=(
         "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "
         "it has more, as of a model with more layers, T5X leaves the rest out without a word."
-    )
-    bad = training(
+    ),
+    bad=training(
         "network.T5Config.num_decoder_layers = 3",
-        *_restore("model/checkpoint_1000"),
+        *restored_from("model/checkpoint_1000"),
         checkpoints=_WRITTEN,
         at="utils.RestoreCheckpointConfig.path",
-    )
-    good = training(*_restore("model/checkpoint_1000"), checkpoints=_WRITTEN)
+    ),
+    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for what the checkpoint lacks, or else a warning for what it has too much."""
-        fit = plan.fit
-        if fit is None:
-            return
-        if fit.bad_map:
-            checkpoint = plan.start.checkpoint or plan.start.path
-            yield self.finding(
-                f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}",
-                _map(plan),
-                "correct the pattern, or the name in the checkpoint that it leads to",
-            )
-        elif fit.dropped:
-            yield self.finding(
-                f"the assignment_map drops {fit.dropped[0]}{_more(len(fit.dropped) - 1, 'are dropped')} of the "
-                f"checkpoint {plan.start.checkpoint}, and fallback_to_scratch, which makes new values, is not set",
-                _map(plan),
-                "set fallback_to_scratch = True, or take out of the assignment_map what the model needs",
-            )
-        elif fit.missing:
-            yield self.finding(
-                f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
-                f"{_more(len(fit.missing) - 1, 'are missing')}{_because(checkpoint_hints.of_missing(fit))}",
-                plan.start.key,
-                _fix_of_missing(plan, fit),
-            )
-        elif fit.left_out and not fit.different:
-            yield self.finding(
-                f"T5X leaves out what the model does not have of the checkpoint {plan.start.checkpoint}: "
-                f"{', '.join(fit.left_out[:2])}{_more(len(fit.left_out) - 2, 'are left out')}",
-                plan.start.key,
-                _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
-                severity=Severity.WARNING,
-            )
+
+@finds(CKP07)
+def other_tree(plan: Planned) -> Iterator[Found]:
+    """Finds what the checkpoint lacks, or else, as a warning, what it has that the model does not."""
+    fit = plan.fit
+    if fit is None:
+        return
+    if fit.bad_map:
+        checkpoint = plan.start.checkpoint or plan.start.path
+        yield Found(
+            f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}",
+            _map(plan),
+            "correct the pattern, or the name in the checkpoint that it leads to",
+        )
+    elif fit.dropped:
+        yield Found(
+            f"the assignment_map drops {fit.dropped[0]}{_more(len(fit.dropped) - 1, 'are dropped')} of the "
+            f"checkpoint {plan.start.checkpoint}, and fallback_to_scratch, which makes new values, is not set",
+            _map(plan),
+            "set fallback_to_scratch = True, or take out of the assignment_map what the model needs",
+        )
+    elif fit.missing:
+        yield Found(
+            f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
+            f"{_more(len(fit.missing) - 1, 'are missing')}{_because(checkpoint_hints.of_missing(fit))}",
+            plan.start.key,
+            _fix_of_missing(plan, fit),
+        )
+    elif fit.left_out and not fit.different:
+        yield Found(
+            f"T5X leaves out what the model does not have of the checkpoint {plan.start.checkpoint}: "
+            f"{', '.join(fit.left_out[:2])}{_more(len(fit.left_out) - 2, 'are left out')}",
+            plan.start.key,
+            _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
+            severity=Severity.WARNING,
+        )
 
 
 def _map(plan: Planned) -> BindingKey | None:

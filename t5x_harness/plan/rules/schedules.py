@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.examples import training
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.lint.rules.schedule import FACTORS, GIN24, GIN26
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
@@ -18,64 +20,38 @@ _NOTHING = 1e-7
 """A rate at which nothing is learnt; T5X's schedules do not go below 1e-8."""
 _RUN_DOWN = 0.01
 """What is left of the highest rate when a schedule is over."""
-_FACTORS = "constant, linear_warmup, linear_decay, rsqrt_decay, rsqrt_normalized_decay, decay_every, cosine_decay"
-
-_FROM_CHECKPOINT = (
-    "utils.RestoreCheckpointConfig.path = 'gs://bucket/t5/checkpoint_1000000'",
-    "utils.RestoreCheckpointConfig.mode = 'specific'",
-    "TRAIN_STEPS = 1_020_000",
-)
-_WARMING_UP = (
-    *_FROM_CHECKPOINT,
-    "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
-    "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
-    "utils.create_learning_rate_scheduler.warmup_steps = 1000",
-)
 
 
-class ScheduleIsOver(PlanRule):
-    """A schedule whose warm-up or decay lies before the first step to train."""
-
-    code = "GIN24"
-    severity = Severity.WARNING
-    title = "learning rate schedule that is over before the first step to train"
-    why = (
-        "Schedules count from step 0 of pretraining unless step_offset says otherwise. From a checkpoint at step "
-        "1,000,000, a warm-up of 1,000 steps never happens, and a decay over 100,000 steps has long ended: the run "
-        "trains at full rate from its first step, or learns nothing. T5X says neither. A rate that is NaN at a step "
-        "to train, as of a warm-up over 0 steps, is an error."
-    )
-    bad = training(*_WARMING_UP, at="utils.create_learning_rate_scheduler.factors")
-    good = training(*_WARMING_UP, "utils.create_learning_rate_scheduler.step_offset = 1_000_000")
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        rate, steps = plan.learning_rate, plan.steps
-        if rate is None or rate.schedule is None or rate.curve is None or steps is None:
-            return
-        key = _key_in_t5x(plan, "factors") or rate.schedule.key
-        if rate.curve.not_finite is not None:
-            step, value = rate.curve.not_finite
-            yield self.finding(
-                f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
-                _zero_key(plan) or key,
-                "set warmup_steps to at least 1, or take linear_warmup out of factors"
-                if _zero_key(plan)
-                else "look for a division by zero in the schedule",
-                severity=Severity.ERROR,
-            )
-            return
-        if rate.curve.highest[1] <= _NOTHING:
-            yield self.finding(
-                f"the learning rate is {rate.curve.highest[1]:.2g} at most from the first step to the last: nothing "
-                "is learnt",
-                key,
-                "let the schedule begin at the first step to train, or make it longer",
-            )
-            return
-        problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
-        if problem and steps.first:
-            message, severity = problem
-            yield self.finding(message, key, _fix(plan, steps.first), severity=severity)
+@finds(GIN24)
+def schedule_is_over(plan: Planned) -> Iterator[Found]:
+    """Finds a schedule whose warm-up or decay lies before the first step to train."""
+    rate, steps = plan.learning_rate, plan.steps
+    if rate is None or rate.schedule is None or rate.curve is None or steps is None:
+        return
+    key = _key_in_t5x(plan, "factors") or rate.schedule.key
+    if rate.curve.not_finite is not None:
+        step, value = rate.curve.not_finite
+        yield Found(
+            f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
+            _zero_key(plan) or key,
+            "set warmup_steps to at least 1, or take linear_warmup out of factors"
+            if _zero_key(plan)
+            else "look for a division by zero in the schedule",
+            severity=Severity.ERROR,
+        )
+        return
+    if rate.curve.highest[1] <= _NOTHING:
+        yield Found(
+            f"the learning rate is {rate.curve.highest[1]:.2g} at most from the first step to the last: nothing "
+            "is learnt",
+            key,
+            "let the schedule begin at the first step to train, or make it longer",
+        )
+        return
+    problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
+    if problem and steps.first:
+        message, severity = problem
+        yield Found(message, key, _fix(plan, steps.first), severity=severity)
 
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
@@ -127,27 +103,17 @@ def _fix(plan: Planned, first: int) -> str:
     return f"count the schedule's steps from {first} on"
 
 
-class UnknownFactor(PlanRule):
-    """A factor of the schedule that T5X does not know."""
-
-    code = "GIN26"
-    title = "unknown factor in the learning rate schedule"
-    why = "T5X raises `Unknown factor` while it traces the train step, after it restored the checkpoint."
-    bad = training(
-        "utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_dacay'",
-        at="utils.create_learning_rate_scheduler.factors",
-    )
-    good = training("utils.create_learning_rate_scheduler.factors = 'constant * rsqrt_decay'")
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
-        if factor is not None:
-            key = plan.config.find("factors", "create_learning_rate_scheduler")
-            yield self.finding(
-                f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
-                plan.config.owner(key) if key else None,
-                f"use one of {_FACTORS}",
-            )
+@finds(GIN26)
+def unknown_factor(plan: Planned) -> Iterator[Found]:
+    """Finds each factor that neither T5X's record nor the T5X in use has."""
+    factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
+    if factor is not None:
+        key = plan.config.find("factors", "create_learning_rate_scheduler")
+        yield Found(
+            f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
+            plan.config.owner(key) if key else None,
+            f"use one of {', '.join(FACTORS)}",
+        )
 
 
 _ADAPTIVE = frozenset(
@@ -165,50 +131,52 @@ _SMALL_ABSOLUTE = 1e-6
 _CONSTANT = "utils.create_learning_rate_scheduler.factors = 'constant'"
 
 
-class UselessRate(PlanRule):
-    """A learning rate with which nothing can be learned."""
-
-    code = "OPT01"
-    severity = Severity.WARNING
-    title = "learning rate that is far too large or too small for the optimizer"
-    why = (
+OPT01 = Mistake(
+    "OPT01",
+    "UselessRate",
+    "learning rate that is far too large or too small for the optimizer",
+    severity=Severity.WARNING,
+    why=(
         "Adafactor and Adam change each parameter by about the learning rate in every step, Adafactor in proportion to "
         "the parameter's size. At 1.0 the model forgets what it knew at once, below 0.00001 it learns nothing, and the "
         "job runs to its end either way. `rsqrt_decay` wants a base of about 1.0, `constant` one of about 0.001."
-    )
-    bad = training(
+    ),
+    bad=training(
         _CONSTANT,
         "utils.create_learning_rate_scheduler.base_learning_rate = 1.0",
         at="utils.create_learning_rate_scheduler.base_learning_rate",
-    )
-    good = training(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001")
+    ),
+    good=training(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001"),
+)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so, of a rate that is known and an optimizer that is."""
-        rate = plan.learning_rate
-        if rate is None or rate.schedule is None or rate.curve is None or rate.curve.not_finite is not None:
-            return
-        schedule, curve = rate.schedule, rate.curve
-        if schedule.optimizer not in _ADAPTIVE:
-            return
-        (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
-        if end > _LARGE or top >= 1:
-            step, value = (last, end) if end > _LARGE else (top_step, top)
-            problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"
-            fix = "lower it: fine-tuning of T5 takes 0.001, pretraining 0.01 at most"
-        elif _NOTHING < top < (_SMALL if _is_relative(plan) else _SMALL_ABSOLUTE):
-            problem = (
-                f"the learning rate goes from {start:.3g} at step {first} to {end:.3g} at step {last}, {top:.3g} at "
-                f"most: {schedule.optimizer} learns next to nothing with it"
-            )
-            fix = "raise it: fine-tuning of T5 takes 0.001"
-        else:
-            return
-        key, factors = _key_in_t5x(plan, "base_learning_rate"), _key_in_t5x(plan, "factors")
-        named = str(plan.config.value(plan.config.owner(factors))) if factors else ""
-        if top < _SMALL and "rsqrt" in named:
-            fix += f", which {named!r} divides by the square root of the step; or leave that factor out"
-        yield self.finding(problem, plan.config.owner(key) if key else schedule.key, fix)
+
+@finds(OPT01)
+def useless_rate(plan: Planned) -> Iterator[Found]:
+    """Finds a rate with which nothing can be learned, if the optimizer is a known one."""
+    rate = plan.learning_rate
+    if rate is None or rate.schedule is None or rate.curve is None or rate.curve.not_finite is not None:
+        return
+    schedule, curve = rate.schedule, rate.curve
+    if schedule.optimizer not in _ADAPTIVE:
+        return
+    (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
+    if end > _LARGE or top >= 1:
+        step, value = (last, end) if end > _LARGE else (top_step, top)
+        problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"
+        fix = "lower it: fine-tuning of T5 takes 0.001, pretraining 0.01 at most"
+    elif _NOTHING < top < (_SMALL if _is_relative(plan) else _SMALL_ABSOLUTE):
+        problem = (
+            f"the learning rate goes from {start:.3g} at step {first} to {end:.3g} at step {last}, {top:.3g} at "
+            f"most: {schedule.optimizer} learns next to nothing with it"
+        )
+        fix = "raise it: fine-tuning of T5 takes 0.001"
+    else:
+        return
+    key, factors = _key_in_t5x(plan, "base_learning_rate"), _key_in_t5x(plan, "factors")
+    named = str(plan.config.value(plan.config.owner(factors))) if factors else ""
+    if top < _SMALL and "rsqrt" in named:
+        fix += f", which {named!r} divides by the square root of the step; or leave that factor out"
+    yield Found(problem, plan.config.owner(key) if key else schedule.key, fix)
 
 
 def _is_relative(plan: Planned) -> bool:
@@ -217,45 +185,47 @@ def _is_relative(plan: Planned) -> bool:
     return bool(getattr(settings, "multiply_by_parameter_scale", False))
 
 
-class UnfinishedWarmup(PlanRule):
-    """A warm-up that goes on when the run has ended."""
-
-    code = "OPT02"
-    severity = Severity.WARNING
-    title = "warm-up that is longer than the run"
-    why = (
+OPT02 = Mistake(
+    "OPT02",
+    "UnfinishedWarmup",
+    "warm-up that is longer than the run",
+    severity=Severity.WARNING,
+    why=(
         "The rate rises from the first step to the last and never reaches what base_learning_rate says: most of the "
         "run trains at a part of the rate that was chosen, and T5X says nothing."
-    )
-    bad = training(
+    ),
+    bad=training(
         "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
         "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
         "utils.create_learning_rate_scheduler.warmup_steps = 20_000",
         at="utils.create_learning_rate_scheduler.warmup_steps",
-    )
-    good = training(
+    ),
+    good=training(
         "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
         "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
         "utils.create_learning_rate_scheduler.warmup_steps = 1_000",
-    )
+    ),
+)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if so, of T5X's own schedule with values that the config gives."""
-        steps, config = plan.steps, plan.config
-        keys = {name: _key_in_t5x(plan, name) for name in ("factors", "warmup_steps", "step_offset")}
-        given = {name: config.value(config.owner(key)) for name, key in keys.items() if key is not None}
-        warmup, offset = given.get("warmup_steps"), given.get("step_offset", 0)
-        if steps is None or steps.first is None or not steps.to_train or keys["warmup_steps"] is None:
-            return
-        if "linear_warmup" not in str(given.get("factors", "linear_warmup")):
-            return
-        if not isinstance(warmup, int) or not isinstance(offset, int):
-            return
-        end = steps.first + steps.to_train - offset
-        if 0 < end < warmup:
-            yield self.finding(
-                f"the warm-up takes {warmup:,} steps, and the run ends at step {end:,} of the schedule, when "
-                f"{end / warmup:.0%} of it are done",
-                config.owner(keys["warmup_steps"]),
-                f"warm up for fewer steps than the {steps.to_train:,} that are trained",
-            )
+
+@finds(OPT02)
+def unfinished_warmup(plan: Planned) -> Iterator[Found]:
+    """Finds a warm-up of T5X's own schedule that goes on when the run has ended."""
+    steps, config = plan.steps, plan.config
+    keys = {name: _key_in_t5x(plan, name) for name in ("factors", "warmup_steps", "step_offset")}
+    given = {name: config.value(config.owner(key)) for name, key in keys.items() if key is not None}
+    warmup, offset = given.get("warmup_steps"), given.get("step_offset", 0)
+    if steps is None or steps.first is None or not steps.to_train or keys["warmup_steps"] is None:
+        return
+    if "linear_warmup" not in str(given.get("factors", "linear_warmup")):
+        return
+    if not isinstance(warmup, int) or not isinstance(offset, int):
+        return
+    end = steps.first + steps.to_train - offset
+    if 0 < end < warmup:
+        yield Found(
+            f"the warm-up takes {warmup:,} steps, and the run ends at step {end:,} of the schedule, when "
+            f"{end / warmup:.0%} of it are done",
+            config.owner(keys["warmup_steps"]),
+            f"warm up for fewer steps than the {steps.to_train:,} that are trained",
+        )

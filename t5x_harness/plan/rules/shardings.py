@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.examples import training
-from t5x_harness.plan.rule import PlanRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.plan.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey, GinConfig
@@ -30,43 +31,45 @@ _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class IndivisibleAxis(PlanRule):
-    """A dimension that the mesh axis it is cut along does not divide."""
-
-    code = "MSH06"
-    title = "model dimension that its mesh axis does not divide"
-    why = "JAX raises after the restore, and names an array axis and a size, but no parameter and no binding."
-    bad = training(
+MSH06 = Mistake(
+    "MSH06",
+    "IndivisibleAxis",
+    "model dimension that its mesh axis does not divide",
+    why="JAX raises after the restore, and names an array axis and a size, but no parameter and no binding.",
+    bad=training(
         "partitioning.PjitPartitioner.num_partitions = 4",
         "network.T5Config.mlp_dim = 1022",
         at="network.T5Config.mlp_dim = 1022",
-    )
-    good = training("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024")
+    ),
+    good=training("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024"),
+)
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for each logical axis and size."""
-        found: dict[tuple[str, int, int, str], list[str]] = {}
-        for leaf in plan.shapes.parameters_first if plan.shapes else ():
-            for index, size, parts, axes in leaf.cuts(plan.mesh):
-                name = leaf.names[index] if index < len(leaf.names) else None
-                if size % parts and name != _VOCABULARY:
-                    found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.name)
-        said: set[BindingKey] = set()
-        for (name, size, parts, axes), paths in found.items():
-            bound = _bindings_of(plan.config, name)
-            key = bound[0] if bound else None
-            if key in said:  # heads, and heads times their size: one number is at fault
-                continue
-            said |= {key} if key else set()
-            values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
-            yield self.finding(
-                f"axis {name} of {paths[0]}{f' and {len(paths) - 1} more arrays' if len(paths) > 1 else ''} has size "
-                f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
-                f"{f': {values}' if values else ''}",
-                key,
-                f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
-                f"{_listed([number for number in _divisors(parts) if not size % number])}",
-            )
+
+@finds(MSH06)
+def indivisible_axis(plan: Planned) -> Iterator[Found]:
+    """Finds each logical axis and size that its mesh axis does not divide."""
+    found: dict[tuple[str, int, int, str], list[str]] = {}
+    for leaf in plan.shapes.parameters_first if plan.shapes else ():
+        for index, size, parts, axes in leaf.cuts(plan.mesh):
+            name = leaf.names[index] if index < len(leaf.names) else None
+            if size % parts and name != _VOCABULARY:
+                found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.name)
+    said: set[BindingKey] = set()
+    for (name, size, parts, axes), paths in found.items():
+        bound = _bindings_of(plan.config, name)
+        key = bound[0] if bound else None
+        if key in said:  # heads, and heads times their size: one number is at fault
+            continue
+        said |= {key} if key else set()
+        values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
+        yield Found(
+            f"axis {name} of {paths[0]}{f' and {len(paths) - 1} more arrays' if len(paths) > 1 else ''} has size "
+            f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
+            f"{f': {values}' if values else ''}",
+            key,
+            f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
+            f"{_listed([number for number in _divisors(parts) if not size % number])}",
+        )
 
 
 def _divisors(number: int) -> list[int]:
@@ -87,69 +90,73 @@ def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
     return found if axis == "joined_kv" else found[:1]
 
 
-class VocabularyRows(PlanRule):
-    """A vocabulary size that the model axis, or a TPU's tile, does not divide."""
-
-    code = "SEQ13"
-    title = "vocabulary size that the model axis or a tile does not divide"
-    why = (
+SEQ13 = Mistake(
+    "SEQ13",
+    "VocabularyRows",
+    "vocabulary size that the model axis or a tile does not divide",
+    why=(
         "The embedding has a row for each id and is cut over the model axis; T5X's models round the vocabulary up to a "
         "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is "
         "not a multiple of a TPU's 128 lanes only wastes part of each tile: a note."
-    )
-    bad = training(
+    ),
+    bad=training(
         "partitioning.PjitPartitioner.num_partitions = 2",
         "network.T5Config.vocab_size = 385",
         at="network.T5Config.vocab_size = 385",
-    )
-    good = training("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512")
-
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding for each size."""
-        found: dict[tuple[int, int], str] = {}
-        for leaf in plan.shapes.parameters if plan.shapes else ():
-            parts = {index: cut for index, _, cut, _ in leaf.cuts(plan.mesh)}
-            for index, (name, size) in enumerate(zip(leaf.names, leaf.shape, strict=False)):
-                if name == _VOCABULARY:
-                    found.setdefault((size, parts.get(index, 1)), leaf.name)
-        for (size, devices), path in found.items():
-            bound = _bindings_of(plan.config, _VOCABULARY)
-            key = bound[0] if bound else None
-            step = _LANES * devices if size % devices else _LANES
-            fix = f"round {key.short if key else 'it'} up to {math.ceil(size / step) * step}; no id uses the rows added"
-            where = f"the vocabulary has {size} rows in {path}"
-            if size % devices:
-                uneven = f"{where}, which {devices} devices of the mesh cannot share evenly"
-                yield self.finding(uneven, key, fix)
-            elif size % _LANES:
-                padded = f"{where}, no multiple of {_LANES}: part of each tile of the TPU is wasted"
-                yield self.finding(padded, key, fix, severity=Severity.NOTE)
+    ),
+    good=training("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512"),
+)
 
 
-class StateMemory(PlanRule):
-    """A train state that is larger than a device's memory."""
+@finds(SEQ13)
+def vocabulary_rows(plan: Planned) -> Iterator[Found]:
+    """Finds each vocabulary size that the model axis, or a TPU's tile, does not divide."""
+    found: dict[tuple[int, int], str] = {}
+    for leaf in plan.shapes.parameters if plan.shapes else ():
+        parts = {index: cut for index, _, cut, _ in leaf.cuts(plan.mesh)}
+        for index, (name, size) in enumerate(zip(leaf.names, leaf.shape, strict=False)):
+            if name == _VOCABULARY:
+                found.setdefault((size, parts.get(index, 1)), leaf.name)
+    for (size, devices), path in found.items():
+        bound = _bindings_of(plan.config, _VOCABULARY)
+        key = bound[0] if bound else None
+        step = _LANES * devices if size % devices else _LANES
+        fix = f"round {key.short if key else 'it'} up to {math.ceil(size / step) * step}; no id uses the rows added"
+        where = f"the vocabulary has {size} rows in {path}"
+        if size % devices:
+            uneven = f"{where}, which {devices} devices of the mesh cannot share evenly"
+            yield Found(uneven, key, fix)
+        elif size % _LANES:
+            padded = f"{where}, no multiple of {_LANES}: part of each tile of the TPU is wasted"
+            yield Found(padded, key, fix, severity=Severity.NOTE)
 
-    code = "MSH09"
-    title = "train state that does not fit a device"
-    why = "The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up."
-    bad = training("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072")
-    good = training()
 
-    def check(self, plan: Planned) -> Iterator[Finding]:
-        """Yields a finding if parameters and optimizer state alone need more than a program may use."""
-        if plan.shapes is None:
-            return
-        state, usable = plan.shapes.device_bytes(plan.mesh), plan.slice.usable_hbm_bytes
-        if state > usable:
-            found = plan.config.find("model_parallel_submesh"), plan.config.find("num_partitions")
-            keys = [plan.config.owner(key) for key in found if key]
-            key = next((key for key in keys if plan.config.value(key) is not None), None)
-            yield self.finding(
-                f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
-                f"device lets a program use {usable / 2**30:.1f} GiB",
-                key,
-                _enough(plan, usable),
-            )
+MSH09 = Mistake(
+    "MSH09",
+    "StateMemory",
+    "train state that does not fit a device",
+    why="The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up.",
+    bad=training("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072"),
+    good=training(),
+)
+
+
+@finds(MSH09)
+def state_memory(plan: Planned) -> Iterator[Found]:
+    """Finds parameters and optimizer state that alone need more memory than a program may use."""
+    if plan.shapes is None:
+        return
+    state, usable = plan.shapes.device_bytes(plan.mesh), plan.slice.usable_hbm_bytes
+    if state > usable:
+        found = plan.config.find("model_parallel_submesh"), plan.config.find("num_partitions")
+        keys = [plan.config.owner(key) for key in found if key]
+        key = next((key for key in keys if plan.config.value(key) is not None), None)
+        yield Found(
+            f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
+            f"device lets a program use {usable / 2**30:.1f} GiB",
+            key,
+            _enough(plan, usable),
+        )
 
 
 def _enough(plan: Planned, usable: int) -> str:

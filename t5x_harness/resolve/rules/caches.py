@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     import seqio
@@ -39,82 +40,88 @@ def _name(key: BindingKey | None) -> str:
     return key.short if key else "use_cached"
 
 
-class MissingCache(ResolveRule):
-    """A task that is to be read from its cache, and has none."""
-
-    code = "SEQ01"
-    title = "cached examples asked for that are in no cache folder"
-    why = (
+SEQ01 = Mistake(
+    "SEQ01",
+    "MissingCache",
+    "cached examples asked for that are in no cache folder",
+    why=(
         "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
         "in any of the task cache directories`."
-    )
-    bad = training("USE_CACHED_TASKS = True", files=examples.files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True")
-    good = training("USE_CACHED_TASKS = False", files=examples.files(*_PLACEHOLDER))
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each task that can be cached, and is not where it is looked for."""
-        import seqio
-
-        from t5x_harness.standins.task_data import cache_of
-
-        folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
-        if any("://" in folder for folder in folders):
-            return  # said to be not checked where the data is read
-        searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
-        for role, task in _once(run, cached=True):
-            if task.supports_caching and cache_of(task) is None:
-                key = role.key(run.config, "use_cached")
-                yield self.finding(
-                    f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
-                    key,
-                    f"set {_name(key)} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
-                    "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
-                )
+    ),
+    bad=training("USE_CACHED_TASKS = True", files=examples.files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True"),
+    good=training("USE_CACHED_TASKS = False", files=examples.files(*_PLACEHOLDER)),
+)
 
 
-class IgnoredCache(ResolveRule):
-    """A task that is to be read from its cache, and cannot be cached."""
+@finds(SEQ01)
+def missing_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that is to be read from its cache and whose cache does not exist."""
+    import seqio
 
-    code = "SEQ02"
-    severity = Severity.WARNING
-    title = "cached examples asked for of a task that cannot be cached"
-    why = (
+    from t5x_harness.standins.task_data import cache_of
+
+    folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
+    if any("://" in folder for folder in folders):
+        return  # said to be not checked where the data is read
+    searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
+    for role, task in _once(run, cached=True):
+        if task.supports_caching and cache_of(task) is None:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
+                key,
+                f"set {_name(key)} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
+                "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
+            )
+
+
+SEQ02 = Mistake(
+    "SEQ02",
+    "IgnoredCache",
+    "cached examples asked for of a task that cannot be cached",
+    severity=Severity.WARNING,
+    why=(
         "Without a `CacheDatasetPlaceholder` in the task SeqIO drops `use_cached` with a line in the log: every host "
         "preprocesses while the TPU waits."
-    )
-    bad = training("USE_CACHED_TASKS = True", at="USE_CACHED_TASKS = True")
-    good = training("USE_CACHED_TASKS = False")
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each task without a place for its cache."""
-        for role, task in _once(run, cached=True):
-            if not task.supports_caching:
-                key = role.key(run.config, "use_cached")
-                yield self.finding(
-                    f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
-                    "preprocessors: SeqIO preprocesses its source on the fly all the same",
-                    key,
-                    f"set {_name(key)} = False if that is meant, or put the placeholder into the task and cache it",
-                )
+    ),
+    bad=training("USE_CACHED_TASKS = True", at="USE_CACHED_TASKS = True"),
+    good=training("USE_CACHED_TASKS = False"),
+)
 
 
-class NeededCache(ResolveRule):
-    """A task that can only be read from a cache."""
+@finds(SEQ02)
+def ignored_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that is to be read from a cache and has no place for one."""
+    for role, task in _once(run, cached=True):
+        if not task.supports_caching:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
+                "preprocessors: SeqIO preprocesses its source on the fly all the same",
+                key,
+                f"set {_name(key)} = False if that is meant, or put the placeholder into the task and cache it",
+            )
 
-    code = "SEQ03"
-    title = "task that needs its cache, read without it"
-    why = "SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`."
-    bad = training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS")
-    good = training(files=examples.files(*_PLACEHOLDER))
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each such task."""
-        for role, task in _once(run, cached=False):
-            if task.requires_caching:
-                key = role.key(run.config, "use_cached")
-                yield self.finding(
-                    f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
-                    "and use_cached is False",
-                    key,
-                    f"set {_name(key)} = True and cache the task, or take required=True out of the task",
-                )
+SEQ03 = Mistake(
+    "SEQ03",
+    "NeededCache",
+    "task that needs its cache, read without it",
+    why="SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`.",
+    bad=training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS"),
+    good=training(files=examples.files(*_PLACEHOLDER)),
+)
+
+
+@finds(SEQ03)
+def needed_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that can only be read from a cache."""
+    for role, task in _once(run, cached=False):
+        if task.requires_caching:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
+                "and use_cached is False",
+                key,
+                f"set {_name(key)} = True and cache the task, or take required=True out of the task",
+            )

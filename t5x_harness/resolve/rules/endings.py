@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
@@ -22,35 +23,37 @@ _READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'ta
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
-class Endless(ResolveRule):
-    """A split without an end, of which the run reads every example."""
-
-    code = "SEQ25"
-    title = "endless split that is evaluated or inferred from"
-    why = (
+SEQ25 = Mistake(
+    "SEQ25",
+    "Endless",
+    "endless split that is evaluated or inferred from",
+    why=(
         "SeqIO's evaluator reads a whole split before it starts, and keeps it in memory: of a generator that begins "
         "anew, which training likes, it never sees the end. The job hangs until the host has no memory left."
-    )
-    bad = evaluating(_SPLIT, files=examples.files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split")
-    good = evaluating(_SPLIT)
+    ),
+    bad=evaluating(_SPLIT, files=examples.files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split"),
+    good=evaluating(_SPLIT),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each split that has no end, or seems to have none, and is read to its end."""
-        said = set()
-        for role, sample in run.sampled():
-            where = (sample.task.name, sample.split)
-            if where in said or not run.is_read_to_the_end(role, sample.task):
-                continue
-            problem, severity = _problem(run, sample)
-            if problem:
-                said.add(where)
-                yield self.finding(
-                    f"split {sample.split!r} of task {sample.task.name} {problem}, and {_reader(run, role)} reads all "
-                    "of it",
-                    role.key(run.config, "split"),
-                    _fix(run, sample.split),
-                    severity=severity,
-                )
+
+@finds(SEQ25)
+def endless(run: Resolved) -> Iterator[Found]:
+    """Finds each split that is read to its end and has none, or seems to have none."""
+    said = set()
+    for role, sample in run.sampled():
+        where = (sample.task.name, sample.split)
+        if where in said or not run.is_read_to_the_end(role, sample.task):
+            continue
+        problem, severity = _problem(run, sample)
+        if problem:
+            said.add(where)
+            yield Found(
+                f"split {sample.split!r} of task {sample.task.name} {problem}, and {_reader(run, role)} reads all "
+                "of it",
+                role.key(run.config, "split"),
+                _fix(run, sample.split),
+                severity=severity,
+            )
 
 
 def _problem(run: Resolved, sample: Sample) -> tuple[str, Severity]:

@@ -5,50 +5,49 @@ from __future__ import annotations
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Mistake
-from t5x_harness.spec import Stage
 
 _REGISTERED = "seqio.TaskRegistry.add("
 
 
-class MissingFeature(Mistake):
-    """A feature that the task declares and its preprocessors do not make."""
+SEQ06 = Mistake(
+    "SEQ06",
+    "MissingFeature",
+    "output feature that the preprocessors do not make",
+    why="Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example.",
+    bad=training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
+    good=training(),
+)
 
-    stage = Stage.RESOLVE
-    code = "SEQ06"
-    title = "output feature that the preprocessors do not make"
-    why = "Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example."
-    bad = training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED)
-    good = training()
 
-
-class FeatureType(Mistake):
-    """A feature of another type than the task declares."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ37"
-    title = "feature of another type than the task declares"
-    why = (
+SEQ37 = Mistake(
+    "SEQ37",
+    "FeatureType",
+    "feature of another type than the task declares",
+    why=(
         "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
         "its preprocessors make. SeqIO raises when the job reads it."
-    )
-    bad = training(
+    ),
+    bad=training(
         files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"), at=_REGISTERED
-    )
-    good = training()
+    ),
+    good=training(),
+)
 
 
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
 
 
-class FeatureRank(Mistake):
-    """A feature with more or fewer dimensions than the task declares."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ40"
-    title = "feature of another rank than the task declares"
-    why = "T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example."
-    bad = training(
+SEQ40 = Mistake(
+    "SEQ40",
+    "FeatureRank",
+    "feature of another rank than the task declares",
+    why="T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example.",
+    bad=training(
         files=examples.files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
         at=_REGISTERED,
-    )
-    good = training()
+    ),
+    good=training(),
+)
+
+
+FOUND_BY_STAGE = (SEQ06, SEQ37, SEQ40)

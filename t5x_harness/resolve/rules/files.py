@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Location
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
 
 if TYPE_CHECKING:
     import seqio
@@ -66,73 +66,72 @@ def _tfds_problems(run: Resolved, *, can_be_prepared: bool) -> Iterator[tuple[se
             yield task, problem
 
 
-class _SourceRule(ResolveRule):
-    """A rule on what a task's module says."""
-
-    def of_task(self, run: Resolved, task: seqio.Task, message: str, fix: str) -> Finding:
-        """Returns a finding at the line that registered the task."""
-        place: Location | None = run.registrations.place(task.name)
-        return self.finding(message, None, fix, location=place)
+def _of_task(run: Resolved, task: seqio.Task, message: str, fix: str) -> Found:
+    """Returns what was found at the line that registered a task."""
+    return Found(message, None, fix, location=run.registrations.place(task.name))
 
 
-class NoSuchTfdsVersion(_SourceRule):
-    """A TFDS dataset of a name or version that the installed TFDS does not have."""
-
-    code = "SEQ31"
-    title = "TFDS dataset or version that the installed TFDS does not have"
-    why = (
+SEQ31 = Mistake(
+    "SEQ31",
+    "NoSuchTfdsVersion",
+    "TFDS dataset or version that the installed TFDS does not have",
+    why=(
         "TFDS drops old versions of its datasets: T5X's own pretraining example names c4/en/2.2.0, which `is too old "
         "for this version of TFDS so cannot be generated`."
-    )
-    bad = training(files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add(")
-    good = training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each such task."""
-        for task, problem in _tfds_problems(run, can_be_prepared=False):
-            yield self.of_task(
-                run,
-                task,
-                f"task {task.name} reads {problem.name}, which the installed TFDS does not have: {problem.detail}",
-                "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder",
-            )
+    ),
+    bad=training(files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+)
 
 
-class NotPrepared(_SourceRule):
-    """A TFDS dataset that nobody prepared."""
+@finds(SEQ31)
+def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
+    """Finds each TFDS dataset whose name or version the installed TFDS does not have."""
+    for task, problem in _tfds_problems(run, can_be_prepared=False):
+        yield _of_task(
+            run,
+            task,
+            f"task {task.name} reads {problem.name}, which the installed TFDS does not have: {problem.detail}",
+            "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder",
+        )
 
-    code = "SEQ32"
-    title = "TFDS dataset that is not prepared"
-    why = (
+
+SEQ32 = Mistake(
+    "SEQ32",
+    "NotPrepared",
+    "TFDS dataset that is not prepared",
+    why=(
         "T5X lets TFDS download and prepare what it does not find, on the hosts of a TPU that waits: for hours, or "
         "until it fails."
-    )
-    bad = training(files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add(")
-    good = training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared"))
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each such task."""
-        for task, problem in _tfds_problems(run, can_be_prepared=True):
-            yield self.of_task(
-                run,
-                task,
-                f"task {task.name} reads {problem.name}, which is not prepared in {problem.detail}: the job would "
-                "download and prepare it",
-                "give the folder that has it with --tfds_data_dir, or prepare it there first",
-            )
+    ),
+    bad=training(files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+)
 
 
-class NoFiles(_SourceRule):
-    """A file pattern that matches nothing."""
+@finds(SEQ32)
+def not_prepared(run: Resolved) -> Iterator[Found]:
+    """Finds each TFDS dataset that is not prepared."""
+    for task, problem in _tfds_problems(run, can_be_prepared=True):
+        yield _of_task(
+            run,
+            task,
+            f"task {task.name} reads {problem.name}, which is not prepared in {problem.detail}: the job would "
+            "download and prepare it",
+            "give the folder that has it with --tfds_data_dir, or prepare it there first",
+        )
 
-    code = "SEQ34"
-    title = "file pattern that matches no file"
-    why = "SeqIO stops the job with `No file is found for the file pattern` once the TPU is there."
-    bad = training(
+
+SEQ34 = Mistake(
+    "SEQ34",
+    "NoFiles",
+    "file pattern that matches no file",
+    why="SeqIO stops the job with `No file is found for the file pattern` once the TPU is there.",
+    bad=training(
         files=examples.files(_SOURCE, f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/trian-*.txt'}})"),
         at="seqio.TaskRegistry.add(",
-    )
-    good = training(
+    ),
+    good=training(
         files={
             "train.txt": "one two\t1 2\nthree\t3\n",
             **examples.files(
@@ -142,14 +141,17 @@ class NoFiles(_SourceRule):
                 "tf.unstack(tf.strings.split(x, '\\t'), 2)))), ",
             ),
         }
-    )
+    ),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each split without a file, of tasks whose files this machine can see."""
-        from t5x_harness.standins.task_data import files_of, out_of_reach, patterns_of
 
-        for task, split in _tasks(run):
-            if files_of(task, split) == [] and not out_of_reach(task, split):
-                shown = ", ".join(patterns_of(task, split)) or "nothing"
-                message = f"task {task.name} reads its split {split!r} from {shown}, which matches no file"
-                yield self.of_task(run, task, message, "correct the pattern")
+@finds(SEQ34)
+def no_files(run: Resolved) -> Iterator[Found]:
+    """Finds each split whose file pattern matches nothing, of tasks whose files this machine can see."""
+    from t5x_harness.standins.task_data import files_of, out_of_reach, patterns_of
+
+    for task, split in _tasks(run):
+        if files_of(task, split) == [] and not out_of_reach(task, split):
+            shown = ", ".join(patterns_of(task, split)) or "nothing"
+            message = f"task {task.name} reads its split {split!r} from {shown}, which matches no file"
+            yield _of_task(run, task, message, "correct the pattern")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
@@ -41,37 +41,38 @@ seqio.TaskRegistry.add(
 """
 
 
-class OldInterface(ResolveRule):
-    """A task class whose get_dataset does not take what T5X gives."""
-
-    code = "SEQ33"
-    title = "task class that does not take what T5X gives"
-    why = (
+SEQ33 = Mistake(
+    "SEQ33",
+    "OldInterface",
+    "task class that does not take what T5X gives",
+    why=(
         "T5X and SeqIO of different days, or a task class of one's own for an older SeqIO, end in `get_dataset() got "
         "an unexpected keyword argument 'trim_output_features'`."
-    )
-    bad = training(
+    ),
+    bad=training(
         files=examples.files("seqio.TaskRegistry.add(\n    'counting',\n", f"{_CLASS}    task_cls=OldTask,\n"),
         at="seqio.TaskRegistry.add(",
-    )
-    good = training()
+    ),
+    good=training(),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each task or mixture that T5X cannot call."""
-        from t5x_harness.resolve.datasets import provider_of
 
-        providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
-        providers |= {provider_of(role).name: provider_of(role) for role in run.roles}
-        for provider in providers.values():
-            refused = _refused(provider.get_dataset)
-            if refused:
-                yield self.finding(
-                    f"{type(provider).__name__}.get_dataset of {provider.name} does not take {refused}, which T5X "
-                    "gives it",
-                    None,
-                    "take **kwargs and hand them on, or install a SeqIO and a T5X of the same time",
-                    location=run.registrations.place(provider.name),
-                )
+@finds(SEQ33)
+def old_interface(run: Resolved) -> Iterator[Found]:
+    """Finds each task or mixture whose ``get_dataset`` does not take what T5X passes."""
+    from t5x_harness.resolve.datasets import provider_of
+
+    providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
+    providers |= {provider_of(role).name: provider_of(role) for role in run.roles}
+    for provider in providers.values():
+        refused = _refused(provider.get_dataset)
+        if refused:
+            yield Found(
+                f"{type(provider).__name__}.get_dataset of {provider.name} does not take {refused}, which T5X gives it",
+                None,
+                "take **kwargs and hand them on, or install a SeqIO and a T5X of the same time",
+                location=run.registrations.place(provider.name),
+            )
 
 
 def _refused(get_dataset: object) -> str:

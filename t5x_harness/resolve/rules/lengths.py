@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating, training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     import seqio
@@ -20,69 +21,71 @@ _MOSTLY = 0.5
 """Share of truncated examples from which on it is hardly meant."""
 
 
-class FeatureLengths(ResolveRule):
-    """Lengths for other features than the model's."""
+SEQ15 = Mistake(
+    "SEQ15",
+    "FeatureLengths",
+    "feature without a length, or a length without a feature",
+    why="T5X builds the model, restores and only then refuses the lengths, on the TPU.",
+    bad=training("TASK_FEATURE_LENGTHS = {'inputs': 32}", at="TASK_FEATURE_LENGTHS"),
+    good=training("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 32}"),
+)
 
-    code = "SEQ15"
-    title = "feature without a length, or a length without a feature"
-    why = "T5X builds the model, restores and only then refuses the lengths, on the TPU."
-    bad = training("TASK_FEATURE_LENGTHS = {'inputs': 32}", at="TASK_FEATURE_LENGTHS")
-    good = training("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 32}")
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each dataset whose lengths do not fit the model's feature converter."""
-        from t5x_harness.resolve.datasets import task_features
+@finds(SEQ15)
+def feature_lengths(run: Resolved) -> Iterator[Found]:
+    """Finds each dataset whose lengths do not fit the model's feature converter."""
+    from t5x_harness.resolve.datasets import task_features
 
-        converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
-        for role in run.roles:
-            lengths = role.dataset.task_feature_lengths
-            needed = task_features(converter, lengths or ())
-            if lengths is None and not run.has_evaluator(role):
-                yield self.finding(
-                    f"task_feature_lengths of the {role.name} data is None: only evaluation by predictions takes the "
-                    "lengths of the longest example",
+    converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
+    for role in run.roles:
+        lengths = role.dataset.task_feature_lengths
+        needed = task_features(converter, lengths or ())
+        if lengths is None and not run.has_evaluator(role):
+            yield Found(
+                f"task_feature_lengths of the {role.name} data is None: only evaluation by predictions takes the "
+                "lengths of the longest example",
+                role.key(run.config, "task_feature_lengths"),
+                f"give a length for {', '.join(sorted(needed)) or 'each feature'}",
+            )
+        if lengths is None:
+            continue
+        if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
+            yield Found(
+                f"task_feature_lengths is {dict(lengths)}, and {_typed(odd)}: only whole numbers are lengths",
+                role.key(run.config, "task_feature_lengths"),
+                "give a whole number, without quotes, point or exponent",
+            )
+            continue
+        if short := _without_positions(converter, lengths):
+            yield Found(
+                f"task_feature_lengths is {dict(lengths)}, so that the model's {', '.join(short)} have no position",
+                role.key(run.config, "task_feature_lengths"),
+                "give each feature a length from 1 up",
+            )
+            continue
+        if (own := _converter_of_class(run, lengths)) is not None:
+            key = run.config.find("feature_converter_cls")
+            bound = getattr(converter, "__name__", converter)
+            yield Found(
+                f"feature_converter_cls is {bound}, which takes {', '.join(sorted(needed))}; the model "
+                f"({type(run.model).__name__}) has {own} for the features of task_feature_lengths, "
+                f"{', '.join(sorted(lengths))}",
+                key,
+                f"leave {key.short if key else 'feature_converter_cls'} out, or bind @seqio.{own}",
+            )
+            continue
+        for names, what, fix in (
+            (needed - set(lengths), "has no length for", "add"),
+            (set(lengths) - needed if needed else set(), "also has", "remove"),
+        ):
+            if names:
+                listed = ", ".join(sorted(names))
+                yield Found(
+                    f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model "
+                    f"({type(run.model).__name__}) takes {', '.join(sorted(needed))}",
                     role.key(run.config, "task_feature_lengths"),
-                    f"give a length for {', '.join(sorted(needed)) or 'each feature'}",
+                    f"{fix} {listed}",
                 )
-            if lengths is None:
-                continue
-            if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
-                yield self.finding(
-                    f"task_feature_lengths is {dict(lengths)}, and {_typed(odd)}: only whole numbers are lengths",
-                    role.key(run.config, "task_feature_lengths"),
-                    "give a whole number, without quotes, point or exponent",
-                )
-                continue
-            if short := _without_positions(converter, lengths):
-                yield self.finding(
-                    f"task_feature_lengths is {dict(lengths)}, so that the model's {', '.join(short)} have no position",
-                    role.key(run.config, "task_feature_lengths"),
-                    "give each feature a length from 1 up",
-                )
-                continue
-            if (own := _converter_of_class(run, lengths)) is not None:
-                key = run.config.find("feature_converter_cls")
-                bound = getattr(converter, "__name__", converter)
-                yield self.finding(
-                    f"feature_converter_cls is {bound}, which takes {', '.join(sorted(needed))}; the model "
-                    f"({type(run.model).__name__}) has {own} for the features of task_feature_lengths, "
-                    f"{', '.join(sorted(lengths))}",
-                    key,
-                    f"leave {key.short if key else 'feature_converter_cls'} out, or bind @seqio.{own}",
-                )
-                continue
-            for names, what, fix in (
-                (needed - set(lengths), "has no length for", "add"),
-                (set(lengths) - needed if needed else set(), "also has", "remove"),
-            ):
-                if names:
-                    listed = ", ".join(sorted(names))
-                    yield self.finding(
-                        f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model "
-                        f"({type(run.model).__name__}) takes {', '.join(sorted(needed))}",
-                        role.key(run.config, "task_feature_lengths"),
-                        f"{fix} {listed}",
-                    )
 
 
 def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
@@ -120,34 +123,36 @@ def _typed(values: Mapping[str, Any]) -> str:
     return " and ".join(f"that of {name} is {value!r}, a {type(value).__name__}" for name, value in values.items())
 
 
-class Truncation(ResolveRule):
-    """Lengths that cut off most of the data."""
-
-    code = "SEQ16"
-    severity = Severity.WARNING
-    title = "feature lengths that truncate most examples"
-    why = "What is beyond the length is cut without a word; lengths copied from another task hide most of this one."
-    bad = training(
+SEQ16 = Mistake(
+    "SEQ16",
+    "Truncation",
+    "feature lengths that truncate most examples",
+    severity=Severity.WARNING,
+    why="What is beyond the length is cut without a word; lengths copied from another task hide most of this one.",
+    bad=training(
         "TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 2}",
         files=examples.files("'targets': ['1 2', '3']", "'targets': ['1 2', '3 4']"),
         at="TASK_FEATURE_LENGTHS",
-    )
-    good = training()
+    ),
+    good=training(),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each feature of which most sampled examples lose a part."""
-        for role, sample in run.sampled():
-            if run.standins.are_tokens_generated(sample.task):
-                continue
-            for feature, length in (role.dataset.task_feature_lengths or {}).items():
-                share = sample.truncated(feature, length) if sample.whole else 0.0
-                if share > _MOSTLY:
-                    yield self.finding(
-                        f"{share:.0%} of the sampled examples of {sample.task.name} {sample.split} lose part of "
-                        f"{feature}: the length is {length} and they have up to {sample.longest(feature)} tokens",
-                        role.key(run.config, "task_feature_lengths"),
-                        f"raise the length of {feature}, or mean it",
-                    )
+
+@finds(SEQ16)
+def truncation(run: Resolved) -> Iterator[Found]:
+    """Finds each feature of which most sampled examples lose a part."""
+    for role, sample in run.sampled():
+        if run.standins.are_tokens_generated(sample.task):
+            continue
+        for feature, length in (role.dataset.task_feature_lengths or {}).items():
+            share = sample.truncated(feature, length) if sample.whole else 0.0
+            if share > _MOSTLY:
+                yield Found(
+                    f"{share:.0%} of the sampled examples of {sample.task.name} {sample.split} lose part of "
+                    f"{feature}: the length is {length} and they have up to {sample.longest(feature)} tokens",
+                    role.key(run.config, "task_feature_lengths"),
+                    f"raise the length of {feature}, or mean it",
+                )
 
 
 _CUT = """\
@@ -162,31 +167,33 @@ _FILES = {
 _EVALUATED = "utils.DatasetConfig.split = 'validation'"
 
 
-class LengthsNeeded(ResolveRule):
-    """Lengths that a preprocessor needs and nobody gives."""
-
-    code = "SEQ30"
-    title = "preprocessor that needs the feature lengths where none are given"
-    why = (
+SEQ30 = Mistake(
+    "SEQ30",
+    "LengthsNeeded",
+    "preprocessor that needs the feature lengths where none are given",
+    why=(
         "T5X's run configs leave the lengths of evaluated data open (`task_feature_lengths = None`), and SeqIO's "
         "evaluator then refuses a preprocessor such as `span_corruption` that takes `sequence_length`."
-    )
-    bad = evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_FILES, at="TASK_FEATURE_LENGTHS = None")
-    good = evaluating(_EVALUATED, files=_FILES)
+    ),
+    bad=evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_FILES, at="TASK_FEATURE_LENGTHS = None"),
+    good=evaluating(_EVALUATED, files=_FILES),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each evaluated task with such a preprocessor."""
-        from t5x_harness.resolve.datasets import needing_lengths
 
-        for role, task in _evaluated_without_lengths(run):
-            if needy := needing_lengths(task):
-                yield self.finding(
-                    f"task_feature_lengths is None, and preprocessor {needy} of task {task.name} needs the lengths",
-                    role.key(run.config, "task_feature_lengths"),
-                    "give the lengths of training"
-                    if run.config.mode is Mode.EVAL
-                    else f"set {role.scope}/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS",
-                )
+@finds(SEQ30)
+def lengths_needed(run: Resolved) -> Iterator[Found]:
+    """Finds each evaluated task with a preprocessor that needs lengths it is not given."""
+    from t5x_harness.resolve.datasets import needing_lengths
+
+    for role, task in _evaluated_without_lengths(run):
+        if needy := needing_lengths(task):
+            yield Found(
+                f"task_feature_lengths is None, and preprocessor {needy} of task {task.name} needs the lengths",
+                role.key(run.config, "task_feature_lengths"),
+                "give the lengths of training"
+                if run.config.mode is Mode.EVAL
+                else f"set {role.scope}/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS",
+            )
 
 
 def _evaluated_without_lengths(run: Resolved) -> Iterator[tuple[DataRole, seqio.Task]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating, training
 from t5x_harness.findings.rule import Mistake
-from t5x_harness.spec import Stage
 
 _EXACT = "return {'exact': float(targets == predictions)}"
 _METRICS = "    metric_fns=[exact],\n"
@@ -25,101 +24,98 @@ _INFER_EVAL = (
 )
 
 
-class MetricRaises(Mistake):
-    """A metric function that raises."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ20"
-    title = "metric function that raises"
-    why = (
+SEQ20 = Mistake(
+    "SEQ20",
+    "MetricRaises",
+    "metric function that raises",
+    why=(
         "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
         "task`, its decoding spent. They are called here with predictions generated for the sampled examples."
-    )
-    bad = evaluating(_SPLIT, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
-    good = evaluating(_SPLIT)
+    ),
+    bad=evaluating(_SPLIT, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
+    good=evaluating(_SPLIT),
+)
 
 
-class LateMetricRaises(Mistake):
-    """A metric function that raises in a thread beside training."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ21"
-    title = "metric function that raises beside training"
-    why = (
+SEQ21 = Mistake(
+    "SEQ21",
+    "LateMetricRaises",
+    "metric function that raises beside training",
+    why=(
         "With `concurrent_metrics`, T5X's default, metric functions run in a thread while training goes on; what they "
         "raise ends the job at the next evaluation, one eval period later."
-    )
-    bad = training(*_INFER_EVAL, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']")
-    good = training(*_INFER_EVAL)
+    ),
+    bad=training(*_INFER_EVAL, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
+    good=training(*_INFER_EVAL),
+)
 
 
-class DuplicateMetricKey(Mistake):
-    """Two metric functions that give the same key."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ22"
-    title = "two metric functions with the same key"
-    why = "SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation."
-    bad = evaluating(
+SEQ22 = Mistake(
+    "SEQ22",
+    "DuplicateMetricKey",
+    "two metric functions with the same key",
+    why="SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation.",
+    bad=evaluating(
         _SPLIT, files=examples.files("metric_fns=[exact]", "metric_fns=[exact, exact]"), at="seqio.TaskRegistry.add("
-    )
-    good = evaluating(_SPLIT)
+    ),
+    good=evaluating(_SPLIT),
+)
 
 
-class MetricArguments(Mistake):
-    """A metric function from whose arguments SeqIO cannot tell what it wants."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ23"
-    title = "metric function with other arguments than SeqIO passes"
-    why = (
+SEQ23 = Mistake(
+    "SEQ23",
+    "MetricArguments",
+    "metric function with other arguments than SeqIO passes",
+    why=(
         "SeqIO tells by the names and the order of a metric function's positional arguments what to call it with; it "
         "looks at them when the evaluator is built, after the job has started."
-    )
-    bad = evaluating(
+    ),
+    bad=evaluating(
         _SPLIT,
         files=examples.files("def exact(targets, predictions)", "def exact(predictions, targets)"),
         at="def exact(predictions, targets)",
-    )
-    good = evaluating(_SPLIT)
+    ),
+    good=evaluating(_SPLIT),
+)
 
 
-class UnwritableMetric(Mistake):
-    """A metric that the loggers cannot write."""
-
-    stage = Stage.RESOLVE
-    code = "INF12"
-    title = "metric that is not a number"
-    why = (
+INF12 = Mistake(
+    "INF12",
+    "UnwritableMetric",
+    "metric that is not a number",
+    why=(
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
         "only, so that a text or an array ends the evaluation, its decoding spent."
-    )
-    bad = evaluating(
+    ),
+    bad=evaluating(
         _SPLIT,
         files=examples.files(_EXACT, "return {'exact': 'all' if targets == predictions else 'some'}"),
         at="def exact",
-    )
-    good = evaluating(_SPLIT)
+    ),
+    good=evaluating(_SPLIT),
+)
 
 
-class PostprocessRaises(Mistake):
-    """A postprocess function that raises."""
-
-    stage = Stage.RESOLVE
-    code = "SEQ24"
-    title = "postprocess function that raises"
-    why = (
+SEQ24 = Mistake(
+    "SEQ24",
+    "PostprocessRaises",
+    "postprocess function that raises",
+    why=(
         "SeqIO calls it with the text of every target and every prediction, and with `example` and `is_target` by "
         "name, when all predictions are made. An untrained model predicts any text, an empty one, too; one text that "
         "makes it raise ends the evaluation."
-    )
-    bad = evaluating(
+    ),
+    bad=evaluating(
         _SPLIT,
         files=examples.files(
             _METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: [int(number) for number in text.split()],\n"
         ),
         at="    postprocess_fn=",
-    )
-    good = evaluating(
+    ),
+    good=evaluating(
         _SPLIT, files=examples.files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n")
-    )
+    ),
+)
+
+
+FOUND_BY_STAGE = (SEQ20, SEQ21, SEQ22, SEQ23, INF12, SEQ24)

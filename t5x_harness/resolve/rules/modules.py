@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
@@ -29,38 +29,40 @@ _GOOD = _MODEL.format(
 )
 
 
-class ModuleOfAnotherKind(ResolveRule):
-    """An encoder-decoder module under a decoder-only model, or the other way round."""
-
-    code = "MOD01"
-    title = "Flax module that is not of the model's kind"
-    why = (
+MOD01 = Mistake(
+    "MOD01",
+    "ModuleOfAnotherKind",
+    "Flax module that is not of the model's kind",
+    why=(
         "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "
         "before them. A module of the other kind dies of a missing argument when T5X makes the train state, on the TPU."
-    )
-    bad = training(_BAD, at="  module = @network.Transformer()")
-    good = training(_GOOD)
+    ),
+    bad=training(_BAD, at="  module = @network.Transformer()"),
+    good=training(_GOOD),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding if the module's arguments are those of the other kind."""
-        from t5x import models
 
-        wanted = {models.DecoderOnlyModel: _DECODER_ONLY, models.EncoderDecoderModel: _ENCODER_DECODER}
-        model = next((name for kind, name in wanted.items() if isinstance(run.model, kind)), None)
-        module = getattr(run.model, "module", None)
-        # Who makes the variables of a model in a way of their own may call the module in a way of their own, too.
-        own = getattr(type(run.model), "get_initial_variables", None)
-        if model is None or not getattr(own, "__module__", "").startswith("t5x."):
-            return
-        kind = _kind_of(module)
-        if kind is not None and kind != model:
-            has = "takes" if kind == _ENCODER_DECODER else "does not take"
-            yield self.finding(
-                f"the model is a {type(run.model).__name__}, and its module {type(module).__name__} "
-                f"{has} encoder_input_tokens: it is made for {kind}",
-                run.config.find("module", type(run.model).__name__),
-                f"use {kind}, or a module that takes what {model} gives it",
-            )
+@finds(MOD01)
+def module_of_another_kind(run: Resolved) -> Iterator[Found]:
+    """Finds an encoder-decoder module under a decoder-only model, or the other way round."""
+    from t5x import models
+
+    wanted = {models.DecoderOnlyModel: _DECODER_ONLY, models.EncoderDecoderModel: _ENCODER_DECODER}
+    model = next((name for kind, name in wanted.items() if isinstance(run.model, kind)), None)
+    module = getattr(run.model, "module", None)
+    # Who makes the variables of a model in a way of their own may call the module in a way of their own, too.
+    own = getattr(type(run.model), "get_initial_variables", None)
+    if model is None or not getattr(own, "__module__", "").startswith("t5x."):
+        return
+    kind = _kind_of(module)
+    if kind is not None and kind != model:
+        has = "takes" if kind == _ENCODER_DECODER else "does not take"
+        yield Found(
+            f"the model is a {type(run.model).__name__}, and its module {type(module).__name__} "
+            f"{has} encoder_input_tokens: it is made for {kind}",
+            run.config.find("module", type(run.model).__name__),
+            f"use {kind}, or a module that takes what {model} gives it",
+        )
 
 
 def _kind_of(module: Any) -> str | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import inferring, training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.program import GinProgram
@@ -38,107 +39,111 @@ def _folder(run: Resolved) -> JobOutputFolder | None:
     return output_folder(run.config)
 
 
-class EarlierCheckpoint(ResolveRule):
-    """A model folder that holds checkpoints already."""
-
-    code = "CKP03"
-    severity = Severity.WARNING
-    title = "MODEL_DIR that holds checkpoints of an earlier run"
-    why = (
+CKP03 = Mistake(
+    "CKP03",
+    "EarlierCheckpoint",
+    "MODEL_DIR that holds checkpoints of an earlier run",
+    severity=Severity.WARNING,
+    why=(
         "T5X goes on from the latest checkpoint in MODEL_DIR and does not look at INITIAL_CHECKPOINT_PATH then: it "
         "stops with a shape error if that is another model, and trains on from the wrong weights if it is the same."
-    )
-    bad = training(_MODEL_DIR, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR")
-    good = training(_MODEL_DIR)
+    ),
+    bad=training(_MODEL_DIR, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR"),
+    good=training(_MODEL_DIR),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding if there is one in a local folder."""
-        folder = _folder(run)
-        if folder is None or run.config.mode is not Mode.TRAIN:
-            return
-        steps = sorted(int(match.group(1)) for name in folder.names() if (match := _CHECKPOINT.fullmatch(name)))
-        if steps:
-            yield self.finding(
-                f"{folder.path} holds {_checkpoints(steps)}: T5X goes on from there and reads no other checkpoint "
-                "(here the run gets a folder of its own)",
-                folder.key,
-                "use a new folder for a new run",
-            )
+
+@finds(CKP03)
+def earlier_checkpoint(run: Resolved) -> Iterator[Found]:
+    """Finds a local model folder that already holds checkpoints."""
+    folder = _folder(run)
+    if folder is None or run.config.mode is not Mode.TRAIN:
+        return
+    steps = sorted(int(match.group(1)) for name in folder.names() if (match := _CHECKPOINT.fullmatch(name)))
+    if steps:
+        yield Found(
+            f"{folder.path} holds {_checkpoints(steps)}: T5X goes on from there and reads no other checkpoint "
+            "(here the run gets a folder of its own)",
+            folder.key,
+            "use a new folder for a new run",
+        )
 
 
 def _checkpoints(steps: list[int]) -> str:
     return f"checkpoint_{steps[-1]}" + (f" and {len(steps) - 1} earlier" if steps[1:] else "")
 
 
-class HalfWrittenCheckpoint(ResolveRule):
-    """A model folder in which a checkpoint is, or was, being written."""
-
-    code = "CKP13"
-    severity = Severity.WARNING
-    title = "MODEL_DIR in which a checkpoint is half written"
-    why = (
+CKP13 = Mistake(
+    "CKP13",
+    "HalfWrittenCheckpoint",
+    "MODEL_DIR in which a checkpoint is half written",
+    severity=Severity.WARNING,
+    why=(
         "Such a folder is left by a job that died while it saved, or belongs to one that is running. Two jobs in one "
         "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random."
-    )
-    bad = training(
+    ),
+    bad=training(
         _MODEL_DIR, files={**examples.FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"
-    )
-    good = training(_MODEL_DIR)
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding if there is one in a local folder."""
-        folder = _folder(run)
-        if folder is None or run.config.mode is not Mode.TRAIN:
-            return
-        if half := [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)]:
-            yield self.finding(
-                f"{folder.path} holds {half[-1]}, a checkpoint that is half written: another job is saving there, or "
-                "died of it",
-                folder.key,
-                "use another folder, or remove what the dead job left",
-            )
+    ),
+    good=training(_MODEL_DIR),
+)
 
 
-class FinishedInference(ResolveRule):
-    """An output folder in which the inference is done already."""
+@finds(CKP13)
+def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
+    """Finds a local model folder in which a checkpoint is, or was, being written."""
+    folder = _folder(run)
+    if folder is None or run.config.mode is not Mode.TRAIN:
+        return
+    if half := [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)]:
+        yield Found(
+            f"{folder.path} holds {half[-1]}, a checkpoint that is half written: another job is saving there, or "
+            "died of it",
+            folder.key,
+            "use another folder, or remove what the dead job left",
+        )
 
-    code = "INF01"
-    severity = Severity.WARNING
-    title = "output folder in which the inference is done"
-    why = (
+
+INF01 = Mistake(
+    "INF01",
+    "FinishedInference",
+    "output folder in which the inference is done",
+    severity=Severity.WARNING,
+    why=(
         "Where it finds the `.COMPLETED` file of a task, T5X skips the task without a word, whatever checkpoint is to "
         "be inferred with now: the job ends well, and the predictions are the old ones."
-    )
-    bad = inferring(
+    ),
+    bad=inferring(
         *_OUTPUT,
         files={**examples.FILES, "out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""},
         at="INFER_OUTPUT_DIR",
-    )
-    good = inferring(*_OUTPUT)
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding if tasks are done in a local folder."""
-        for folder, tasks in _left(run, 0):
-            files = ", ".join(tasks.values())
-            yield self.finding(
-                f"{folder.path} holds {files}: T5X skips {', '.join(tasks)} and leaves the predictions of an earlier "
-                "job",
-                folder.key,
-                "use a new folder, or remove the .COMPLETED files",
-            )
+    ),
+    good=inferring(*_OUTPUT),
+)
 
 
-class ResumedInference(ResolveRule):
-    """An output folder with an inference that was interrupted."""
+@finds(INF01)
+def finished_inference(run: Resolved) -> Iterator[Found]:
+    """Finds a local output folder in which the inference of tasks is finished."""
+    for folder, tasks in _left(run, 0):
+        files = ", ".join(tasks.values())
+        yield Found(
+            f"{folder.path} holds {files}: T5X skips {', '.join(tasks)} and leaves the predictions of an earlier job",
+            folder.key,
+            "use a new folder, or remove the .COMPLETED files",
+        )
 
-    code = "INF06"
-    severity = Severity.WARNING
-    title = "output folder with another inference that was interrupted"
-    why = (
+
+INF06 = Mistake(
+    "INF06",
+    "ResumedInference",
+    "output folder with another inference that was interrupted",
+    severity=Severity.WARNING,
+    why=(
         "T5X goes on where the interrupted job's data stood and merges what both wrote. If the split, the batch or the "
         "checkpoint is another one by now, examples are missing or doubled, or have the predictions of two models."
-    )
-    bad = inferring(
+    ),
+    bad=inferring(
         *_OUTPUT,
         files={
             **examples.FILES,
@@ -146,28 +151,31 @@ class ResumedInference(ResolveRule):
             "out/config.gin": _INFERRED.replace("'validation'", "'train'"),
         },
         at="INFER_OUTPUT_DIR",
-    )
-    good = inferring(
+    ),
+    good=inferring(
         *_OUTPUT,
         files={
             **examples.FILES,
             "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
             "out/config.gin": _INFERRED,
         },
-    )
+    ),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding if a local folder holds one whose config was another."""
-        for folder, tasks in _left(run, 1):
-            different = _different(run.config.program, folder)
-            if different:
-                changes = "; ".join(f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items())
-                yield self.finding(
-                    f"{folder.path} holds an interrupted inference of {', '.join(tasks)}, which T5X goes on with, "
-                    f"though {changes}",
-                    folder.key,
-                    "use a new folder, or the config of the interrupted job",
-                )
+
+@finds(INF06)
+def resumed_inference(run: Resolved) -> Iterator[Found]:
+    """Finds a local output folder with an interrupted inference of another config."""
+    for folder, tasks in _left(run, 1):
+        different = _different(run.config.program, folder)
+        if different:
+            changes = "; ".join(f"{name} was {then!r} and is {now!r}" for name, (then, now) in different.items())
+            yield Found(
+                f"{folder.path} holds an interrupted inference of {', '.join(tasks)}, which T5X goes on with, "
+                f"though {changes}",
+                folder.key,
+                "use a new folder, or the config of the interrupted job",
+            )
 
 
 def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:

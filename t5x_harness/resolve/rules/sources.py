@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
@@ -17,32 +18,34 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.samples import Sample
 
 
-class UnknownTask(ResolveRule):
-    """A task or mixture of a name that nothing registered."""
+SEQ04 = Mistake(
+    "SEQ04",
+    "UnknownTask",
+    "task or mixture that nothing registered",
+    why="SeqIO raises on the TPU and lists every task it knows; the module was not imported, or the name is misspelt.",
+    bad=training("MIXTURE_OR_TASK_NAME = 'countign'", at="MIXTURE_OR_TASK_NAME = 'countign'"),
+    good=training("MIXTURE_OR_TASK_NAME = 'counting'"),
+)
 
-    code = "SEQ04"
-    title = "task or mixture that nothing registered"
-    why = "SeqIO raises on the TPU and lists every task it knows; the module was not imported, or the name is misspelt."
-    bad = training("MIXTURE_OR_TASK_NAME = 'countign'", at="MIXTURE_OR_TASK_NAME = 'countign'")
-    good = training("MIXTURE_OR_TASK_NAME = 'counting'")
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each dataset with such a name; those that share the name share the finding."""
-        import seqio
+@finds(SEQ04)
+def unknown_task(run: Resolved) -> Iterator[Found]:
+    """Finds each name that nothing registered; datasets that share the name share the finding."""
+    import seqio
 
-        names = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
-        said = set()
-        for role in run.roles:
-            if role.parameter in run.tasks or role.source in said:
-                continue
-            said.add(role.source)
-            close = difflib.get_close_matches(role.source, names, n=3, cutoff=0.6)
-            yield self.finding(
-                f"no task or mixture is called {role.source!r}; {len(names)} are registered"
-                + (f", the closest {', '.join(map(repr, close))}" if close else ""),
-                role.key(run.config, "mixture_or_task_name"),
-                f"use {close[0]!r}" if close else "import the module that registers it in the Gin file",
-            )
+    names = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+    said = set()
+    for role in run.roles:
+        if role.parameter in run.tasks or role.source in said:
+            continue
+        said.add(role.source)
+        close = difflib.get_close_matches(role.source, names, n=3, cutoff=0.6)
+        yield Found(
+            f"no task or mixture is called {role.source!r}; {len(names)} are registered"
+            + (f", the closest {', '.join(map(repr, close))}" if close else ""),
+            role.key(run.config, "mixture_or_task_name"),
+            f"use {close[0]!r}" if close else "import the module that registers it in the Gin file",
+        )
 
 
 _MANY = "'inputs': ['one two', 'three'] * 64, 'targets': ['1 2', '3'] * 64"
@@ -52,36 +55,38 @@ _HALF = 0.5
 """Share of the examples that a source says to have, below which it can hardly be the same data."""
 
 
-class NoExamples(ResolveRule):
-    """A split without examples, or with far fewer than anybody would train on."""
-
-    code = "SEQ36"
-    title = "split with no example, or with fewer than it says or than fill one batch"
-    why = (
+SEQ36 = Mistake(
+    "SEQ36",
+    "NoExamples",
+    "split with no example, or with fewer than it says or than fill one batch",
+    why=(
         "A wrong file pattern or a filter that drops everything trains on nothing, or on the few examples that are "
         "left, over and over: T5X repeats them until the batch is full."
-    )
-    bad = training(
+    ),
+    bad=training(
         files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"), at="seqio.TaskRegistry.add("
-    )
-    good = training(
+    ),
+    good=training(
         files={
             "counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED),
         }
-    )
+    ),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields an error for each split that is empty, a warning for one that is much smaller than it should be."""
-        said = set()
-        for role, sample in run.sampled():
-            where = (sample.task.name, sample.split)
-            problem, fix, severity = _too_few(run, role, sample)
-            if problem and where not in said:
-                said.add(where)
-                key = role.key(run.config, "split")
-                # A split that the user did not choose is the source's fault.
-                place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
-                yield self.finding(problem, key, fix, severity=severity, location=place)
+
+@finds(SEQ36)
+def no_examples(run: Resolved) -> Iterator[Found]:
+    """Finds splits without examples, an error, or with far fewer than anyone would train on, a warning."""
+    said = set()
+    for role, sample in run.sampled():
+        where = (sample.task.name, sample.split)
+        problem, fix, severity = _too_few(run, role, sample)
+        if problem and where not in said:
+            said.add(where)
+            key = role.key(run.config, "split")
+            # A split that the user did not choose is the source's fault.
+            place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
+            yield Found(problem, key, fix, severity=severity, location=place)
 
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:

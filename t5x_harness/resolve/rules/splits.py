@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating, inferring, training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Mode, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
 if TYPE_CHECKING:
@@ -61,38 +62,40 @@ def _fix(role: DataRole, task: Any, without: str = "") -> str:
     return f"use {close!r}" if close else f"choose a split that it has{without}"
 
 
-class SkippedSplit(ResolveRule):
-    """A split that is missing, where T5X goes on without it."""
-
-    code = "SEQ18"
-    severity = Severity.WARNING
-    title = "split that a task does not have, so that T5X skips it"
-    why = (
+SEQ18 = Mistake(
+    "SEQ18",
+    "SkippedSplit",
+    "split that a task does not have, so that T5X skips it",
+    severity=Severity.WARNING,
+    why=(
         "Without the split T5X only logs that there is nothing to evaluate, and trains to the end unevaluated; a "
         "mixture goes on without the task. An error where no task has the split, so that nothing is evaluated by its "
         "predictions, or where the split is one that your own config names."
-    )
-    bad = training(
+    ),
+    bad=training(
         files=examples.files("splits=('train', 'validation')", "splits=('train',)"),
         at="include 't5x/configs/runs/pretrain.gin'",
-    )
-    good = training()
+    ),
+    good=training(),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each such task."""
-        for role, task in _without_split(run):
-            if not _is_skipped(run, role):
-                continue
-            key = role.key(run.config, "split")
-            left = any(_has_split(run, role, other) for other in run.tasks[role.parameter])
-            skips = "skips it" if left else "evaluates nothing"
-            meant = run.has_evaluator(role) or run.config.is_of_user(key)
-            yield self.finding(
-                f"{_what(role, task)}: T5X {skips} without a word",
-                key,
-                _fix(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
-                severity=Severity.ERROR if meant and not left else Severity.WARNING,
-            )
+
+@finds(SEQ18)
+def skipped_split(run: Resolved) -> Iterator[Found]:
+    """Finds each missing split that T5X skips."""
+    for role, task in _without_split(run):
+        if not _is_skipped(run, role):
+            continue
+        key = role.key(run.config, "split")
+        left = any(_has_split(run, role, other) for other in run.tasks[role.parameter])
+        skips = "skips it" if left else "evaluates nothing"
+        meant = run.has_evaluator(role) or run.config.is_of_user(key)
+        yield Found(
+            f"{_what(role, task)}: T5X {skips} without a word",
+            key,
+            _fix(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
+            severity=Severity.ERROR if meant and not left else Severity.WARNING,
+        )
 
 
 def _entry(run: Resolved, role: DataRole) -> str:
@@ -100,48 +103,52 @@ def _entry(run: Resolved, role: DataRole) -> str:
     return f"{run.config.entry.removeprefix('__main__.')}.{role.parameter}"
 
 
-class NothingToEvaluate(ResolveRule):
-    """A run that evaluates or trains on what is not there."""
-
-    code = "SEQ19"
-    title = "task without the split or the metrics that the run needs"
-    why = (
+SEQ19 = Mistake(
+    "SEQ19",
+    "NothingToEvaluate",
+    "task without the split or the metrics that the run needs",
+    why=(
         "T5X says `has no metrics for evaluation, or this mixture/task doesn't have provided split`, which leaves open "
         "which of the two it is, after the model was built and the checkpoint found."
-    )
-    bad = evaluating("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split")
-    good = evaluating("utils.DatasetConfig.split = 'validation'")
-
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each missing split and each dataset without metrics."""
-        if run.config.mode is not Mode.INFER:
-            for role, task in _without_split(run):
-                if not _is_skipped(run, role):
-                    key = role.key(run.config, "split")
-                    yield self.finding(_what(role, task), key, _fix(role, task))
-        for role in run.roles:
-            if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
-                yield self.finding(
-                    f"{role.source} has no metric_fns, so nothing of it is evaluated by its predictions",
-                    role.key(run.config, "mixture_or_task_name"),
-                    "register the task with metric_fns",
-                    severity=Severity.ERROR if run.config.mode is Mode.EVAL else Severity.NOTE,
-                )
+    ),
+    bad=evaluating("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),
+    good=evaluating("utils.DatasetConfig.split = 'validation'"),
+)
 
 
-class InferredSplit(ResolveRule):
-    """A split to infer that is not there."""
+@finds(SEQ19)
+def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
+    """Finds each missing split and each dataset without metrics."""
+    if run.config.mode is not Mode.INFER:
+        for role, task in _without_split(run):
+            if not _is_skipped(run, role):
+                key = role.key(run.config, "split")
+                yield Found(_what(role, task), key, _fix(role, task))
+    for role in run.roles:
+        if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
+            yield Found(
+                f"{role.source} has no metric_fns, so nothing of it is evaluated by its predictions",
+                role.key(run.config, "mixture_or_task_name"),
+                "register the task with metric_fns",
+                severity=Severity.ERROR if run.config.mode is Mode.EVAL else Severity.NOTE,
+            )
 
-    code = "INF11"
-    title = "split to infer that the task does not have"
-    why = "Infer hands the split to the data source as it is, which dies with a bare `KeyError`."
-    bad = inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split")
-    good = inferring("utils.DatasetConfig.split = 'validation'")
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each such task."""
-        if run.config.mode is Mode.INFER:
-            for role, task in _without_split(run):
-                if not _is_skipped(run, role):
-                    key = role.key(run.config, "split")
-                    yield self.finding(_what(role, task), key, _fix(role, task))
+INF11 = Mistake(
+    "INF11",
+    "InferredSplit",
+    "split to infer that the task does not have",
+    why="Infer hands the split to the data source as it is, which dies with a bare `KeyError`.",
+    bad=inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),
+    good=inferring("utils.DatasetConfig.split = 'validation'"),
+)
+
+
+@finds(INF11)
+def inferred_split(run: Resolved) -> Iterator[Found]:
+    """Finds each split to infer that does not exist."""
+    if run.config.mode is Mode.INFER:
+        for role, task in _without_split(run):
+            if not _is_skipped(run, role):
+                key = role.key(run.config, "split")
+                yield Found(_what(role, task), key, _fix(role, task))

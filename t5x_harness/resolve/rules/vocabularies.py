@@ -7,79 +7,83 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.resolve.rule import ResolveRule
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
 
 
-class DifferentVocabularies(ResolveRule):
-    """A task whose vocabulary is not the model's."""
-
-    code = "SEQ09"
-    title = "vocabulary of the model that is not the task's"
-    why = (
+SEQ09 = Mistake(
+    "SEQ09",
+    "DifferentVocabularies",
+    "vocabulary of the model that is not the task's",
+    why=(
         "T5X stops with `Model and Task vocabularies do not match` and two object addresses, which tell nothing apart."
-    )
-    bad = training(
+    ),
+    bad=training(
         "VOCABULARY = @seqio.ByteVocabulary()",
         "seqio.ByteVocabulary.extra_ids = 7",
         files=examples.files("seqio.ByteVocabulary()", "seqio.PassThroughVocabulary(size=256)"),
         at="VOCABULARY",
-    )
-    good = training("VOCABULARY = @seqio.ByteVocabulary()")
+    ),
+    good=training("VOCABULARY = @seqio.ByteVocabulary()"),
+)
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each feature of a task whose vocabulary differs."""
-        import seqio
 
-        from t5x_harness.gin.config import BindingKey
-        from t5x_harness.resolve.datasets import describe_vocabulary
+@finds(SEQ09)
+def different_vocabularies(run: Resolved) -> Iterator[Found]:
+    """Finds each feature of a task whose vocabulary is not the model's."""
+    import seqio
 
-        macro = BindingKey.of_macro("VOCABULARY")
-        different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
-        for role in run.roles:
-            for task in run.tasks[role.parameter]:
-                for name, vocabulary, model_s in _pairs(run.model, task):
-                    if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
-                        both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
-                        different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
-        yield from self._none_at_all(run)
-        for (of_task, of_model), users in different.items():
-            role, task_name, name, vocabulary, model_s = users[0]
-            more = len(dict.fromkeys(user[1:3] for user in users)) - 1
-            yield self.finding(
-                f"feature {name} of task {task_name}{f' and {more} more use' if more else ' uses'} {of_task}, the "
-                f"model {of_model}{_but(run, vocabulary, model_s)}",
-                macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
-                f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
+    from t5x_harness.gin.config import BindingKey
+    from t5x_harness.resolve.datasets import describe_vocabulary
+
+    macro = BindingKey.of_macro("VOCABULARY")
+    different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
+    for role in run.roles:
+        for task in run.tasks[role.parameter]:
+            for name, vocabulary, model_s in _pairs(run.model, task):
+                if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
+                    both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
+                    different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
+    yield from _none_at_all(run)
+    for (of_task, of_model), users in different.items():
+        role, task_name, name, vocabulary, model_s = users[0]
+        more = len(dict.fromkeys(user[1:3] for user in users)) - 1
+        yield Found(
+            f"feature {name} of task {task_name}{f' and {more} more use' if more else ' uses'} {of_task}, the "
+            f"model {of_model}{_but(run, vocabulary, model_s)}",
+            macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
+            f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
+            severity=None if run.verifies_vocabularies else Severity.WARNING,
+        )
+
+
+def _none_at_all(run: Resolved) -> Iterator[Found]:
+    """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
+    import seqio
+
+    from t5x_harness.gin.values import format_value
+
+    said = set()
+    for side in ("input", "output"):
+        given = getattr(run.model, f"{side}_vocabulary", None)
+        key = run.config.find(f"{side}_vocabulary") or run.config.find("vocabulary")
+        if given is None or isinstance(given, seqio.Vocabulary) or key is None:
+            continue
+        owner = run.config.owner(key)
+        if owner not in said:
+            said.add(owner)
+            yield Found(
+                f"{owner.short} = {format_value(run.config.written(owner), 80)} is not a vocabulary: the model "
+                "needs one of SeqIO, equal to the task's",
+                owner,
+                "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
                 severity=None if run.verifies_vocabularies else Severity.WARNING,
             )
-
-    def _none_at_all(self, run: Resolved) -> Iterator[Finding]:
-        """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
-        import seqio
-
-        from t5x_harness.gin.values import format_value
-
-        said = set()
-        for side in ("input", "output"):
-            given = getattr(run.model, f"{side}_vocabulary", None)
-            key = run.config.find(f"{side}_vocabulary") or run.config.find("vocabulary")
-            if given is None or isinstance(given, seqio.Vocabulary) or key is None:
-                continue
-            owner = run.config.owner(key)
-            if owner not in said:
-                said.add(owner)
-                yield self.finding(
-                    f"{owner.short} = {format_value(run.config.written(owner), 80)} is not a vocabulary: the model "
-                    "needs one of SeqIO, equal to the task's",
-                    owner,
-                    "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
-                    severity=None if run.verifies_vocabularies else Severity.WARNING,
-                )
 
 
 def _but(run: Resolved, one: Any, other: Any) -> str:
@@ -138,51 +142,53 @@ def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
         yield name, feature.vocabulary, writes
 
 
-class IdsBeyondEmbedding(ResolveRule):
-    """Ids for which the embedding has no row."""
+SEQ12 = Mistake(
+    "SEQ12",
+    "IdsBeyondEmbedding",
+    "token ids beyond the embedding",
+    why="JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN.",
+    bad=training("network.T5Config.vocab_size = 100", at="network.T5Config.vocab_size = 100"),
+    good=training("network.T5Config.vocab_size = 384"),
+)
 
-    code = "SEQ12"
-    title = "token ids beyond the embedding"
-    why = "JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN."
-    bad = training("network.T5Config.vocab_size = 100", at="network.T5Config.vocab_size = 100")
-    good = training("network.T5Config.vocab_size = 384")
 
-    def check(self, run: Resolved) -> Iterator[Finding]:
-        """Yields an error for the largest sampled id without a row; else a warning for the largest vocabulary."""
-        from t5x_harness.resolve.resolved import embedding_rows
-        from t5x_harness.upstream.seqio import vocabulary_file
+@finds(SEQ12)
+def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
+    """Finds the largest sampled id without a row, or else the largest vocabulary, which is a warning."""
+    from t5x_harness.resolve.resolved import embedding_rows
+    from t5x_harness.upstream.seqio import vocabulary_file
 
-        rows, key = embedding_rows(run.model, run.config)
-        if rows is None:
-            return
-        ids, sizes = _ids_and_sizes(run)
-        beyond = {where: largest for where, largest in ids.items() if largest >= rows}
-        larger = {where: size for where, size in sizes.items() if size > rows}
-        name = key.short if key else "vocab_size"
-        if beyond:
-            where = max(beyond, key=beyond.__getitem__)
-            yield self.finding(
-                f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
-                f"an error{_more(beyond)}",
-                key,
-                f"set {name} to at least {max(beyond[where] + 1, *larger.values(), 0)}",
-            )
-        elif larger:
-            where = max(larger, key=larger.__getitem__)
-            vocabulary = _vocabulary(run, where)
-            guessed = run.is_vocabulary_guessed(vocabulary)
-            generated = run.standins.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
-            has = f"has {larger[where]} ids"
-            if guessed:
-                has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
-            below = "JAX reads other rows without an error" if generated else "the sampled examples stay below"
-            yield self.finding(
-                f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
-                key,
-                f"set {name} to at least {larger[where]}"
-                + (f", or to at least the ids that {vocabulary_file(vocabulary)} has" if guessed else ""),
-                severity=Severity.ERROR if generated and not guessed else Severity.WARNING,
-            )
+    rows, key = embedding_rows(run.model, run.config)
+    if rows is None:
+        return
+    ids, sizes = _ids_and_sizes(run)
+    beyond = {where: largest for where, largest in ids.items() if largest >= rows}
+    larger = {where: size for where, size in sizes.items() if size > rows}
+    name = key.short if key else "vocab_size"
+    if beyond:
+        where = max(beyond, key=beyond.__getitem__)
+        yield Found(
+            f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
+            f"an error{_more(beyond)}",
+            key,
+            f"set {name} to at least {max(beyond[where] + 1, *larger.values(), 0)}",
+        )
+    elif larger:
+        where = max(larger, key=larger.__getitem__)
+        vocabulary = _vocabulary(run, where)
+        guessed = run.is_vocabulary_guessed(vocabulary)
+        generated = run.standins.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
+        has = f"has {larger[where]} ids"
+        if guessed:
+            has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
+        below = "JAX reads other rows without an error" if generated else "the sampled examples stay below"
+        yield Found(
+            f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
+            key,
+            f"set {name} to at least {larger[where]}"
+            + (f", or to at least the ids that {vocabulary_file(vocabulary)} has" if guessed else ""),
+            severity=Severity.ERROR if generated and not guessed else Severity.WARNING,
+        )
 
 
 def _vocabulary(run: Resolved, where: str) -> Any:
