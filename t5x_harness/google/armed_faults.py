@@ -1,24 +1,24 @@
-"""Faults while they are armed, and the record of requests: the same for Cloud Storage and for Vertex AI."""
+"""Armed faults and the record of requests, for Cloud Storage and Vertex AI alike."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-_KEPT = 100_000
+_MOST_RECORDED = 100_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CountedFault:
-    """How many requests, or attempts of jobs, a fault is for.
+    """How many requests, or attempts of jobs, a fault applies to.
 
     Attributes:
-      times: how many meet it; None for all.
-      after: how many that it is for pass before it.
-      optional: whether a test may end although fewer met it.
+      times: how many of them hit the fault; None for all.
+      after: how many matching ones pass before the first that hits it.
+      optional: whether a test may end although fewer than ``times`` have hit it.
     """
 
     times: int | None = 1
@@ -30,28 +30,43 @@ class CountedFault:
             raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
 
     def is_unmet(self, met: int) -> bool:
-        """Returns whether it was met too seldom: one that is for all (``times=None``) has to be met once."""
+        """Returns whether too few have hit the fault; with ``times=None``, one is enough."""
         return not self.optional and met < (1 if self.times is None else self.times)
-
-
-def counted(names: Iterable[str]) -> str:
-    """Returns how often each name is there, in words."""
-    counts = collections.Counter(names)
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
 
 FaultKind = TypeVar("FaultKind", bound=CountedFault)
 
 
+@dataclasses.dataclass(frozen=True)
+class UnmetFault(Generic[FaultKind]):
+    """A fault that too few requests or jobs have hit. Its text also counts the requests that there were.
+
+    Attributes:
+      met: how many have hit it.
+      requests: the operation or method of each request.
+    """
+
+    fault: FaultKind
+    met: int
+    requests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        missing = f"hit {self.met} of {self.fault.times} times" if self.met else "not hit"
+        counts = sorted(collections.Counter(self.requests).items())
+        requests = ", ".join(f"{count} {name}" for name, count in counts) or "none"
+        return f"{self.fault} was {missing} (requests: {requests})"
+
+
 @dataclasses.dataclass
-class _Armed(Generic[FaultKind]):
-    """A fault, and how many it was for and how many met it."""
+class _ArmedFault(Generic[FaultKind]):
+    """A fault, how many requests it matched, and how many hit it."""
 
     fault: FaultKind
     seen: int = 0
     met: int = 0
 
-    def meets(self) -> bool:
+    def hits(self) -> bool:
+        """Counts a matching request; returns whether it hits the fault."""
         if self.fault.times is not None and self.met >= self.fault.times:
             return False
         self.seen += 1
@@ -62,35 +77,35 @@ class _Armed(Generic[FaultKind]):
 
 
 class ArmedFaults(Generic[FaultKind]):
-    """The faults that are armed, and what was asked. Any thread may call it."""
+    """The armed faults and the record of requests. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._armed: list[_Armed[FaultKind]] = []
-        self._record: collections.deque[Any] = collections.deque(maxlen=_KEPT)
+        self._armed: list[_ArmedFault[FaultKind]] = []
+        self._record: collections.deque[Any] = collections.deque(maxlen=_MOST_RECORDED)
 
     def arm(self, fault: FaultKind) -> None:
         with self._lock:
-            self._armed.append(_Armed(fault))
+            self._armed.append(_ArmedFault(fault))
 
-    def take(self, is_for: Callable[[FaultKind], bool]) -> FaultKind | None:
-        """Returns the fault that somebody meets now, which is counted; None for none.
+    def take(self, matches: Callable[[FaultKind], bool]) -> FaultKind | None:
+        """Returns and counts the fault that a request hits now, or None.
 
         Args:
-          is_for: whether a fault is for him.
+          matches: whether a fault is for this request.
         """
         with self._lock:
-            return next((armed.fault for armed in self._armed if is_for(armed.fault) and armed.meets()), None)
+            return next((armed.fault for armed in self._armed if matches(armed.fault) and armed.hits()), None)
 
     def give_back(self, fault: FaultKind) -> None:
-        """Takes back that somebody met a fault: he ended before it did, or there was nothing that it could do."""
+        """Uncounts a hit: the request ended first, or there was nothing for the fault to do."""
         with self._lock:
             for armed in self._armed:
                 if armed.fault is fault:
                     armed.met -= 1
 
     def record(self, request: Any) -> None:
-        """Takes note of a request that was answered, a dataclass."""
+        """Records a request that was answered, a dataclass."""
         with self._lock:
             self._record.append(request)
 
@@ -100,7 +115,7 @@ class ArmedFaults(Generic[FaultKind]):
             self._record.clear()
 
     def report(self) -> dict[str, Any]:
-        """Faults with how many met them, and requests, for JSON."""
+        """Returns the faults, with how many hit each, and the requests, as JSON values."""
         with self._lock:
             faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]
             return {"faults": faults, "requests": [dataclasses.asdict(each) for each in self._record]}

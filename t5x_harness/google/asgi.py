@@ -1,4 +1,4 @@
-"""ASGI in a few words: types, whole answers, and errors in the form that Google gives them."""
+"""ASGI: its types, whole answers, and errors in Google's form."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class StorageApp(Protocol):
-    """An application that keeps files open, until it is closed."""
+    """An application that keeps files open until it is closed."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     @property
     def close(self) -> Callable[[], None]:
-        """Called in a thread when the server ends."""
+        """Closes the files; called in a thread when the server ends."""
 
 
 NOT_EMULATED = 403
-"""The status of what is not emulated. Clients repeat 501 for half a minute, and then suspect the network."""
+"""The status for what is not emulated. Clients would repeat a 501 for half a minute, and then suspect the network."""
 
 _REASONS = {400: "badRequest", 401: "authError", 403: "forbidden", 404: "notFound"}
 _STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
 def header_of(scope: Scope, name: bytes) -> str:
-    """Returns a header of a request, by its name in lower case; empty if it is not there."""
+    """Returns a header of a request by its lower-case name, or an empty string."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
 async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
-    """Returns a request's whole body; raises ValueError if it is longer than any that is asked for here."""
+    """Returns a request's whole body; raises ValueError if it is longer than ``limit`` bytes."""
     body = bytearray()
     while True:
         message = await receive()
@@ -55,7 +55,7 @@ async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
 async def answer(
     send: Send, status: int, body: bytes, headers: Mapping[str, str], *, reason: str | None = None
 ) -> None:
-    """Sends a whole answer; ``reason`` takes the place of the status's own phrase."""
+    """Sends a whole answer; ``reason`` replaces the usual phrase of the status."""
     named = {"content-length": str(len(body)), **headers}
     start: Message = {"type": "http.response.start", "status": status, "headers": raw_headers(named)}
     await send(start if reason is None else {**start, "reason": reason.encode("ascii", "replace")})
@@ -63,7 +63,7 @@ async def answer(
 
 
 def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Headers as ASGI sends them, their names capitalised: TensorFlow looks for ``Location`` in just this case."""
+    """Returns headers for ASGI, with capitalized names: TensorFlow looks for ``Location`` in exactly this case."""
     return [(name.title().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
@@ -78,10 +78,7 @@ async def answer_error(send: Send, status: int, message: str) -> None:
 
 
 def not_emulated(message: str) -> dict[str, Any]:
-    """Returns the JSON of an answer to a request for what is not emulated.
-
-    As of an API that the project does not have.
-    """
+    """Returns the error for what is not emulated, which is Google's for an API that is not enabled."""
     body = _error(NOT_EMULATED, message)
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -102,28 +99,28 @@ _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 class ClientConnection:
-    """One connection, plain or of TLS; the server puts it into the ASGI state of requests, for faults."""
+    """A client's connection, plain or TLS. The server puts it into the ASGI state of requests, for faults."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     def reset(self) -> None:
-        """Ends it at once with a TCP RST; what was not sent yet is lost."""
-        # To linger for no time makes the kernel send RST instead of FIN.
+        """Closes the connection at once with a TCP RST; unsent data is lost."""
+        # With a linger time of zero, the kernel sends RST instead of FIN.
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
         self._transport.abort()
 
     def end(self) -> None:
-        """Sends what is on its way, and ends it, whether an answer is over or not."""
+        """Closes the connection after the data written so far, even in the middle of an answer."""
         self._transport.close()
 
 
 def state_with(transport: asyncio.Transport) -> dict[str, Any]:
-    """Returns the ASGI state of the requests that come by a connection."""
+    """Returns the ASGI state for the requests of a connection."""
     return {_CONNECTION: ClientConnection(transport)}
 
 
 def connection_of(scope: Scope) -> ClientConnection:
-    """Returns the connection that a request came by."""
+    """Returns the connection of a request."""
     found: ClientConnection = scope["state"][_CONNECTION]
     return found

@@ -1,4 +1,4 @@
-"""The copy of a user's buckets that an emulated Google Cloud begins with."""
+"""The copy of a user's buckets with which an emulated Google Cloud begins."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 def copy_buckets(source: str | os.PathLike[str], buckets: Path) -> None:
     """Copies a folder that has a folder for each bucket.
 
-    The copy is writable where the original is not: in a run, files that the user has protected are objects like any
-    other.
+    The copy is writable even if the original is not, because files that the user has protected are ordinary objects
+    in a run.
 
     Args:
-      source: the user's folder; it is not written to.
-      buckets: where the copy goes; may be there already.
+      source: the user's folder, which is only read.
+      buckets: the destination, which may exist.
 
     Raises:
       OSError: the user's folder cannot be read.
@@ -32,10 +32,7 @@ def copy_buckets(source: str | os.PathLike[str], buckets: Path) -> None:
 
 
 def _not_objects(folder: str, names: list[str]) -> list[str]:
-    """Returns what the store takes for no object either.
-
-    Pipes, and links that lead nowhere or to a folder above them.
-    """
+    """Returns the names that are not objects for the store either: pipes, dangling links and links to folders above."""
     above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
 
     def is_kept(path: str) -> bool:

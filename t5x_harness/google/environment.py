@@ -1,4 +1,4 @@
-"""The variables that lead unmodified clients to an emulated Google Cloud, and to nowhere else."""
+"""The variables that redirect unmodified clients to an emulated Google Cloud, and to nothing else."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """Returns the variables to set for a process, before it imports anything of Google's.
+    """Returns the variables to set for a process before it imports any library of Google's.
 
     Args:
-      base: the environment that they will be set over, whose exceptions from proxies are kept; the process's own by
-        default.
+      base: the environment that they are added to, whose exceptions from proxies are kept; by default, the
+        environment of this process.
     """
     base = os.environ if base is None else base
     folder = SessionFolder(endpoints.folder)
@@ -29,17 +29,17 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
         {
             **_proxies(endpoints, base),
             **_trust(folder),
-            # Storage: directly, where a client can be set to. TensorFlow's URLs are compiled in.
+            # Storage, for clients whose URL can be set. TensorFlow's is compiled in, and goes through the proxy.
             "STORAGE_EMULATOR_HOST": endpoints.url,
             "TENSORSTORE_GCS_HTTP_URL": endpoints.url,
-            # Without it gcsfs asks for each bucket over gRPC, and tries again for 40 to 60 s.
+            # Otherwise gcsfs asks for each bucket over gRPC, and retries for 40 to 60 s.
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
-            # TensorFlow would not see that somebody else has replaced an object.
+            # Otherwise TensorFlow does not see that another process has replaced an object.
             "GCS_STAT_CACHE_MAX_AGE": "0",
-            # It reads 64 MB at a time to keep them, which makes small reads ten times slower.
+            # By default it reads 64 MB at a time for its cache, which makes small reads ten times slower.
             "GCS_READ_CACHE_BLOCK_SIZE_MB": "1",
             "GCS_READ_CACHE_MAX_SIZE_MB": "16",
-            # What runs, and commands of exec, see at /gcs.
+            # What runs and programs under exec see at /gcs.
             ROOT_VARIABLE: str(endpoints.root),
             # Accounts.
             "GOOGLE_APPLICATION_CREDENTIALS": str(folder.credentials),
@@ -47,7 +47,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "GOOGLE_API_USE_CLIENT_CERTIFICATE": "false",
             "GOOGLE_CLOUD_PROJECT": PROJECT,
             "NO_GCE_CHECK": "true",
-            # A machine in Google's cloud has a real metadata server, which clients ask without a proxy.
+            # A machine in Google's cloud has a real metadata server, which clients would ask without a proxy.
             "GCE_METADATA_HOST": metadata,
             "GCE_METADATA_IP": metadata,
             "GCE_METADATA_ROOT": metadata,
@@ -56,8 +56,8 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder.token),
             "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": str(folder.authority),
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-            "CLOUDSDK_CORE_PASS_CREDENTIALS_TO_GSUTIL": "0",  # it has its own, in the file below
-            # Its own configuration has the project: a variable would come before `gcloud config set project`.
+            "CLOUDSDK_CORE_PASS_CREDENTIALS_TO_GSUTIL": "0",  # gsutil has its own, in BOTO_CONFIG
+            # The project is in gcloud's configuration: a variable would override `gcloud config set project`.
             **({"CLOUDSDK_CORE_PROJECT": PROJECT} if "CLOUDSDK_CORE_PROJECT" in base else {}),
             "BOTO_CONFIG": str(folder.boto),
         }
@@ -65,22 +65,22 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
 
 
 def with_programs(endpoints: Endpoints, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment with the session's own programs in front: those that gcloud calls, and ``gcloud init``."""
+    """Returns an environment with the session's own programs first: those that gcloud calls, and ``gcloud init``."""
     programs = str(SessionFolder(endpoints.folder).programs)
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": os.pathsep.join([programs, path])}
 
 
 def _trust(folder: SessionFolder) -> dict[str, str]:
-    """Makes clients trust the session's CA alone: one that gets around the proxy meets a certificate it refuses."""
+    """Makes clients trust only the session's CA: one that bypasses the proxy refuses the certificate that it gets."""
     names = "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
     return {**dict.fromkeys(names.split(), str(folder.authority)), "SSL_CERT_DIR": str(folder.no_certificates)}
 
 
 def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
-    """Returns the proxy under every name that a client may look for it.
+    """Returns the proxy under every name that clients look for.
 
-    The more specific names (``grpc_proxy``, ``all_proxy``) are set only over those that the user has.
+    The more specific names (``grpc_proxy``, ``all_proxy``) are set only to override the user's own.
     """
     set_here = {"https_proxy", "http_proxy"}
     set_here |= {name for name in ("all_proxy", "grpc_proxy") if name in base or name.upper() in base}

@@ -1,4 +1,4 @@
-"""Faults that an emulated Google Cloud injects, and its record of requests, as values that travel as JSON."""
+"""Faults that an emulated Cloud Storage injects, and its record of requests, as values that travel as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from t5x_harness.google.armed_faults import CountedFault, counted
+from t5x_harness.google.armed_faults import CountedFault
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.globs import compile_glob
 
@@ -16,7 +16,7 @@ OPERATIONS = (
     "list get download upload delete compose copy rewrite move patch batch "
     "bucket.list bucket.get bucket.create bucket.patch bucket.delete"
 ).split()
-"""What a request can be for."""
+"""The operations that a request can be."""
 
 _VALUES: Mapping[GcsFaultKind, str] = {
     "fail": "{:g}",
@@ -29,14 +29,14 @@ _VALUES: Mapping[GcsFaultKind, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Fault(CountedFault):
-    """What goes wrong, and for which requests.
+    """A fault and the requests that it is for.
 
     Attributes:
       kind: what happens.
-      value: the status of ``fail``, seconds of ``stall``, bytes of ``reset`` and ``truncate``, bytes per second of
-        ``slow``.
+      value: the status of ``fail``, the seconds of ``stall``, the bytes of ``reset`` and ``truncate``, or the bytes per
+        second of ``slow``.
       on: an operation of :data:`OPERATIONS`; empty for all.
-      match: a glob for the object's name, as ``matchGlob`` has them; empty for all.
+      match: a glob for the object's name, in the syntax of ``matchGlob``; empty for all.
     """
 
     kind: GcsFaultKind
@@ -71,17 +71,17 @@ class Fault(CountedFault):
 
 @dataclasses.dataclass(frozen=True)
 class RecordedRequest:
-    """One request that was answered, or cut off.
+    """One request that was answered or cut off.
 
     Attributes:
-      operation: one of :data:`OPERATIONS`; ``other`` for what none of them names.
-      bucket: its bucket; empty if it names none.
-      object: its object, the one to be made where there are two; empty if it names none.
-      status: of the answer; 0 if there was none.
-      received: bytes of the request's body that were taken in.
-      sent: bytes of the answer's body.
-      conditions: its preconditions, such as ``ifGenerationMatch``, by name.
-      fault: the kind of the fault that it met; empty for none.
+      operation: one of :data:`OPERATIONS`, or ``other``.
+      bucket: the request's bucket; empty if it names none.
+      object: the request's object; of a source and a destination, the destination. Empty if it names none.
+      status: the status of the answer; 0 if there was none.
+      received: how many bytes of the request's body were read.
+      sent: how many bytes of the answer's body were sent.
+      conditions: the request's preconditions by name, such as ``ifGenerationMatch``.
+      fault: the kind of the fault that the request hit; empty for none.
     """
 
     operation: str
@@ -93,16 +93,3 @@ class RecordedRequest:
     user_agent: str
     conditions: Mapping[str, str]
     fault: str
-
-
-@dataclasses.dataclass(frozen=True)
-class UnmetFault:
-    """A fault that fewer requests met than it is for; its text says how many, and which requests there were."""
-
-    fault: Fault
-    met: int
-    operations: tuple[str, ...]
-
-    def __str__(self) -> str:
-        missing = f"met by {self.met} of {self.fault.times} requests" if self.met else "not met by any request"
-        return f"{self.fault} was {missing} (there were: {counted(self.operations)})"

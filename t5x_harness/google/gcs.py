@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest, UnmetFault
+from t5x_harness.google.armed_faults import UnmetFault
+from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
 
 APP = f"{__package__}.storage_http.faulting:make_app"
-"""The application of sessions that a handle can be made for."""
+"""The application that a session needs for a handle."""
 
 
 class FakeGcs:
     """Buckets, faults and requests of a session that runs :data:`APP`.
 
     All of ``fail``, ``stall``, ``reset``, ``lose``, ``truncate`` and ``slow`` take ``on`` (an operation), ``match`` (a
-    glob for the object's name), ``times`` (None for always), ``after`` (so many requests pass first) and ``optional``
-    (fewer requests may meet it), as :class:`Fault` has them, and raise ValueError for what it refuses.
+    glob for the object's name), ``times`` (None for always), ``after`` (how many requests pass first) and ``optional``
+    (fewer requests may hit it). They raise ValueError for what :class:`Fault` refuses.
     """
 
     def __init__(self, session: EmulatedCloud) -> None:
@@ -37,56 +38,56 @@ class FakeGcs:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead a process here, if it is started with them."""
+        """The variables that redirect a process to this session, if it is started with them."""
         return self._session.environment()
 
     def fail(self, status: int, **which: Any) -> None:
-        """Requests are answered with an error of this HTTP status."""
+        """Answers requests with an error of this HTTP status."""
         self._arm("fail", status, which)
 
     def stall(self, seconds: float, **which: Any) -> None:
-        """Requests are taken up only after so many seconds."""
+        """Delays requests by a number of seconds."""
         self._arm("stall", seconds, which)
 
     def reset(self, *, bytes: int = 0, **which: Any) -> None:
-        """Connections are reset (TCP RST) after so many bytes of a request's body, if it is longer; at once with 0."""
+        """Resets connections (TCP RST) after a number of bytes of a longer request's body; at once with 0."""
         self._arm("reset", bytes, which)
 
     def lose(self, **which: Any) -> None:
-        """Does what is asked for, and resets the connection instead of answering."""
+        """Carries requests out, and resets their connections instead of answering."""
         self._arm("lose", 0, which)
 
     def truncate(self, *, bytes: int, **which: Any) -> None:
-        """Connections end after so many bytes of an answer's body, if it is longer."""
+        """Ends connections after a number of bytes of a longer answer's body."""
         self._arm("truncate", bytes, which)
 
     def slow(self, *, bytes_per_second: float, **which: Any) -> None:
-        """Bodies pass in both directions at this pace, on average."""
+        """Slows bodies down to this average pace, in both directions."""
         self._arm("slow", bytes_per_second, which)
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """What clients asked, in the order in which it ended; the last 100000."""
+        """The last 100000 requests of clients, in the order in which they ended."""
         return [RecordedRequest(**value) for value in self._ask("GET", f"{PRIVATE}/faults")["requests"]]
 
     def clear(self) -> None:
         """Forgets all faults and requests."""
         self._ask("DELETE", f"{PRIVATE}/faults")
 
-    def unmet(self) -> list[UnmetFault]:
-        """Returns the faults that fewer requests met than they are for, but for optional ones."""
+    def unmet(self) -> list[UnmetFault[Fault]]:
+        """Returns the faults that too few requests have hit, except optional ones."""
         record = self._ask("GET", f"{PRIVATE}/faults")
         operations = tuple(request["operation"] for request in record["requests"])
         faults = ((Fault(**each["fault"]), each["met"]) for each in record["faults"])
         return [UnmetFault(fault, met, operations) for fault, met in faults if fault.is_unmet(met)]
 
     def bucket(self, name: str) -> str:
-        """Makes a bucket; returns its name."""
+        """Creates a bucket and returns its name."""
         self._ask("POST", "/storage/v1/b", json.dumps({"name": name}).encode())
         return name
 
     def put(self, bucket: str, tree: Mapping[str, str | bytes] | Path) -> None:
-        """Makes objects from a mapping of names to bodies, or from a folder's files."""
+        """Creates objects from a mapping of names to bodies, or from a folder's files."""
         if isinstance(tree, Path):
             tree = {p.relative_to(tree).as_posix(): p.read_bytes() for p in sorted(tree.rglob("*")) if p.is_file()}
         for name, body in tree.items():
@@ -98,7 +99,7 @@ class FakeGcs:
         return [str(bucket["name"]) for bucket in self._items(f"/storage/v1/b?project={PRODUCT}")]
 
     def remove_buckets(self) -> None:
-        """Removes all buckets with all that is in them."""
+        """Removes all buckets and their objects."""
         for bucket in self.buckets():
             path = f"/storage/v1/b/{bucket}"
             for item in self._items(f"{path}/o?versions=true"):

@@ -1,4 +1,4 @@
-"""JSON in requests to Google's APIs: what is accepted can be written again in an answer."""
+"""JSON in requests to Google's APIs. Whatever is accepted can be written back in an answer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 from typing import Any
 
 _MOST_LEVELS = 100
-"""As protobuf's own reader of JSON has it. An answer adds a few levels, and Python writes a thousand at most."""
+"""The limit of protobuf's JSON parser. An answer adds a few levels, and Python writes at most a thousand."""
 
 
 class BadJson(ValueError):
-    """The text is not JSON, or holds what no answer could say; the message says why."""
+    """The text is not JSON, or no answer could repeat it; the message says why."""
 
 
 def read_json(body: bytes) -> Any:
     """Reads JSON.
 
     Raises:
-      BadJson: it is something else, has text that is not UTF-8, as half a surrogate pair is, a number that is not
-        finite, or too many levels.
+      BadJson: the text is not JSON, is not UTF-8 (which half a surrogate pair is not), has a number that is not finite,
+        or has too many levels.
     """
     try:
         value = json.loads(body, parse_constant=_refuse_number, parse_float=_finite)

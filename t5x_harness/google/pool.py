@@ -1,4 +1,4 @@
-"""The emulated Google Cloud of a session's runs: fresh buckets for each, and a server for each that works at once."""
+"""The emulated Google Clouds of a session's runs: fresh buckets for each run, and a server for each concurrent run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
 
 
 class GooglePool:
-    """Starts with the first run that enters, or earlier by :meth:`warm`; ends with :meth:`close`.
+    """Servers for runs. The first one starts with the first run, or earlier with :meth:`warm`.
 
-    What a run wrote is seen by no other one. Runs one after the other have the same server, whose store is put back to
-    how it began, empty or as the user's folder has it; a run that enters while others are in it has another server.
+    No run sees what another wrote. Consecutive runs use the same server, whose store is reset in between: to an empty
+    one, or to a copy of the user's folder. Concurrent runs use servers of their own.
 
     Args:
       source: the user's folder, with a folder for each bucket; it is copied and never written to. None for no buckets.
-      mode: what ``/gcs`` is like.
+      mode: how ``/gcs`` is provided.
     """
 
     def __init__(self, source: str | os.PathLike[str] | None = None, mode: MountMode | str = MountMode.FOLDER) -> None:
@@ -37,7 +37,7 @@ class GooglePool:
 
     @staticmethod
     def is_installed() -> bool:
-        """Returns whether the extra ``google`` is here."""
+        """Returns whether the extra ``google`` is installed."""
         return not missing_packages()
 
     def warm(self) -> None:
@@ -47,7 +47,7 @@ class GooglePool:
                 self._servers.append(_PooledServer(self._source))
 
     def enter(self) -> Mapping[str, str]:
-        """Makes a store ready for a run; to be followed by :meth:`leave`.
+        """Prepares a store for a run, which ends with :meth:`leave`.
 
         Returns:
           The variables for the run's process.
@@ -67,7 +67,7 @@ class GooglePool:
             root = str(server.made_ready().endpoints.root)
         except BaseException as error:
             self._drop(server)
-            # What a run left, or did to the server, concerns no other run.
+            # What an earlier run left, or did to the server, must not fail this run.
             if not is_new and isinstance(error, (ServerError, OSError, ValueError)):
                 return self.enter()
             raise
@@ -77,16 +77,16 @@ class GooglePool:
         return {**session.environment(), ROOT_VARIABLE: root, MODE_VARIABLE: self._mode.value, **given}
 
     def server_of(self, environment: Mapping[str, str]) -> EmulatedCloud:
-        """Returns the server that a run which was given this environment cannot go on without."""
+        """Returns the server of a run with this environment."""
         return self._taken[environment[ROOT_VARIABLE]].session
 
     def said(self, environment: Mapping[str, str]) -> str:
-        """Returns what the server of a run with this environment has said since, such as which bucket is missing."""
+        """Returns what the server wrote to standard error during a run, such as which bucket is missing."""
         server = self._taken.get(environment[ROOT_VARIABLE])
         return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
 
     def leave(self, environment: Mapping[str, str]) -> None:
-        """Ends the use of the environment that a run was given. May be called again for it."""
+        """Ends a run's use of its environment. May be called again."""
         server = self._taken.pop(environment[ROOT_VARIABLE], None)
         if server is None:
             return
@@ -95,7 +95,7 @@ class GooglePool:
         server.is_taken = False
 
     def _drop(self, server: _PooledServer) -> None:
-        """Ends a server that no run can have any more, and removes what it left."""
+        """Ends a server that is not to be used again, and removes its files."""
         with self._lock:
             self._servers.remove(server)
         server.close()
@@ -104,14 +104,14 @@ class GooglePool:
         """Ends the servers. May be called again.
 
         Args:
-          patient: whether to wait for one that is just starting; else it ends with this process.
+          patient: whether to wait for a server that is starting; otherwise it ends with this process.
         """
         for server in self._servers:
             server.close(patient=patient)
 
 
 class _PooledServer:
-    """One server, which starts at once; one run at a time is in it."""
+    """A server that starts at once and serves one run at a time."""
 
     def __init__(self, source: Path | None) -> None:
         self.is_taken = self.is_used = False
@@ -122,12 +122,12 @@ class _PooledServer:
         threading.Thread(target=self._start, name="private-google", daemon=True).start()
 
     def made_ready(self) -> EmulatedCloud:
-        """Returns the server, its store as it began.
+        """Resets the server's store and returns the server.
 
         Raises:
           ServerError: it did not start, or was killed.
-          OSError: the user's folder cannot be read, or what a run left cannot be removed.
-          ValueError: the server refuses to remove what a run left.
+          OSError: the user's folder cannot be read, or what an earlier run left cannot be removed.
+          ValueError: the server refuses to remove what an earlier run left.
         """
         self._started.result()
         buckets = self.session.endpoints.root / "buckets"
@@ -135,9 +135,9 @@ class _PooledServer:
             for entry in buckets.iterdir():
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
-                else:  # such as a file that was written to /gcs itself
+                else:  # such as a file that was written directly to /gcs
                     entry.unlink()
-            FakeGcs(self.session).remove_buckets()  # those that the database knows, and objects that no tree can hold
+            FakeGcs(self.session).remove_buckets()  # those in the database, and objects that no folder can hold
         if self._source is not None:
             copy_buckets(self._source, buckets)
         self.is_used = True
@@ -145,19 +145,19 @@ class _PooledServer:
         return self.session
 
     def close(self, *, patient: bool = True) -> None:
-        """Ends it. May be called again.
+        """Ends the server. May be called again.
 
         Args:
-          patient: whether to wait if it is just starting.
+          patient: whether to wait if it is starting.
         """
         if patient or self._started.done():
-            self._started.exception()  # one that is about to start ends as well
+            self._started.exception()  # waits for the start
             self.session.close()
 
     def _start(self) -> None:
         try:
             self.session.start()
-        except BaseException as error:  # raised where the server is asked for
+        except BaseException as error:  # raised when the server is used
             self._started.set_exception(error)
         else:
             self._started.set_result(None)

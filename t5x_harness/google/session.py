@@ -1,4 +1,4 @@
-"""An emulated Google Cloud for as long as a ``with`` block lasts, in a process of its own."""
+"""An emulated Google Cloud in a process of its own, for the duration of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ __all__ = ["EmulatedCloud", "ServerError", "ask_server", "pages_of"]
 
 
 class EmulatedCloud:
-    """A server, started by ``with``; it ends with the block, or with this process, however that ends.
+    """A server that ``with`` starts. It ends with the block, or with this process, however that ends.
 
     Any number may run at once, each with its own ports, buckets and certificates.
 
     Args:
-      root: folder that keeps the buckets; by default a temporary one, which goes with the session.
-      app: makes what answers for Cloud Storage, and is closed at the end: ``module:factory``, called with the root.
+      root: the folder that keeps the buckets; by default a temporary one, which is removed with the session.
+      app: makes the application for Cloud Storage, which is closed at the end: ``module:factory``, called with the
+        root.
     """
 
     def __init__(
@@ -51,15 +52,15 @@ class EmulatedCloud:
         self.close()
 
     def start(self) -> None:
-        """Starts the server, unless it runs, and waits until it is ready; raises ServerError, which says why not."""
+        """Starts the server unless it runs, and waits until it is ready; raises ServerError if it does not start."""
         if self._launched is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
             self._launched = launch(dataclasses.replace(self._settings, owner=self._owner), self._output)
 
     def close(self) -> None:
-        """Ends the server and waits until nothing is left of it. May be called again."""
+        """Ends the server and waits until it has cleaned up. May be called again."""
         launched, self._launched = self._launched, None
-        if launched is not None and os.getpid() == self._owner:  # in a fork of the owner it is not ours to end
+        if launched is not None and os.getpid() == self._owner:  # a fork of the owner must not end the server
             launched.end()
             self._output.close()
 
@@ -80,7 +81,7 @@ class EmulatedCloud:
         return self._running().fileno()
 
     def how_it_ended(self) -> str:
-        """Returns how the server ended that nobody has closed, in words; empty as long as it runs."""
+        """Returns in words how the server ended without being closed; empty while it runs."""
         return "" if self._launched is None else self._launched.how_it_ended()
 
     def _running(self) -> Launched:
@@ -89,10 +90,10 @@ class EmulatedCloud:
         return self._launched
 
     def said(self, since: int = 0) -> tuple[str, int]:
-        """Returns what the server has written to its standard error, such as what it refused.
+        """Returns what the server has written to standard error, such as what it refused, and the position after it.
 
         Args:
-          since: where to begin; the second of what an earlier call returned.
+          since: the position to start from, as an earlier call returned it.
         """
         if self._launched is None:
             return "", since
@@ -100,11 +101,11 @@ class EmulatedCloud:
         return os.pread(self._output.fileno(), size - since, since).decode(errors="replace"), size
 
     def environment(self, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-        """Returns the variables to set for clients, over ``base``; see :func:`google_environment`."""
+        """Returns the variables to set for clients; see :func:`google_environment`."""
         return google_environment(self.endpoints, base)
 
     def refused(self) -> Mapping[str, int]:
-        """Returns the hosts that clients asked the proxy for and that are not Google's, each with how often."""
+        """Returns the hosts that the proxy refused because they are not Google's, with how often each was asked for."""
         counts: dict[str, int] = ask_server(self.endpoints, "GET", f"{PRIVATE}/refused")
         return counts
 
@@ -112,10 +113,10 @@ class EmulatedCloud:
 def ask_server(
     endpoints: Endpoints, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Asks a server itself, past all proxies, without what an unmodified client needs; returns the answer's JSON.
+    """Asks a server directly, without the user's proxies, and returns the answer's JSON.
 
     Raises:
-      HTTPError: it answers with an error.
+      HTTPError: the server answers with an error.
     """
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     own = {"Content-Type": "application/json", **(headers or {})}
@@ -128,7 +129,7 @@ def pages_of(ask: Callable[[str], Mapping[str, Any]]) -> Iterator[Mapping[str, A
     """Yields the pages of a list.
 
     Args:
-      ask: gets the page that a token is for; an empty one is for the first.
+      ask: gets the page for a token; an empty token stands for the first page.
     """
     token = ""
     while True:

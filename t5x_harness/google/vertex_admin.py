@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from t5x_harness.google.armed_faults import UnmetFault
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
@@ -19,33 +20,32 @@ from t5x_harness.google.vertex.faults import (
     MODULE,
     NEEDED,
     RecordedCall,
-    UnmetVertexFault,
     VertexFault,
     VertexFaultKind,
     no_room,
 )
 
 ENDED = frozenset(f"JOB_STATE_{state}" for state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"))
-"""The states that a job does not leave."""
+"""The final states of a job."""
 
 _POLL_SECONDS = 0.05
 _PAGE = 100
 
 
 class EmulatorError(Exception):
-    """The emulated Vertex AI refused something, or a job did not become what was waited for."""
+    """The emulated Vertex AI refused a request, or a job did not reach the state that was waited for."""
 
 
 @dataclasses.dataclass(frozen=True)
 class VertexJob:
-    """A custom job, as it was when it was asked for.
+    """A custom job, as it was when it was read.
 
     Attributes:
-      name: in full, with the project's number.
-      display_name: as the user gave it.
-      state: such as ``JOB_STATE_RUNNING``.
-      error: why it failed or was cancelled; empty if neither.
-      resource: all of it, as JSON has it: ``jobSpec``, ``labels``, ``startTime``, …
+      name: the full name, with the project's number.
+      display_name: the name that the user gave it.
+      state: the job's state, such as ``JOB_STATE_RUNNING``.
+      error: why it failed or was cancelled; empty otherwise.
+      resource: the whole job as JSON: ``jobSpec``, ``labels``, ``startTime``, …
     """
 
     name: str
@@ -62,17 +62,17 @@ class VertexJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is in a state that it does not leave."""
+        """Whether the state is final."""
         return self.state in ENDED
 
 
 class FakeVertex:
     """Jobs, faults and requests of a session's Vertex AI.
 
-    It asks the server itself, without Google's library, and what it asks is not in :attr:`requests`.
+    It asks the server directly, without Google's library. Its own requests are not in :attr:`requests`.
 
     Args:
-      location: that jobs are looked for in.
+      location: the location of the jobs.
     """
 
     def __init__(self, session: EmulatedCloud, location: str = "us-central1") -> None:
@@ -82,32 +82,32 @@ class FakeVertex:
 
     @property
     def parent(self) -> str:
-        """``projects/PROJECT/locations/LOCATION``, which jobs are made in."""
+        """``projects/PROJECT/locations/LOCATION``, the parent of jobs."""
         return f"projects/{self.project}/locations/{self.location}"
 
     @property
     def endpoint(self) -> str:
-        """``http://127.0.0.1:PORT``, as ``api_endpoint`` of clients that use REST."""
+        """``http://127.0.0.1:PORT``, for ``api_endpoint`` of clients that use REST."""
         return self._session.endpoints.url
 
     @property
     def state_url(self) -> str:
-        """Where other processes find the same state; ``memory:`` if none can."""
+        """The URL at which other processes find the same state; ``memory:`` if none can."""
         return self._session.endpoints.state
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead a process here, if it is started with them."""
+        """The variables that redirect a process to this session, if it is started with them."""
         return self._session.environment()
 
     def jobs(self, filter: str = "") -> list[VertexJob]:
         """Returns custom jobs, the newest first.
 
         Args:
-          filter: as the API has them, such as ``display_name="train" AND state="JOB_STATE_RUNNING"``.
+          filter: in the API's syntax, such as ``display_name="train" AND state="JOB_STATE_RUNNING"``.
 
         Raises:
-          EmulatorError: the filter cannot be read.
+          EmulatorError: the filter is not valid.
         """
         asked = f"?pageSize={_PAGE}" + (f"&filter={quote(filter)}" if filter else "")
         path = f"/v1/{self.parent}/customJobs{asked}"
@@ -118,10 +118,10 @@ class FakeVertex:
         """Returns a custom job.
 
         Args:
-          name: in full, its id, or its display name if only one has it.
+          name: the full name, the id, or a display name that only one job has.
 
         Raises:
-          EmulatorError: there is none of this name, or there are several; the message has those that there are.
+          EmulatorError: no job or several have this name; the message lists all jobs.
         """
         jobs = self.jobs()
         found = [job for job in jobs if name in (job.name, job.name.rpartition("/")[2])]
@@ -132,13 +132,13 @@ class FakeVertex:
         return found[0]
 
     def wait(self, name: str, states: Collection[str] = ENDED, *, seconds: float = 60.0) -> VertexJob:
-        """Returns a custom job as soon as it is in one of these states, or in one that it does not leave.
+        """Waits until a custom job is in one of these states, and returns it.
 
         Args:
-          states: such as ``{"JOB_STATE_RUNNING"}``.
+          states: the states to wait for, such as ``{"JOB_STATE_RUNNING"}``; by default, all final ones.
 
         Raises:
-          EmulatorError: there is no such job; or it is in none of them, and either time is up or it has ended.
+          EmulatorError: there is no such job, it has ended in another state, or time is up.
         """
         deadline = time.monotonic() + seconds
         while (job := self.job(name)).state not in states:
@@ -150,24 +150,24 @@ class FakeVertex:
         return job
 
     def logs(self, name: str) -> list[str]:
-        """Returns what a job's replicas said, and the service of them, line by line, oldest first."""
+        """Returns the lines in the logs of a job's replicas and of the service, oldest first."""
         job_id = self.job(name).name.rpartition("/")[2]
         request = {"resourceNames": [f"projects/{self.project}"], "filter": f'resource.labels.job_id="{job_id}"'}
         pages = pages_of(lambda token: self._administer("entries", {**request, "pageSize": 1000, "pageToken": token}))
         return [_text(entry) for page in pages for entry in page["entries"]]
 
     def fail(self, on: str, code: str = "UNAVAILABLE", **which: Any) -> None:
-        """Requests are answered with an error.
+        """Answers requests with an error.
 
         Args:
           on: a glob for methods: ``JobService.CreateCustomJob``, ``MetadataService.*``.
-          code: of gRPC: ``UNAVAILABLE``, ``RESOURCE_EXHAUSTED``, ``PERMISSION_DENIED``, …
-          **which: ``message``, ``times``, ``after`` and ``optional``, as :class:`VertexFault` has them.
+          code: a code of gRPC: ``UNAVAILABLE``, ``RESOURCE_EXHAUSTED``, ``PERMISSION_DENIED``, …
+          **which: ``message``, ``times``, ``after`` and ``optional`` of :class:`VertexFault`.
         """
         self._arm("fail", on, code=code, **which)
 
     def stall(self, on: str, seconds: float, **which: Any) -> None:
-        """Requests are taken up only after so many seconds; for the rest see :meth:`fail`."""
+        """Delays requests by a number of seconds; for the other arguments see :meth:`fail`."""
         self._arm("stall", on, seconds=seconds, **which)
 
     def preempt(self, on: str = "*", **which: Any) -> None:
@@ -175,8 +175,8 @@ class FakeVertex:
 
         Args:
           on: a glob for jobs' display names.
-          **which: ``seconds`` (how long it has run), ``output`` (a regular expression for a line that it has said),
-            ``replica``, ``times``, ``after`` and ``optional``, as :class:`VertexFault` has them.
+          **which: ``seconds`` (how long it has run), ``output`` (a regular expression for a line of its output),
+            ``replica``, ``times``, ``after`` and ``optional`` of :class:`VertexFault`.
         """
         self._arm("preempt", on, **which)
 
@@ -185,7 +185,7 @@ class FakeVertex:
         self._arm("stockout", on, **which)
 
     def internal(self, on: str = "*", **which: Any) -> None:
-        """Makes the service itself fail under a running job; for the arguments see :meth:`preempt`."""
+        """Fails a running job with an error of the service itself; for the arguments see :meth:`preempt`."""
         self._arm("internal", on, **which)
 
     def expire(self, on: str = "*", **which: Any) -> None:
@@ -193,7 +193,7 @@ class FakeVertex:
         self._arm("expire", on, **which)
 
     def oom(self, on: str = "*", **which: Any) -> None:
-        """Ends a running job for its machine's lack of memory; for the arguments see :meth:`preempt`."""
+        """Ends a running job because its machine is out of memory; for the arguments see :meth:`preempt`."""
         self._arm("oom", on, **which)
 
     def exceed_hbm(
@@ -205,11 +205,11 @@ class FakeVertex:
         module: str = MODULE,
         **which: Any,
     ) -> None:
-        """Ends a running job as XLA does where a program exceeds the memory of a TPU: FAILED, with its text in the log.
+        """Fails a running job as a program does that exceeds the memory of a TPU, with XLA's error in its log.
 
         Args:
           on: a glob for jobs' display names.
-          needed: GiB that the program takes, such as those of an aot verdict.
+          needed: GiB that the program takes, as the compiler computes them ahead of time.
           available: GiB of one device that programs may use.
           module: the program, as XLA names it.
           **which: see :meth:`preempt`.
@@ -218,22 +218,22 @@ class FakeVertex:
 
     @property
     def requests(self) -> list[RecordedCall]:
-        """What clients asked, in the order in which it was answered; the last 100000."""
+        """The last 100000 requests of clients, in the order in which they were answered."""
         return [RecordedCall(**call) for call in self._administer("faults")["requests"]]
 
-    def unmet(self) -> list[UnmetVertexFault]:
-        """Returns the faults that fewer requests or jobs met than they are for, but for optional ones."""
+    def unmet(self) -> list[UnmetFault[VertexFault]]:
+        """Returns the faults that too few requests or jobs have hit, except optional ones."""
         record = self._administer("faults")
         methods = tuple(call["method"] for call in record["requests"])
         faults = ((VertexFault(**each["fault"]), each["met"]) for each in record["faults"])
-        return [UnmetVertexFault(fault, met, methods) for fault, met in faults if fault.is_unmet(met)]
+        return [UnmetFault(fault, met, methods) for fault, met in faults if fault.is_unmet(met)]
 
     def warm(self) -> None:
-        """Has the server load Google's library, without waiting for it."""
+        """Starts loading Google's library in the server, without waiting for it."""
         self._administer("warm")
 
     def reset(self) -> None:
-        """Ends all jobs, and forgets all resources, faults and requests."""
+        """Ends all jobs, and removes all resources, faults and recorded requests."""
         self._administer("reset")
 
     def _arm(self, kind: VertexFaultKind, on: str, **which: Any) -> None:

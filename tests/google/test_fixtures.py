@@ -50,10 +50,10 @@ def test_each_test_begins_clean_and_every_fault_has_to_be_met(pytester: pytest.P
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(
         [
-            "gcs.fail(503, on='list') was not met by any request (there were: none)",
+            "gcs.fail(503, on='list') was not hit (requests: none)",
             "optional=True allows that",
-            "gcs.stall(0, on='list', times=3) was met by 1 of 3 requests (there were: 1 download, 1 list)",
-            "gcs.truncate(bytes=4, on='download') was not met by any request (there were: 1 download, 1 list)",
+            "gcs.stall(0, on='list', times=3) was hit 1 of 3 times (requests: 1 download, 1 list)",
+            "gcs.truncate(bytes=4, on='download') was not hit (requests: 1 download, 1 list)",
             "optional=True allows that",
         ]
     )

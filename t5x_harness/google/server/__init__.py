@@ -1,1 +1,1 @@
-"""The server process: one that unmodified Google clients talk to, over HTTP, TLS, gRPC and a proxy."""
+"""The server process that unmodified Google clients talk to, over HTTP, TLS, gRPC and a proxy."""

@@ -1,4 +1,4 @@
-"""The process of a server; started by the module ``launch``."""
+"""The process of a server, started by the module ``launch``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from t5x_harness.system.processes import name_process
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until it has to end.
+    """Runs a server until it ends.
 
     Args:
-      arguments: settings as JSON, and the descriptor that takes one line of JSON when the server is ready. It stays
-        open until the server has cleared up.
+      arguments: the settings as JSON, and a descriptor to which one line of JSON is written when the server is ready.
+        The descriptor stays open until the server has cleaned up.
     """
     settings, descriptor = ServerSettings.from_json(arguments[0]), int(arguments[1])
-    # A process that waits for all of its children must not wait for this one, so this one is nobody's child.
+    # Orphaned, so that an owner that waits for all of its children does not wait for the server.
     if os.fork():
         os._exit(0)
     name_process(SERVER_NAME)

@@ -1,7 +1,7 @@
-"""Tokens and the metadata server: everybody gets in, and nobody is asked for the way to a home folder.
+"""Tokens and the metadata server.
 
-Everybody gets a token that is good for Cloud Storage. Only who signs with the session's key gets the session's own,
-with which jobs can be started. Who has an account with Google, and what it may do, is not emulated.
+Every client gets a token that is good for Cloud Storage. Only a client that signs with the session's key gets the
+session's own token, with which jobs can be started. Accounts and their permissions are not emulated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from t5x_harness.google.asgi import (
     body_of,
     header_of,
 )
-from t5x_harness.google.identity import PROJECT, PROJECT_NUMBER, TOKEN, Authority
+from t5x_harness.google.identity import ACCOUNT, PROJECT, PROJECT_NUMBER, TOKEN, Authority
 from t5x_harness.google.product import PRODUCT
 
 TOKEN_PATHS: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +29,7 @@ TOKEN_PATHS: Mapping[str, tuple[str, ...]] = {
     "www.googleapis.com": ("/oauth2/v4/token", "/oauth2/v3/token"),
     "accounts.google.com": ("/o/oauth2/token",),
 }
-"""Where Google's hosts turn a signed claim or a refresh token into an access token."""
+"""The paths at which Google's hosts exchange a signed claim or a refresh token for an access token."""
 
 METADATA_PATH = "/computeMetadata/v1/"
 
@@ -38,12 +38,12 @@ _LIFETIME = 3600
 _TOKEN = {"access_token": TOKEN, "expires_in": _LIFETIME, "token_type": "Bearer"}
 _ACCOUNT = {
     "aliases": ["default"],
-    "email": f"{PRODUCT}@{PROJECT}.iam.gserviceaccount.com",
+    "email": ACCOUNT,
     "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
 }
 _METADATA = {
     "instance": {
-        "service-accounts": {"default": _ACCOUNT, _ACCOUNT["email"]: _ACCOUNT},
+        "service-accounts": {"default": _ACCOUNT, ACCOUNT: _ACCOUNT},
         "zone": f"projects/{PROJECT_NUMBER}/zones/us-central1-a",
     },
     "project": {"numeric-project-id": PROJECT_NUMBER, "project-id": PROJECT},
@@ -52,7 +52,7 @@ _METADATA = {
 
 
 async def answer_token(authority: Authority, scope: Scope, receive: Receive, send: Send) -> None:
-    """Gives an access token, as long as the request has the form of one for it."""
+    """Answers a well-formed request for an access token."""
     try:
         form = parse_qs((await body_of(receive)).decode())
     except ValueError as error:
@@ -62,11 +62,11 @@ async def answer_token(authority: Authority, scope: Scope, receive: Receive, sen
         description = f"{PRODUCT} gives tokens to a POST with a grant_type of {' or '.join(_GRANTS)}, not {grant!r}"
         return await answer_json(send, 400, {"error": "unsupported_grant_type", "error_description": description})
     signed = await asyncio.to_thread(authority.has_signed, form.get("assertion", [""])[0])
-    await answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
+    return await answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
 
 
 async def answer_metadata(scope: Scope, send: Send) -> None:
-    """Answers as the metadata server of a machine in Google's cloud does."""
+    """Answers as the metadata server of a machine in Google's cloud."""
     if header_of(scope, b"metadata-flavor") != "Google":
         return await answer_error(send, 403, "Missing Metadata-Flavor:Google header.")
     path = scope["path"].removeprefix(METADATA_PATH)
@@ -80,11 +80,11 @@ async def answer_metadata(scope: Scope, send: Send) -> None:
             return await answer_error(send, 404, f"{PRODUCT}: its metadata server has no {path}")
         value = value[part]
     text, kind = _shown(value, recursive=query.get("recursive", "").lower() == "true")
-    await answer(send, 200, text.encode(), {"content-type": kind, "metadata-flavor": "Google"})
+    return await answer(send, 200, text.encode(), {"content-type": kind, "metadata-flavor": "Google"})
 
 
 def _shown(value: object, *, recursive: bool) -> tuple[str, str]:
-    """Returns a value as the metadata server shows it: folders as lists of what is in them, or as JSON."""
+    """Returns a value in the metadata server's form, and its content type: folders are listed, or shown as JSON."""
     if recursive:
         return json.dumps(value), "application/json"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Where a chunked body ends (RFC 9112, 7.1), whatever its chunks look like."""
+"""Decodes chunked bodies and finds where they end (RFC 9112, 7.1)."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
 class NotChunked(Exception):
-    """What came is not a body in chunks; the message says where."""
+    """The data is not a chunked body; the message says why."""
 
 
 class Chunks:
-    """Reads the body of one request."""
+    """Decodes the body of one request.
+
+    Attributes:
+      over: whether the body has ended.
+    """
 
     def __init__(self) -> None:
         self.over = False
-        self._left = 0  # bytes of a chunk
-        self._line = b""  # the beginning of one
-        self._ends_chunk = False  # whether a line is the end of one, and empty
-        self._trailers = -1  # bytes of lines behind the last chunk; -1 before it
+        self._left = 0  # bytes of the current chunk that are still to come
+        self._line = b""  # an incomplete line
+        self._ends_chunk = False  # whether the next line is the empty one at the end of a chunk
+        self._trailers = -1  # the size of the lines after the last chunk; -1 before it
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Takes in bytes.
+        """Decodes the next bytes.
 
         Returns:
-          Pieces of the body, and what is left behind its end.
+          Pieces of the body, and the bytes after its end.
 
         Raises:
-          NotChunked: this is none.
+          NotChunked: the data is not a chunked body.
         """
         pieces: list[bytes] = []
         at, end = 0, len(data)

@@ -1,4 +1,4 @@
-"""The connections that are open: which of them wait for a request, and which are closed for it."""
+"""The open connections: which of them are idle, and which are closed because of that."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Protocol
 BUSY = float("inf")
 
 _HEAD_SECONDS = 60.0
-_LOOKS = 4  # in that time
+_CHECKS = 4  # in that time
 
 
 class Waiting(Protocol):
-    """A connection that requests come on.
+    """A connection that requests arrive on.
 
     Attributes:
-      waits_since: when it began to wait for a request, by ``time.monotonic``; :data:`BUSY` while one is answered.
-      head_since: when the first bytes of a request's head came, if the rest has not come yet; else :data:`BUSY`.
+      waits_since: when it became idle, by ``time.monotonic``; :data:`BUSY` while a request is answered.
+      head_since: when the first bytes of an incomplete head arrived; otherwise :data:`BUSY`.
     """
 
     waits_since: float
     head_since: float
 
     def give_up(self) -> None:
-        """Closes it because it waits, or because the head does not end."""
+        """Closes it because it is idle, or because a head does not end."""
 
     def shut_down(self) -> None:
-        """Closes it as soon as it waits."""
+        """Closes it as soon as it is idle."""
 
 
 class Connections:
     """All connections of a server.
 
-    Those that wait for a request are kept: clients use them again after pauses, and one that is closed at that moment
-    costs an upload. Only where descriptors run out is the one closed that has waited longest.
+    Idle connections stay open: clients use them again after pauses, and closing one at that moment costs an upload.
+    Only when descriptors run out is the connection closed that has been idle longest.
 
     Args:
-      most: how many there may be before one that waits is closed for a new one.
+      most: how many connections there may be before an idle one is closed for a new one.
       head_seconds: how long a request's head may take.
     """
 
@@ -55,18 +55,18 @@ class Connections:
         return iter(list(self._open))
 
     def add(self, connection: Waiting) -> None:
-        """Takes one up; its attributes are read from now on."""
+        """Adds a connection, whose attributes are read from now on."""
         self._open.add(connection)
 
     def discard(self, connection: Waiting) -> None:
-        """Lets go of one. May be called again."""
+        """Removes a connection. May be called again."""
         self._open.discard(connection)
 
     def make_room(self, *, full: bool = False) -> bool:
-        """Closes the connection that has waited longest, if there are too many.
+        """Closes the connection that has been idle longest, if there are too many.
 
         Args:
-          full: there are, however many that is.
+          full: whether there are too many, whatever their number.
 
         Returns:
           Whether there is room now.
@@ -82,7 +82,7 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Closes connections on which heads do not end, as long as the block lasts."""
+        """Closes connections with heads that do not end, for the duration of the block."""
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -91,7 +91,7 @@ class Connections:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._head_seconds / _LOOKS)
+            await asyncio.sleep(self._head_seconds / _CHECKS)
             late = time.monotonic() - self._head_seconds
             for connection in self:
                 if connection.head_since < late:

@@ -1,4 +1,4 @@
-"""Where a running server is reached, as it says itself when it is ready, and the folder that clients are pointed at."""
+"""Where a running server is reached, and the paths in its folder."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Self
 
 @dataclasses.dataclass(frozen=True)
 class Endpoints:
-    """A server's ports, all on 127.0.0.1, and its folder.
+    """A server's ports, all on 127.0.0.1, and its folders. The server reports them when it is ready.
 
     Attributes:
-      http: plain HTTP.
-      tls: HTTPS, and gRPC for a client that offers nothing but ``h2``.
-      proxy: the HTTP proxy that ends TLS itself.
-      grpc: gRPC without TLS.
-      folder: of this one server: its CA, its credentials, its empty configurations; removed with it.
-      root: holds the buckets.
+      http: the port for plain HTTP.
+      tls: the port for HTTPS, and for gRPC from clients that offer only ``h2``.
+      proxy: the port of the HTTP proxy, which ends TLS itself.
+      grpc: the port for gRPC without TLS.
+      folder: this server's CA, credentials and client configurations; it is removed with the server.
+      root: the folder that holds the buckets.
       state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
     """
 
@@ -51,20 +51,20 @@ class Endpoints:
 
 
 class SessionFolder:
-    """The paths in it.
+    """The paths in a server's folder.
 
     Attributes:
       authority: the session CA's certificate.
       server: the server's key and certificate.
       credentials: a service account's JSON.
-      token: the session's own access token, for ``gcloud``: a secret, as it lets jobs be started.
+      token: the session's own access token, for ``gcloud``. It is a secret, because it can start jobs.
       boto: the configuration of ``gsutil``.
       gcloud: the configuration folder of ``gcloud``.
       gsutil: the state of ``gsutil``.
-      no_certificates: an empty folder, in the place of the machine's folder of trusted certificates.
-      jobs: what jobs of Vertex AI need on disk.
-      buckets: the root of the storage, where none is named.
-      programs: what goes in front of PATH: ``ssh`` and ``scp`` for gcloud.
+      no_certificates: an empty folder that replaces the machine's folder of trusted certificates.
+      jobs: the files of Vertex AI's jobs.
+      buckets: the root of the storage, unless another is given.
+      programs: the folder that goes first on PATH, with ``ssh`` and ``scp`` for gcloud.
       tpu_vms: the homes of TPU VMs' workers.
     """
 

@@ -1,4 +1,4 @@
-"""gRPC: a server that is started by the first who asks for it, because importing gRPC takes longer than all else."""
+"""gRPC: a server that starts with the first client, because importing gRPC takes longer than everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.wire.errors import ApiError
 if TYPE_CHECKING:
     import grpc
 
-# With what comes with every service of Google's: here, the services are those of Vertex AI.
+# The services of Vertex AI, and those that come with every service of Google's.
 _OF_VERTEX = (
     "/google.cloud.aiplatform.",
     "/google.cloud.location.",
@@ -25,18 +25,18 @@ _OF_VERTEX = (
     "/google.longrunning.",
 )
 _LARGEST_MESSAGE = 64 << 20
-# Seconds for clients to close their connections: one that is cut off writes `Got goaway [2] …` to its standard error.
-_GRACE = 1.0
+# For clients to close their connections: one that is cut off writes `Got goaway [2] …` to its standard error.
+_GRACE_SECONDS = 1.0
 
 
 class GrpcService:
-    """gRPC on a port of its own, without TLS: connections come through a :class:`Relay`, which has ended it.
+    """gRPC without TLS on a port of its own, for connections that come through a :class:`Relay`.
 
     Args:
       vertex: answers for Vertex AI. Nothing else is emulated over gRPC.
 
     Attributes:
-      hosts: that were asked, by the local port of a relay's connection.
+      hosts: the host that each relayed connection is for, by the connection's local port.
     """
 
     def __init__(self, vertex: VertexService) -> None:
@@ -46,17 +46,17 @@ class GrpcService:
         self._server: grpc.aio.Server | None = None
 
     async def port(self) -> int:
-        """Returns its port; starts it if nobody has."""
+        """Starts the server if it is not running, and returns its port."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> int:
-        # In a thread, as connections of other kinds are being served meanwhile.
+        # In a thread, because other connections are served meanwhile.
         grpc = await asyncio.to_thread(importlib.import_module, "grpc")
         await asyncio.to_thread(importlib.import_module, "grpc.aio")
         options = (
-            ("grpc.so_reuseport", 0),  # the port is this process's alone: by default gRPC lets several listen on one
+            ("grpc.so_reuseport", 0),  # for this process alone: by default gRPC lets several listen on one port
             ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
         )
         self._server = grpc.aio.server(handlers=(_handler(grpc, self._vertex, self.hosts),), options=options)
@@ -68,16 +68,16 @@ class GrpcService:
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._server is not None:
-            await self._server.stop(_GRACE)
+            await self._server.stop(_GRACE_SECONDS)
 
 
 def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc.GenericRpcHandler:
-    """Hands what is of Vertex AI on, and refuses the rest at once: a client without an answer tries for a minute."""
+    """Returns the handler of all methods: Vertex AI's are answered, and others refused before clients retry them."""
 
     class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
             answer = _emulating(grpc, vertex, hosts) if details.method.startswith(_OF_VERTEX) else _refusing(grpc)
-            # One message is a stream of one, so this serves methods of every kind, and messages pass as bytes.
+            # A single message is a stream of one, so this serves methods of every kind. Messages pass as bytes.
             return grpc.stream_stream_rpc_method_handler(functools.partial(answer, details.method))
 
     return Handler()
@@ -87,9 +87,9 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
     async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
         address, _, port = context.peer().rpartition(":")
-        # Another address of the loopback interface may have the port of a relay's connection, too.
+        # Another loopback address may use the same port number as a relayed connection.
         host = hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
-        if host is None:  # it came past the relay, and so past the question whose connection it is
+        if host is None:  # it bypassed the relay, and with it the check of the client's user
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{PRODUCT}: this port is its own server's alone")
         assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")
@@ -109,7 +109,7 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
 
 
 def _refusing(grpc: Any) -> Callable[..., Awaitable[None]]:
-    async def refuse(method: str, requests: Any, context: Any) -> None:
+    async def refuse(method: str, _requests: Any, context: Any) -> None:
         await context.abort(
             grpc.StatusCode.UNIMPLEMENTED,
             f"{PRODUCT} does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "

@@ -1,4 +1,4 @@
-"""Which hosts are Google's: what the certificate names and what the proxy takes is the same list."""
+"""Which hosts are Google's: one list, for the certificate and for the proxy."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ SERVED_NAMES = (
     "googleapis.com",
     "*.googleapis.com",
     "*.storage.googleapis.com",  # buckets as host names
-    "*.mtls.googleapis.com",  # what clients with a device certificate ask
+    "*.mtls.googleapis.com",  # for clients with a device certificate
     "*.p.googleapis.com",  # Private Service Connect
     "accounts.google.com",
-    "dl.google.com",  # which `gcloud init` wants to reach
-    "gcr.io",  # registries of images, which gcloud asks for those that jobs name
+    "dl.google.com",  # which `gcloud init` checks
+    "gcr.io",  # registries, which gcloud asks for the images of jobs
     "*.gcr.io",
     "*.pkg.dev",
     *METADATA_HOSTS,
 )
-"""Names as a certificate has them: ``*`` stands for one label."""
+"""Names in the form of a certificate, in which ``*`` stands for one label."""
 
 
 def is_served(host: str) -> bool:
     """Returns whether a host is one of Google's API hosts.
 
     Args:
-      host: without a port, in any case.
+      host: the host without a port, in upper or lower case.
     """
     host = host.lower().removesuffix(".")
     first, _, rest = host.partition(".")
@@ -34,10 +34,10 @@ def is_served(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a host is this machine's by a name or an address that no other one can have.
+    """Returns whether a name or address can only be this machine.
 
     Args:
-      host: without a port, in lower case.
+      host: the host without a port, in lower case.
     """
     if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
         return True
@@ -48,19 +48,19 @@ def is_loopback(host: str) -> bool:
 
 
 def would_bypass(entry: str) -> bool:
-    """Returns whether an entry of ``no_proxy`` may send a client to one of Google's hosts directly.
+    """Returns whether an entry of ``no_proxy`` may send a client directly to one of Google's hosts.
 
-    Clients read such entries in many ways: as a host, as a suffix with or without a dot in front, as a network. One
-    counts here as whatever any of them may make of it.
+    Clients read such entries in different ways: as a host, as a suffix with or without a leading dot, or as a network.
+    All of these ways count here.
 
     Args:
-      entry: one of the list, such as ``.example.org``, ``*`` or ``10.0.0.0/8``.
+      entry: an entry of the list, such as ``.example.org``, ``*`` or ``10.0.0.0/8``.
     """
     entry = entry.strip().lower()
     if not entry or entry == "*":
         return bool(entry)
     name = entry.removeprefix("*").lstrip(".")
-    if name.count(":") == 1:  # a port; more of them are in an IPv6 address
+    if name.count(":") == 1:  # a port; an IPv6 address has more colons
         name = name.partition(":")[0]
     if is_served(name):
         return True

@@ -1,6 +1,6 @@
-"""HTTP/1.1 for one ASGI application: connections, requests one after another on each, and their answers.
+"""HTTP/1.1 for one ASGI application.
 
-A server has connections, each a protocol of asyncio, and an exchange is one request on a connection with its answer.
+A server has connections, each an asyncio protocol. An exchange is one request on a connection, with its answer.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from urllib.parse import unquote
 from t5x_harness.google.asgi import App, Message, Scope, state_with
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.connections import BUSY, Connections
-from t5x_harness.google.server.eager import begin
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait, too
-_ONE_PIECE = 1 << 16  # bytes of a body that are copied behind the head, so that both go out at once
+_MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait
+_ONE_PIECE = 1 << 16  # bytes of a body that are sent in one piece with the head
 _GRACE_SECONDS = 1.0
 _READ_AT_ONCE = 1 << 18  # bytes
 
 
 class HttpServer:
-    """Gives every connection to one ASGI application, however it was accepted.
+    """Serves one ASGI application on any number of connections, however they are accepted.
 
     Args:
       app: the application.
-      connections: where those are kept that are open; none yet by default.
+      connections: the open connections; by default a new, empty set.
 
     Attributes:
-      buffer: for what is read of any of them, of which it is copied at once. Without it, asyncio asks the system for
-        256 KB of memory for every read.
+      buffer: what every connection reads into before the data is copied. Without it, asyncio allocates 256 KB for each
+        read.
     """
 
     def __init__(self, app: App, connections: Connections | None = None) -> None:
@@ -46,26 +45,25 @@ class HttpServer:
         self._date = (0, b"")
 
     def protocol(self) -> HttpProtocol:
-        """Returns a protocol for one more connection, plain or of TLS."""
+        """Returns the protocol for a new connection, plain or TLS."""
         return HttpProtocol(self)
 
     def begin(self, exchange: HttpExchange) -> None:
-        """Lets the application answer a request."""
-        task = begin(exchange.run(self._app))
-        if task is not None:
-            self._exchanges.add(task)
-            task.add_done_callback(self._exchanges.discard)
+        """Starts the application's answer to a request."""
+        task = asyncio.get_running_loop().create_task(exchange.run(self._app))
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
 
     @property
     def date(self) -> bytes:
-        """Of now, as HTTP has it, which is made anew once a second."""
+        """The current time in HTTP's format, computed once a second."""
         now = int(time.time())
         if self._date[0] != now:
             self._date = now, formatdate(now, usegmt=True).encode()
         return self._date[1]
 
     async def stop(self) -> None:
-        """Closes idle connections, gives answers under way a moment, and cancels the rest."""
+        """Closes idle connections, waits a moment for pending answers, and cancels the rest."""
         for connection in self.connections:
             connection.shut_down()
         if self._exchanges:
@@ -76,10 +74,10 @@ class HttpServer:
 
 
 class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
-    """One connection, plain or of TLS.
+    """One connection, plain or TLS.
 
     Attributes:
-      transport: there once the connection is made.
+      transport: set once the connection is made.
     """
 
     transport: asyncio.Transport
@@ -89,7 +87,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self._server = server
         self._parser = RequestParser()
         self._exchange: HttpExchange | None = None
-        self._early = b""  # of the next request, from a client that does not wait for answers
+        self._early = b""  # data of the next request, from a client that does not wait for answers
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -103,21 +101,21 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self._state = state_with(self.transport)
         self._server.connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         self._server.connections.discard(self)
         self._writable.set()
         if self._exchange is not None:
             self._exchange.wake()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, _: int) -> memoryview:
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parses what the transport has just put there."""
+        """Parses what the transport has just read."""
         self.data_received(bytes(self._server.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Takes in the next bytes of the connection; called by those who had it before, too."""
+        """Parses the next bytes. An earlier protocol of the connection hands over its own bytes this way, too."""
         while data:
             if self._parser.over:
                 self._early += data
@@ -134,7 +132,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
                 self.head_since = time.monotonic()
 
     def answer_ended(self) -> None:
-        """Goes on after an answer: the rest of the request's body that is still to come is dropped."""
+        """Goes on after an answer. The rest of the request's body is dropped."""
         assert self._exchange is not None
         if self._parser.over:
             self._end()
@@ -144,7 +142,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
             self.transport.resume_reading()
 
     async def writable(self) -> None:
-        """Waits while the client reads more slowly than it is sent to."""
+        """Waits until the client has read enough of what was sent."""
         await self._writable.wait()
 
     def pause_writing(self) -> None:
@@ -154,7 +152,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self._writable.set()
 
     def give_up(self) -> None:
-        """Closes the connection, on which no request has come, or not all of its head."""
+        """Closes the connection because it is idle, or because a head did not end."""
         if self.head_since != BUSY:
             self._refuse(BadRequest("its head did not end", 408))
         else:
@@ -178,7 +176,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         if exchange.answered and over:
             self._end()
         elif not exchange.running and (pieces or over or exchange.waits):
-            # Not with its head alone, which many send by itself: the application would wait for what is on its way.
+            # Not before the body begins: many clients send the head separately, and the application would only wait.
             exchange.running = True
             self._server.begin(exchange)
 
@@ -201,7 +199,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         }
 
     def _end(self) -> None:
-        """Goes on to the next request, which may be there already."""
+        """Goes on to the next request, which may have arrived already."""
         assert self._exchange is not None
         if not self._exchange.keep_alive:
             self.transport.close()
@@ -228,10 +226,10 @@ class HttpExchange:
       keep_alive: whether the client would use the connection again.
 
     Attributes:
-      running: whether the application has it.
-      begun: whether some of the answer has been given to the transport.
-      answered: whether all of it has.
-      waits: whether the client still waits for that.
+      running: whether the application has been started.
+      begun: whether part of the answer has been written.
+      answered: whether all of the answer has been written.
+      waits: whether the client still waits for 100 Continue.
       keep_alive: whether the connection may be used again.
     """
 
@@ -243,7 +241,7 @@ class HttpExchange:
         self._connection = connection
         self._scope = scope
         self._unread: list[bytes] = []
-        self._news = False  # whether there is something of the body, or its end, that was not received yet
+        self._news = False  # whether a part of the body, or its end, is waiting for receive()
         self._over = False
         self._woken = asyncio.Event()
         self._start: Message | None = None
@@ -252,8 +250,8 @@ class HttpExchange:
     # For the connection.
 
     def take_in(self, pieces: list[bytes], *, over: bool) -> None:
-        """Takes in pieces of the request's body, and whether that was all."""
-        if not self.answered:  # else nobody reads them any more
+        """Adds pieces of the request's body, and whether they are the last ones."""
+        if not self.answered:  # otherwise they are not read any more
             self._unread += pieces
             if not over and sum(map(len, self._unread)) >= _MOST_UNREAD:
                 self.transport.pause_reading()
@@ -262,17 +260,17 @@ class HttpExchange:
         self._woken.set()
 
     def wake(self) -> None:
-        """Has the application look again: the client went away."""
+        """Wakes the application because the client went away."""
         self._woken.set()
 
     async def run(self, app: App) -> None:
-        """Lets the application answer. Its errors break the connection off, unless there is still room for a 500."""
+        """Runs the application. After an error, sends a 500 if the answer has not begun, and otherwise aborts."""
         try:
             await app(self._scope, self.receive, self.send)
             if not self.answered and not self.transport.is_closing():
                 raise RuntimeError("the application did not finish its answer")
         except (ConnectionError, asyncio.CancelledError):
-            self.transport.abort()  # the client went away, or what was being sent to it, or the server ends
+            self.transport.abort()  # the client went away, a fault cut the answer off, or the server is ending
         except Exception:
             print(f"{PRODUCT}: cannot answer {self._scope['method']} {self._scope['path']}", file=sys.stderr)
             traceback.print_exc()
@@ -289,10 +287,7 @@ class HttpExchange:
     # For the application.
 
     async def receive(self) -> Message:
-        """Returns what has come of the body since the last call.
-
-        Waits if that is nothing, after its end for a disconnect.
-        """
+        """Waits for the next part of the body, and after its end for a disconnect."""
         if self.waits and not self.transport.is_closing():
             self.waits = False
             self.transport.write(_CONTINUE)
@@ -309,11 +304,11 @@ class HttpExchange:
         return {"type": "http.request", "body": body, "more_body": not self._over}
 
     async def send(self, message: Message) -> None:
-        """Takes the head of the answer, which goes out with the first of its body, or a piece of the body.
+        """Sends a piece of the answer. The head is held back until the first piece of the body.
 
         Raises:
           ConnectionResetError: the client went away.
-          RuntimeError: the application does not keep to ASGI, or to its own Content-Length.
+          RuntimeError: the application violates ASGI, or its own Content-Length.
         """
         await self._connection.writable()
         if self.transport.is_closing():
@@ -329,7 +324,7 @@ class HttpExchange:
         framing, head = self._framing, b""
         if not self.begun:
             assert self._start is not None
-            self.keep_alive = self.keep_alive and not self.waits  # a body that nobody asked for may come, or not
+            self.keep_alive = self.keep_alive and not self.waits  # an unwanted body may still arrive
             head = framing.head(self._start, None if more else len(body), self._connection.date, self.keep_alive)
             self.keep_alive = framing.keep_alive
             self.begun = True

@@ -1,4 +1,4 @@
-"""How HTTP/1.1 is cut out of a connection's bytes: heads of requests, their bodies, and the framing of answers."""
+"""Parses heads and bodies of HTTP/1.1 requests, and frames answers."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from t5x_harness.google.asgi import Message
 from t5x_harness.google.server.chunks import Chunks, NotChunked
 
 LONGEST_HEAD = 1 << 16
-"""The most bytes that a request's head may have; a name of 1024 bytes takes three times that when it is quoted."""
+"""The most bytes in a request's head. A name of 1024 bytes takes three times that when it is percent-encoded."""
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-"""Ends a head."""
-
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
 
 class HeadBuffer:
-    """Holds the head of one request back until it is whole."""
+    """Collects the head of one request."""
 
     def __init__(self) -> None:
         self._held = b""
 
     @property
     def begun(self) -> bool:
-        """Whether there is a part of it, and not yet the rest."""
+        """Whether an incomplete head has arrived."""
         return bool(self._held)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Takes in the next bytes.
+        """Adds the next bytes.
 
         Returns:
-          The head without the header, and what came behind it; both are empty until the head is whole.
+          The head as :func:`drop_identity` returns it, and the bytes after it; both are empty until the head is
+          complete.
 
         Raises:
-          BadRequest: it does not end.
+          BadRequest: the head does not end.
         """
         searched = max(0, len(self._held) - 2)
-        # Lines may come before a request: some clients end a body with one.
+        # Some clients end a body with an empty line, which comes before the next request.
         held = self._held + data if self._held else data.lstrip(b"\r\n")
         end = _BLANK_LINE.search(held, searched)
         if (end.end() if end else len(held)) > LONGEST_HEAD:
@@ -53,7 +52,7 @@ class HeadBuffer:
 
 
 def drop_identity(head: bytes) -> bytes:
-    """Returns the head of a request, without its lines ``Transfer-Encoding: identity``."""
+    """Returns a request's head without ``Transfer-Encoding: identity``, which TensorFlow sends and no parser takes."""
     return _IDENTITY.sub(b"", head)
 
 
@@ -61,7 +60,7 @@ _LONGEST_NUMBER = 18  # digits: more than any disk has bytes
 
 
 class BadRequest(Exception):
-    """What came is not a request of HTTP/1.1, or one that is not served."""
+    """The data is not an HTTP/1.1 request, or is one that is not supported."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
@@ -69,16 +68,16 @@ class BadRequest(Exception):
 
 
 class RequestParser:
-    """The parser of one request, which knows where it ends: what comes behind it is another one's.
+    """The parser of one request, which finds where the request ends.
 
-    httptools reads the head. It would go on from a body into the next request, so where a body ends is found here.
+    httptools parses the head. It would continue from a body into the next request, so the body is delimited here.
 
     Attributes:
-      method: in capitals; empty until the head is whole, as all that follows.
-      target: the path with its query, or whatever else the first line has.
+      method: the method in capitals. This and the following attributes are empty until the head is complete.
+      target: the path with its query, or whatever the first line has in its place.
       version: ``1.1`` or ``1.0``.
-      headers: their names in lower case.
-      keep_alive: whether the connection is to be used again.
+      headers: the headers, with lower-case names.
+      keep_alive: whether the client would use the connection again.
       over: whether the request has ended.
     """
 
@@ -90,22 +89,22 @@ class RequestParser:
         self.keep_alive = False
         self.over = False
         self._head = HeadBuffer()
-        self._left = 0  # bytes of the body, if it is not chunked
+        self._left = 0  # bytes of a body that is not chunked
         self._chunks: Chunks | None = None
 
     @property
     def begun(self) -> bool:
-        """Whether there is a part of the head, and not yet the rest."""
+        """Whether an incomplete head has arrived."""
         return self._head.begun
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Takes in bytes.
+        """Parses the next bytes.
 
         Returns:
-          Pieces of the body, and what is left behind the end of the request.
+          Pieces of the body, and the bytes after the end of the request.
 
         Raises:
-          BadRequest: it is none.
+          BadRequest: the data is not a request.
         """
         if not self.method:
             data = self._feed_head(data)
@@ -118,7 +117,7 @@ class RequestParser:
                 raise BadRequest(str(error)) from None
             self.over = self._chunks.over
             return pieces, data
-        piece = data[: self._left]  # data itself, uncopied, if it is no longer
+        piece = data[: self._left]  # data itself, without a copy, if all of it belongs to the body
         self._left -= len(piece)
         self.over = self._left == 0
         return [piece], data[len(piece) :]
@@ -132,7 +131,7 @@ class RequestParser:
 
     def _parse(self, head: bytes) -> None:
         parser = HttpRequestParser(self)
-        # TensorFlow sends chunks beside a Content-Length, which then says nothing (RFC 9112, 6.3).
+        # TensorFlow sends chunks and a Content-Length, which is then ignored (RFC 9112, 6.3).
         parser.set_dangerous_leniencies(lenient_chunked_length=True)
         try:
             parser.feed_data(head)
@@ -176,14 +175,14 @@ class RequestParser:
 
 
 _STATUS_LINES = {it.value: f"HTTP/1.1 {it.value} {it.phrase}\r\n".encode() for it in http.HTTPStatus}
-_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # a browser is to take no object for a script or a page
+_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # so that a browser takes no object for a script or a page
 
 
 def plain_answer(status: int, text: str, reason: str = "") -> bytes:
-    """Returns a whole answer of one line, with which a connection ends.
+    """Returns a complete answer of one line, after which the connection is closed.
 
     Args:
-      reason: takes the place of the status's own phrase.
+      reason: replaces the usual phrase of the status.
     """
     body = f"{text}\n".encode("ascii", "replace")
     line = f"HTTP/1.1 {status} {reason or http.HTTPStatus(status).phrase}".encode("ascii", "replace")
@@ -195,10 +194,11 @@ class AnswerFraming:
     """The framing of one answer.
 
     Args:
-      version: of the request, ``1.1`` or ``1.0``.
+      method: the request's method.
+      version: the request's version, ``1.1`` or ``1.0``.
 
     Attributes:
-      keep_alive: whether the connection can be used again; known with the head.
+      keep_alive: whether the connection can be used again; known once the head is.
     """
 
     def __init__(self, method: str, version: str) -> None:
@@ -206,16 +206,16 @@ class AnswerFraming:
         self._head_only = method == "HEAD"
         self._version = version
         self._chunked = False
-        self._left: int | None = None  # bytes; None if Content-Length says nothing
+        self._left: int | None = None  # bytes of the body that are still to come; None without a Content-Length
 
     def head(self, start: Message, size: int | None, date: bytes, keep_alive: bool) -> bytes:
         """Returns the head of the answer.
 
         Args:
-          start: ASGI's ``http.response.start``; with ``reason``, the phrase behind the status, if it is not the usual.
-          size: of the body if it is there in one piece, which then need not name its length.
-          date: of now, as HTTP has it.
-          keep_alive: whether the client, and who answers, would use the connection again.
+          start: ASGI's ``http.response.start``; its ``reason``, if present, replaces the usual phrase of the status.
+          size: the size of a body that is sent in one piece, which the headers need not have.
+          date: the current time in HTTP's format.
+          keep_alive: whether the connection may be used again.
         """
         status: int = start["status"]
         headers = list(start["headers"])
@@ -231,7 +231,7 @@ class AnswerFraming:
                 self._chunked = True
                 headers.append((b"Transfer-Encoding", b"chunked"))
             else:
-                keep_alive = False  # its end is the connection's
+                keep_alive = False  # the end of the connection ends the body
         self.keep_alive = keep_alive and given.get(b"connection", b"").lower() != b"close"
         if not self.keep_alive and b"connection" not in given:
             headers.append((b"Connection", b"close"))
@@ -246,7 +246,7 @@ class AnswerFraming:
         )
 
     def framed(self, body: bytes, *, more: bool) -> bytes:
-        """Returns a piece of the body as it goes out; raises RuntimeError if Content-Length has another length."""
+        """Returns a piece of the body in the answer's framing; raises RuntimeError if it violates Content-Length."""
         if self._head_only:
             return b""
         if self._chunked:

@@ -30,7 +30,7 @@ _NEEDED = {
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 
-# The server must run the same code as its parent, which may use a source tree that only it has on its path.
+# The server must run the same code as its parent, whose import path may have a source tree of its own.
 _BOOT = """\
 import importlib.util, os, sys
 found = importlib.util.find_spec({package!r})
@@ -42,32 +42,32 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Launched:
-    """A server that runs."""
+    """A server that was started."""
 
     def __init__(self, endpoints: Endpoints, life: int) -> None:
         self.endpoints = endpoints
         self._life = life
 
     def fileno(self) -> int:
-        """Returns a descriptor that can be read once it has ended."""
+        """Returns a descriptor that becomes readable when the server ends."""
         return self._life
 
     def how_it_ended(self) -> str:
-        """Says in words how it ended; empty as long as it runs."""
+        """Returns in words how the server ended; empty while it runs."""
         if not _readable(self._life, 0):
             return ""
-        # A server that ends in any other way removes its folder before.
+        # A server that is not killed removes its folder before it ends.
         how = "was killed (out of memory?)" if self.endpoints.folder.exists() else "was ended"
         return f"the emulated Google Cloud, process {self.endpoints.pid}, {how}"
 
     def detach(self) -> None:
-        """Leaves it to end with its owner."""
+        """Stops watching the server, which ends with its owner."""
         os.close(self._life)
 
     def end(self) -> None:
-        """Ends it and waits until it has cleared up; clears up behind one that was killed."""
+        """Ends the server and waits until it has cleaned up; cleans up for a server that was killed."""
         deadline = time.monotonic() + _END_SECONDS
-        if not _readable(self._life, 0):  # it lives, so its pid is still its own
+        if not _readable(self._life, 0):  # it is alive, so its pid was not reused
             kill_quietly(self.endpoints.pid, signal.SIGTERM)
         if not _readable(self._life, deadline - time.monotonic()):
             kill_quietly(self.endpoints.pid, signal.SIGKILL)
@@ -80,48 +80,48 @@ def launch(settings: ServerSettings, output: IO[bytes] | None = None) -> Launche
     """Starts a server and waits until it is ready.
 
     Args:
-      output: a file for what it says; this process's standard error by default.
+      output: a file for its output; by default, this process's standard error.
 
     Raises:
-      ServerError: it did not get ready; the message holds what it said.
+      ServerError: it did not become ready; the message has its output.
     """
     require_extra()
     reading, writing = os.pipe()
     boot = _BOOT.format(package=PACKAGE, origin=str(Path(__file__).resolve().parents[2] / "__init__.py"))
     try:
         try:
-            # What is started here ends at once, and leaves the server behind as nobody's child.
+            # This process ends at once and leaves the server as an orphan.
             subprocess.run(
                 [sys.executable, "-P", "-c", boot, settings.to_json(), str(writing)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 pass_fds=(writing,),
-                start_new_session=True,  # Ctrl-C is for the owner
+                start_new_session=True,  # so that Ctrl-C reaches only the owner
                 check=False,
             )
         finally:
             os.close(writing)
         return Launched(Endpoints.from_json(_ready_line(reading, output)), reading)
     except BaseException:
-        os.close(reading)  # a server that has nobody to tell that it is ready ends
+        os.close(reading)  # a server ends if it cannot report that it is ready
         raise
 
 
 def missing_packages() -> list[str]:
-    """Returns the packages of the extra ``google`` that are not installed here."""
-    return [package for module, package in _NEEDED.items() if not _is_here(module)]
+    """Returns the packages of the extra ``google`` that are not installed."""
+    return [package for module, package in _NEEDED.items() if not _is_installed(module)]
 
 
-def _is_here(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
 def require_extra() -> None:
-    """Raises ServerError, with their names, if libraries of the extra ``google`` are not installed."""
+    """Raises ServerError, which names them, if packages of the extra ``google`` are not installed."""
     if missing := missing_packages():
         raise ServerError(
             f"the emulated Google Cloud needs {', '.join(missing)}, not installed here: "
@@ -143,7 +143,7 @@ def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    """Returns whether there is something to read, or the end, within a time."""
+    """Waits until a descriptor has data or its end; returns whether it does in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1000))

@@ -1,4 +1,4 @@
-"""A port of the server: takes the connections of its own user, and says at most once a second what it does not take."""
+"""A port of the server, which accepts only connections of its own user."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class PortListener:
     """One port on 127.0.0.1.
 
-    asyncio's own server takes everybody's connections, and logs a traceback for each that it has no descriptor for.
+    asyncio's own server accepts every user's connections, and logs a traceback whenever it runs out of descriptors.
 
     Args:
-      port: its number; 0 for any.
-      tls: for a port of TLS.
-      connections: of the server, of which one may be closed for a new one.
-      log: where it says what it does not take.
+      protocol: makes the protocol of a connection.
+      port: the port's number; 0 for any.
+      tls: the context of a TLS port; None for a plain one.
+      peers: decides whose connections are accepted.
+      connections: the server's connections; idle ones are closed to make room for new ones.
+      log: for the connections that are refused.
 
     Raises:
       ServerError: the port cannot be opened; the message says why.
@@ -65,7 +67,7 @@ class PortListener:
         return int(self._address[1])
 
     def close(self) -> None:
-        """Takes no more connections; those that are there go on."""
+        """Accepts no more connections; open ones stay open."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._loop.remove_reader(self._socket)
@@ -89,7 +91,7 @@ class PortListener:
                     )
                     self._loop.remove_reader(self._socket)
                     self._resuming = self._loop.call_later(_PAUSE_SECONDS, self._resume)
-                return  # a connection that was closed gives its descriptor back in the next turn
+                return  # a closed connection frees its descriptor in the loop's next iteration
             refusal = self._peers.refusal(peer, self._address)
             if refusal is not None:
                 connection.close()
@@ -110,6 +112,6 @@ class PortListener:
         self._loop.add_reader(self._socket, self._accept)
 
     async def _begin(self, connection: socket.socket) -> None:
-        # The client may go away, speak no TLS or not trust the CA; it says so itself.
+        # The client may go away, not speak TLS or not trust the CA; it reports that itself.
         with contextlib.suppress(OSError):
             await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls)

@@ -1,4 +1,4 @@
-"""Folders of processes: each is locked by its own, so that one whose process is gone is known, and removed in time."""
+"""Temporary folders of processes. Each process locks its folder, so that the folder of a dead process is recognized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from t5x_harness.google.product import PRODUCT
 
 SERVERS = f"{PRODUCT}-google-"
-"""How the names of servers' folders begin."""
+"""The prefix of the names of servers' folders."""
 
 _LOCK = "lock"
 
@@ -24,7 +24,7 @@ class OwnFolder:
     """A folder for one process.
 
     Attributes:
-      is_kept: whether it stays when the process is done with it; to be set.
+      is_kept: whether the folder stays when the process is done with it; the caller may set it.
     """
 
     path: Path
@@ -33,16 +33,16 @@ class OwnFolder:
 
 @contextlib.contextmanager
 def own_folder(prefix: str, *, last: int = 0) -> Iterator[OwnFolder]:
-    """Yields a folder in ``TMPDIR``, removed at the end unless it is to be kept.
+    """Yields a folder in ``TMPDIR``, which is removed at the end unless ``is_kept`` is set.
 
-    Those that this user's processes have left are removed, at the beginning and at the end, but the last ones.
+    Folders that dead processes of this user have left are removed at the beginning and at the end, except the newest.
 
     Args:
-      prefix: how its name begins.
-      last: how many of those that are left may stay, this one included.
+      prefix: the beginning of the folder's name.
+      last: how many folders of dead processes may stay, including this one.
 
     Raises:
-      OSError: it cannot be made.
+      OSError: the folder cannot be created.
     """
     parent = Path(tempfile.gettempdir())
     _remove_left(parent, prefix, last)
@@ -59,20 +59,20 @@ def own_folder(prefix: str, *, last: int = 0) -> Iterator[OwnFolder]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder for as long as this process lives; what it starts does not inherit the lock."""
+    """Locks a folder for as long as this process lives. Child processes do not inherit the lock."""
     making = folder / f"{_LOCK}.new"
     with making.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        making.rename(folder / _LOCK)  # it is never there without being locked
+        making.rename(folder / _LOCK)  # so that an unlocked lock file is never seen
         yield
 
 
 def _remove_left(parent: Path, prefix: str, last: int) -> None:
-    """Removes the folders that this user's processes have left, but the last ones; those of others are locked."""
+    """Removes the folders that dead processes of this user have left, except the last ones."""
     with contextlib.ExitStack() as locks:
         left = []
         for lock in parent.glob(f"{prefix}*/{_LOCK}"):
-            with contextlib.suppress(OSError):  # it is in use, or another process removes it, too
+            with contextlib.suppress(OSError):  # it is in use, or another process is removing it
                 state = lock.lstat()
                 if state.st_uid != os.geteuid():
                     continue

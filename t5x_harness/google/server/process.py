@@ -1,4 +1,4 @@
-"""The server: its ports, what speaks on them, and its life from a folder made to a folder removed."""
+"""The server: its ports, the services on them, and its life cycle."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ from t5x_harness.google.storage.errors import CannotOpen, StoreError
 from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings
 
-_DESCRIPTORS = 1 << 16  # more are no use to any client, and some programs that jobs start close all that there may be
-_LOOK_SECONDS = 0.5
+_DESCRIPTORS = 1 << 16  # no client needs more, and some programs in jobs close all possible descriptors
+_POLL_SECONDS = 0.5
 
 
 async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) -> None:
-    """Serves until SIGTERM, SIGINT or SIGHUP, or until the process that it is for has ended.
+    """Serves until SIGTERM, SIGINT or SIGHUP, or until the owner has ended.
 
     Args:
+      settings: the server's settings.
       ready: called once every port is open.
 
     Raises:
-      ServerError: it cannot be done; the message says why.
+      ServerError: the server cannot start; the message says why.
     """
     _check_temporary_folder()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             loop.add_signal_handler(number, stopped.set)
     with own_folder(SERVERS) as own:
-        path = own.path
-        async with _running(settings, SessionFolder(path)) as endpoints:
+        async with _running(settings, SessionFolder(own.path)) as endpoints:
             ready(endpoints)
             async with _watching(settings.owner, stopped):
                 await stopped.wait()
@@ -65,7 +65,7 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
 @contextlib.asynccontextmanager
 async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
     root = settings.root or folder.buckets
-    service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # meanwhile, as it needs no lock of Python's
+    service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # in parallel, as it releases the GIL
     refusals, authority = Refusals(), Authority()
     vertex = VertexService(settings.vertex, authority)
     grpc = GrpcService(vertex)
@@ -94,7 +94,7 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
         await stack.enter_async_context(http.connections.watched())
         stack.push_async_callback(http.stop)
         stack.push_async_callback(asyncio.to_thread, tpu.close)
-        stack.push_async_callback(vertex.stop)  # first of all: jobs may still want storage for what they do last
+        stack.push_async_callback(vertex.stop)  # first: jobs may still use storage while they end
 
         def listen(protocol: Callable[[], asyncio.Protocol], port: int = 0, tls: ssl.SSLContext | None = None) -> int:
             listener = PortListener(protocol, port, tls, peers=peers, connections=http.connections, log=log)
@@ -124,9 +124,9 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
 
 
 def _check_temporary_folder() -> None:
-    """Raises ServerError if configurations of clients cannot name what is in it.
+    """Raises ServerError if clients' configurations cannot name files in the temporary folder.
 
-    They have a line for each value, and gsutil reads a percent sign as the beginning of another value's name.
+    A value in them is one line, and gsutil takes a percent sign for the beginning of another value's name.
     """
     folder = tempfile.gettempdir()
     if not folder.isprintable() or "%" in folder:
@@ -149,7 +149,7 @@ def _storage(settings: ServerSettings, root: Path) -> StorageApp:
 
 
 def _raise_limit() -> int:
-    """Lets this process have as many descriptors as it may; returns that number."""
+    """Raises the limit of this process's descriptors as far as is allowed and useful; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -160,7 +160,7 @@ def _raise_limit() -> int:
 
 @contextlib.asynccontextmanager
 async def _watching(owner: int | None, stopped: asyncio.Event) -> AsyncIterator[None]:
-    """Sets the event when the process ``owner`` has ended."""
+    """Sets the event when the owner's process has ended."""
     if owner is None:
         yield
         return
@@ -179,7 +179,7 @@ async def _ended(pid: int) -> None:
         return
     except OSError:  # a kernel, or a sandbox, without pidfds
         while os.path.exists(f"/proc/{pid}"):
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return
     loop, gone = asyncio.get_running_loop(), asyncio.Event()
     try:

@@ -1,4 +1,4 @@
-"""Who answers a request: storage, Vertex AI, Cloud TPU, tokens, metadata, or nobody, by its host and path."""
+"""Routes requests by host and path: to storage, Vertex AI, Cloud TPU, tokens, metadata or images."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from t5x_harness.google.tpu.service import TpuService
 _STORAGE_HOSTS = ("storage.googleapis.com", "commondatastorage.googleapis.com", "storage.mtls.googleapis.com")
 _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/", "/download/storage/", "/batch")
 
-
-# Cloud Logging has what jobs say, and nothing else.
+# Of Cloud Logging, only the logs of jobs are emulated.
 _VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com", "logging.googleapis.com")
-# On names of this machine, which have Cloud Storage's paths, too. No bucket has so short a name as the first.
+# On names of this machine, which also serve Cloud Storage's paths. No bucket's name is as short as `v1`.
 _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
 
 
@@ -44,15 +43,15 @@ def front(
     authority: Authority,
     refusals: Refusals,
 ) -> App:
-    """Returns the application that has all of Google's hosts, and this machine's names for them.
+    """Returns the application for all of Google's hosts and for this machine's own names.
 
     Args:
       storage: answers for Cloud Storage.
-      vertex: answers for Vertex AI, and for the numbers of projects.
+      vertex: answers for Vertex AI and for projects.
       tpu: answers for Cloud TPU.
       images: answers for registries of images.
-      authority: knows who is given the session's token.
-      refusals: of the proxy, which the private path ``PRIVATE/refused`` tells.
+      authority: knows which clients get the session's token.
+      refusals: the proxy's refusals, which the private path ``PRIVATE/refused`` returns.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,17 +102,14 @@ def front(
             f"{PRODUCT} does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training, "
             "TPU VMs and tokens are emulated"
         )
-        await answer_json(send, NOT_EMULATED, not_emulated(message))
+        return await answer_json(send, NOT_EMULATED, not_emulated(message))
 
     return app
 
 
 @functools.lru_cache(maxsize=1024)
 def _place(host: bytes) -> tuple[str, bool]:
-    """Returns the name in a Host header, and whether it is one of Google's.
-
-    Empty for a name that nobody is served by.
-    """
+    """Returns the name in a Host header, or an empty string for one that is not served, and whether it is Google's."""
     name, colon, port = host.decode("latin-1").lower().rpartition(":")
     if not colon or not port.isdigit():
         name = f"{name}{colon}{port}"
@@ -123,12 +119,12 @@ def _place(host: bytes) -> tuple[str, bool]:
 
 
 def _refusal(name: str, host: bytes, origin: bytes, site: bytes, scheme: bytes) -> str:
-    """Returns why a request is not taken; empty if it is.
+    """Returns why a request is refused, or an empty string.
 
-    A page of the web that the user visits may send requests here, or have a name of its own lead here, and then read
-    the answers. Browsers say so; clients of Google's APIs send none of these headers.
+    A web page that the user visits may send requests to this server, or point its own domain at 127.0.0.1 and then read
+    the answers. Browsers reveal that in headers that clients of Google's APIs do not send.
     """
-    if host and not name:  # before HTTP/1.1 there was none
+    if host and not name:  # a request of HTTP/1.0 has no Host header
         return (
             f"{_shown(host)} is neither Google's nor a name of this machine's loopback interface: ask for "
             "127.0.0.1 or localhost"

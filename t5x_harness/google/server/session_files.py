@@ -1,7 +1,7 @@
 """Fills the folder of a server: certificates, credentials, and configurations of clients.
 
-All of it is made anew for each session and lies in the session's folder only, so that nothing made here is trusted
-anywhere else, or after.
+All of it is new for each session and is only in the session's folder, so that nothing of it is trusted anywhere else or
+later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from t5x_harness.google.identity import PRIVATE, PROJECT
+from t5x_harness.google.identity import ACCOUNT, PRIVATE, PROJECT
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
@@ -27,16 +27,16 @@ from t5x_harness.google.tpu import remote_shell
 from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-# Some clients refuse certificates that are valid for longer than 825 days; a clock may be wrong by hours.
+# Some clients refuse certificates that are valid for longer than 825 days. A clock may be wrong by hours.
 _BEFORE, _AFTER = datetime.timedelta(days=1), datetime.timedelta(days=365)
 
 
 def make_certificates() -> tuple[bytes, bytes]:
-    """Makes a CA and one certificate for all names that are served, and for this machine itself.
+    """Makes a CA, and one certificate for all served names and for this machine.
 
     Returns:
-      The CA's certificate, which clients are to trust (its key is kept nowhere), and the server's key and certificate,
-      as PEM.
+      The CA's certificate, which clients are to trust (its key is not kept), and the server's key and certificate, as
+      PEM.
     """
     now = datetime.datetime.now(datetime.UTC)
     authority = trustme.CA(
@@ -55,28 +55,27 @@ def make_certificates() -> tuple[bytes, bytes]:
 
 
 def make_service_key() -> bytes:
-    """Makes the key of a service account, as PEM. It takes as long as everything else together."""
+    """Makes the key of a service account, as PEM. This takes as long as the rest of the start."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)  # google-auth takes no other kind
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def service_account(project: str, key: bytes, token_uri: str) -> str:
-    """Returns the JSON of a service account, as ``GOOGLE_APPLICATION_CREDENTIALS`` names it.
+def service_account(key: bytes, token_uri: str) -> str:
+    """Returns the JSON file of the service account, for ``GOOGLE_APPLICATION_CREDENTIALS``.
 
     Args:
-      key: as PEM.
-      token_uri: where clients turn its signature into a token.
+      key: the account's key, as PEM.
+      token_uri: where clients exchange a signed claim for a token.
     """
-    email = f"{PRODUCT}@{project}.iam.gserviceaccount.com"
     return json.dumps(
         {
             "type": "service_account",
-            "project_id": project,
+            "project_id": PROJECT,
             "private_key_id": "0" * 40,
             "private_key": key.decode(),
-            "client_email": email,
+            "client_email": ACCOUNT,
             "client_id": "100000000000000000000",
             "auth_uri": "https://accounts.google.com/o/oauth2/auth",
             "token_uri": token_uri,
@@ -87,11 +86,11 @@ def service_account(project: str, key: bytes, token_uri: str) -> str:
 
 
 def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
-    """Makes the certificates, and what a server needs to use them.
+    """Writes the certificates and creates the empty folders.
 
     Returns:
-      A context for connections that clients open. It prefers HTTP/1.1 and takes ``h2`` from a client that offers
-      nothing else, which only those of gRPC do.
+      A context for clients' connections. It prefers HTTP/1.1, and accepts ``h2`` from clients that offer nothing else,
+      as only gRPC's do.
     """
     for empty in (folder.gcloud, folder.gsutil, folder.no_certificates, folder.programs):
         empty.mkdir()
@@ -101,21 +100,24 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder.server)
     context.set_alpn_protocols(["http/1.1", "h2"])
-    # Tickets to resume sessions with cost a fifth of a handshake, and no client that is met here comes back with one.
+    # Tickets for resuming sessions cost a fifth of a handshake, and none of the clients uses them.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     return context
 
 
 def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: str, proxy: int) -> None:
-    """Writes what clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``.
+    """Writes the files that clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``.
 
     Args:
-      key: of the service account, as PEM.
-      url: of the server's plain HTTP port.
+      folder: the session's folder.
+      key: the key of the service account, as PEM.
+      token: the session's token.
+      url: the URL of the server's plain HTTP port.
+      proxy: the port of the proxy.
     """
     write_gcloud_configuration(folder.gcloud, PROJECT)
-    _write_secret(folder.credentials, service_account(PROJECT, key, f"{url}{PRIVATE}/token").encode())
+    _write_secret(folder.credentials, service_account(key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
     _write_remote_shells(folder, url)
     boto: dict[str, dict[str, object]] = {
@@ -130,7 +132,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
             "state_dir": folder.gsutil,
             "default_project_id": PROJECT,
             "software_update_check_period": 0,
-            "check_hashes": "if_fast_else_skip",  # comparing needs a compiled crcmod, which is seldom there
+            "check_hashes": "if_fast_else_skip",  # needs a compiled crcmod, which few machines have
         },
     }
     with folder.boto.open("w", encoding="utf-8") as file:
@@ -139,7 +141,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
 
 
 def _write_remote_shells(folder: SessionFolder, url: str) -> None:
-    """Writes the ``ssh`` and the ``scp`` that gcloud calls for workers of TPU VMs, and ``gcloud`` itself."""
+    """Writes ``ssh`` and ``scp``, which gcloud calls for workers of TPU VMs, and ``gcloud`` itself."""
     for name in ("ssh", "scp", *(["gcloud"] if shutil.which("gcloud") else [])):
         words = [sys.executable, "-I", remote_shell.__file__, name, str(folder.programs), url, str(folder.token)]
         path = folder.programs / name

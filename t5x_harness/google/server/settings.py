@@ -1,4 +1,4 @@
-"""What a server is given before it starts."""
+"""The settings of a server, and its errors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from t5x_harness.google.product import PACKAGE
 from t5x_harness.google.vertex.settings import VertexOptions
 
 APP = f"{PACKAGE}.google.storage_http.app:make_app"
-"""The application that answers for Cloud Storage, as ``module:factory``."""
+"""The application for Cloud Storage, as ``module:factory``."""
 
 
 class ServerError(Exception):
-    """The server cannot start or go on; the message says why and what to do."""
+    """The server cannot start or continue; the message says why and what to do."""
 
 
 class ServerGone(ServerError, ConnectionError):
-    """The server ended that was asked, and nobody had it end; the message says how."""
+    """The server ended without being closed; the message says how."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +27,13 @@ class ServerSettings:
     """Settings of a server.
 
     Attributes:
-      root: keeps the buckets; None for a temporary folder that goes with the server.
-      port: of plain HTTP; 0 for any.
-      proxy_port: of the proxy; 0 for any.
-      owner: the pid of a process with which the server ends; None if it ends by a signal alone.
-      create_buckets: whether buckets that are not there are made when they are first used.
-      app: makes what answers for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
+      root: the folder that keeps the buckets; None for a temporary folder that is removed with the server.
+      port: the port for plain HTTP; 0 for any.
+      proxy_port: the port of the proxy; 0 for any.
+      owner: the pid of the process with which the server ends; None if only a signal ends it.
+      create_buckets: whether missing buckets are created when they are first used.
+      app: makes the application for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
+      vertex: the options of Vertex AI.
     """
 
     root: Path | None = None

@@ -1,4 +1,4 @@
-"""The proxy: Google's hosts are answered here, every other one is refused. Nothing passes through to a network."""
+"""The proxy: Google's hosts are answered here, and all others refused. Nothing passes through to a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from t5x_harness.google.server.http1_parsing import plain_answer
 
 
 class _End(asyncio.Protocol):
-    """One end of a relay: what comes goes on to the other end, as fast as that takes it."""
+    """One end of a relay, which sends what it receives to the other end, as fast as that accepts it."""
 
     def __init__(self, other: asyncio.Transport | None = None) -> None:
         self.other = other
@@ -29,7 +29,7 @@ class _End(asyncio.Protocol):
         if self.other:
             self.other.write(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         if self.other:
             self.other.close()
 
@@ -43,12 +43,12 @@ class _End(asyncio.Protocol):
 
 
 class Relay(_End):
-    """The end of a relay that somebody opened, to be passed on to a port of this machine.
+    """The client's end of a relay to a port of this machine.
 
     Args:
-      port: gives the port; asked when the connection is there, and may take its time.
-      host: that the client asked for; empty if it is not known.
-      hosts: gets the host, for as long as the relay lasts, by the number of the port that it comes from.
+      port: returns the port. It is called when a client has connected, and may take time.
+      host: the host that the client asked for; empty if it is not known.
+      hosts: maps the local port of the relay's other end to the host, for as long as the relay lasts.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Relay(_End):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.pause_reading()  # until there is somebody to read for
+        self._transport.pause_reading()  # until the other end is connected
         self._task = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -72,7 +72,7 @@ class Relay(_End):
             other, _ = await asyncio.get_running_loop().create_connection(
                 lambda: _End(self._transport), "127.0.0.1", port
             )
-        except OSError:  # nobody to pass it on to: the client sees the end of its connection
+        except OSError:  # the port is closed: the client sees the end of its connection
             self._transport.abort()
             return
         except BaseException:
@@ -89,7 +89,7 @@ class Relay(_End):
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self.other is None:  # TLS had it decrypted before reading was paused
+        if self.other is None:  # TLS had decrypted it before reading was paused
             self._early += data
         super().data_received(data)
 
@@ -105,19 +105,20 @@ _CONTROL = re.compile(r"[^\x20-\x7e]")
 
 
 class Refusals:
-    """The hosts that were refused, and how often. The first time is said on standard error at once."""
+    """The hosts that were refused, and how often. Each is reported once on standard error."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def refuse(self, target: str, message: str = "") -> str:
-        """Takes note of one.
+        """Counts a refusal.
 
         Args:
           target: the host, with its port if there is one.
+          message: the line for the client; by default, one that says that only Google's hosts are emulated.
 
         Returns:
-          One line that says it, for the client.
+          The line for the client.
         """
         target = _CONTROL.sub("?", target)[:300]
         self.counts[target] += 1
@@ -131,12 +132,12 @@ class Refusals:
 
 
 def with_whole_urls(app: App, refusals: Refusals) -> App:
-    """Takes requests for whole URLs (``GET http://host/path``) too, as they come to a proxy without TLS."""
+    """Wraps an application so that it also takes whole URLs (``GET http://host/path``), which a proxy gets."""
 
     async def whole(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["raw_path"].startswith(b"/"):
             return await app(scope, receive, send)
-        # The target is taken for a path; its query is apart already.
+        # The target was parsed as a path; the query is already separate.
         scheme, separator, rest = scope["raw_path"].decode("latin-1").partition("://")
         authority, _, path = rest.partition("/")
         host, port = _host_and_port(authority, 80)
@@ -146,7 +147,7 @@ def with_whole_urls(app: App, refusals: Refusals) -> App:
             return await answer(send, 403, f"{message}\n".encode(), kind, reason=message)
         headers = [(b"host", authority.encode("latin-1")), *((k, v) for k, v in scope["headers"] if k != b"host")]
         raw_path = f"/{path}"
-        await app(
+        return await app(
             {**scope, "raw_path": raw_path.encode("latin-1"), "path": unquote(raw_path), "headers": headers},
             receive,
             send,
@@ -159,8 +160,11 @@ class Proxy(asyncio.Protocol):
     """One connection to the proxy.
 
     Args:
-      inside: makes the protocol that speaks inside a tunnel to a host, with its connection once TLS has begun.
+      context: ends TLS inside a tunnel.
+      inside: makes the protocol inside a tunnel to a host, whose connection is made once TLS has begun.
       plain: makes the protocol of a connection that is not a tunnel.
+      refusals: counts the hosts that are refused.
+      connections: has this connection until it becomes a tunnel or plain HTTP.
     """
 
     def __init__(
@@ -183,11 +187,11 @@ class Proxy(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         self._connections.discard(self)
 
     def give_up(self) -> None:
-        """Closes the connection, on which no request has come, or not all of its head."""
+        """Closes the connection because it is idle, or because a head did not end."""
         if self.head_since != BUSY:
             self._close(408, f"{PRODUCT}: the head of the request did not end")
         else:
@@ -221,7 +225,7 @@ class Proxy(asyncio.Protocol):
         if not version.startswith("HTTP/1.") or not host or port <= 0:
             self._close(400, f"{PRODUCT}: CONNECT takes HOST:PORT, as in CONNECT storage.googleapis.com:443")
         elif not is_served(host) or port != 443:
-            # Clients show the reason and drop the body, or the other way round.
+            # Some clients show only the reason, and others only the body.
             message = self._refusals.refuse(target)
             self._close(403, message, reason=message)
         elif early:
@@ -243,7 +247,7 @@ class Proxy(asyncio.Protocol):
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS,
             )
         except OSError:
-            # The client went away, does not speak TLS or does not trust the CA; it says so itself.
+            # The client went away, does not speak TLS or does not trust the CA; it reports that itself.
             self._transport.abort()
             return
         if connection is not None:
@@ -258,19 +262,20 @@ class Proxy(asyncio.Protocol):
 def _host_and_port(authority: str, default: int) -> tuple[str, int]:
     """Splits ``host:port``; the port is -1 if it is not a number."""
     host, colon, digits = authority.rpartition(":")
-    if not colon or digits.endswith("]"):  # the last colon is of an IPv6 address
+    if not colon or digits.endswith("]"):  # the last colon is inside an IPv6 address
         return authority, default
     return host, int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else -1
 
 
 class ByProtocol(asyncio.Protocol):
-    """A TLS connection that turns into one of HTTP/1.1 or of HTTP/2 when its handshake is done.
+    """A TLS connection that becomes HTTP/1.1 or HTTP/2 after its handshake.
 
-    Clients of gRPC offer ``h2`` alone and get it; all others offer HTTP/1.1, too, or nothing, and get HTTP/1.1.
+    Clients of gRPC offer only ``h2`` and get it. All others also offer HTTP/1.1, or offer nothing, and get HTTP/1.1.
 
     Args:
+      http: makes the protocol for HTTP/1.1.
       grpc: makes the protocol for HTTP/2 to a host.
-      host: that the client asked for; empty if it is not known.
+      host: the host that the client asked for; empty if it is not known.
     """
 
     def __init__(
@@ -289,5 +294,5 @@ class ByProtocol(asyncio.Protocol):
             protocol.data_received(bytes(self._early))
 
     def data_received(self, data: bytes) -> None:
-        """Passes bytes on where TLS begins in the middle of a connection: its first may come before it is announced."""
+        """Keeps bytes that arrive before ``connection_made``, as they may when TLS begins inside a tunnel."""
         self._early += data

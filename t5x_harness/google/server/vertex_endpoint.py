@@ -1,4 +1,4 @@
-"""Vertex AI in this process: made for the first who asks for it, as Google's library for it takes long to import."""
+"""Vertex AI in this process, made for the first request, because Google's library takes long to import."""
 
 from __future__ import annotations
 
@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from t5x_harness.google.vertex.wire.api import Api
 
 ADMIN = f"{PRIVATE}/vertex/"
-"""Paths below this are the harness's own, and want the session's token, too."""
-
-_ADMINISTERED = {"/v2/entries:list": "entries"}
-"""Methods of Cloud Logging, which are JSON for JSON as well."""
+"""The prefix of the harness's own paths, which need the session's token, too."""
 
 LOG_ENTRIES = "/v2/entries:list"
-"""Where Cloud Logging tells log entries: here, those of jobs."""
+"""The path at which Cloud Logging lists log entries: here, those of jobs."""
 
-_THREADS = 1024  # made when needed: requests may wait for operations, or for a fault that stalls them
+_THREADS = 1024  # made as needed: requests may wait for operations, or for a fault that delays them
 _LARGEST_BODY = 64 << 20
 _PROJECTS_V1 = re.compile(r"/v1/projects(?:/([^/:]+))?")
 _JSON = {"content-type": "application/json; charset=UTF-8"}
@@ -51,14 +48,14 @@ Result = TypeVar("Result")
 
 
 class VertexMissing(Exception):
-    """Google's library for Vertex AI is not installed; the message says what to do."""
+    """Google's library for Vertex AI is not installed; the message says how to install it."""
 
 
 class VertexService:
-    """The API, when it is asked for, in threads of its own.
+    """The API, loaded when it is needed, in threads of its own.
 
     Attributes:
-      resets: called, in a thread, when all resources are to be forgotten: what else the session has.
+      resets: functions that are called, in a thread, when all resources of the session are removed.
     """
 
     def __init__(self, options: VertexOptions, authority: Authority) -> None:
@@ -71,7 +68,7 @@ class VertexService:
         self.resets: list[Callable[[], object]] = []
 
     async def open_state(self) -> str:
-        """Opens the state, or raises ServerError; returns the URL at which other processes find it."""
+        """Opens the state and returns the URL at which other processes find it; raises ServerError."""
         try:
             self._state = await self._run(open_store, self._options.state)
         except StateError as error:
@@ -80,18 +77,18 @@ class VertexService:
 
     @property
     def state(self) -> StateStore:
-        """What keeps resources, once it is open."""
+        """The state that keeps resources, once it is open."""
         assert self._state is not None
         return self._state
 
     def begin(self, settings: VertexSettings) -> None:
-        """Takes up work, once the server's ports are known."""
+        """Begins, once the server's ports are known."""
         self._settings = settings
         if settings.options.warm:
             self._load()
 
     async def stop(self) -> None:
-        """Ends all jobs and lets go of the state."""
+        """Ends all jobs and closes the state."""
         if self._loading is not None:
             await asyncio.wait([self._loading])
             if not self._loading.cancelled() and self._loading.exception() is None:
@@ -101,7 +98,7 @@ class VertexService:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers JSON over HTTP: of the API, of logs, and of the harness itself below :data:`ADMIN`."""
+        """Answers JSON over HTTP: for the API, for logs, and for the harness itself below :data:`ADMIN`."""
         token = bearer(header_of(scope, b"authorization"))
         if not await asyncio.to_thread(self._authority.admits, token):  # before a body is read, or a library imported
             return await answer_error(send, 401, UNAUTHENTICATED)
@@ -120,20 +117,20 @@ class VertexService:
         except VertexMissing as error:
             return await answer_json(send, NOT_EMULATED, not_emulated(str(error)))
         path = scope["path"]
-        if path.startswith(ADMIN) or path in _ADMINISTERED:
-            name = _ADMINISTERED.get(path) or path.removeprefix(ADMIN)
+        if path.startswith(ADMIN) or path == LOG_ENTRIES:
+            name = "entries" if path == LOG_ENTRIES else path.removeprefix(ADMIN)
             answered = await self._run(_administer, api, name, token, body)
         elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECTS_V1.fullmatch(path):
             return await answer_json(send, 200, await self._run(_projects_v1, api, path))
         else:
             answered = await self._run(_transcode, api, scope, token, body)
-        await answer(send, answered.status, answered.body, _JSON)
+        return await answer(send, answered.status, answered.body, _JSON)
 
     async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
         """Answers one request over gRPC, message by message.
 
         Raises:
-          ApiError: what the client gets.
+          ApiError: the error for the client.
           VertexMissing: Google's library is not installed.
         """
         api = await self._api()
@@ -177,7 +174,7 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
 
 
 def _projects_v1(api: Api, path: str) -> Any:
-    """Returns a project, or all, as version 1 of Resource Manager has them: gcloud asks it, libraries version 3."""
+    """Returns one project or all in the form of version 1 of Resource Manager, which gcloud uses."""
     names = api.services.projects
 
     def shown(project: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Faults that an emulated Vertex AI injects, those that are armed, and its record of requests."""
+"""Faults that an emulated Vertex AI injects, which of them are armed, and its record of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, Self, cast, get_args
 
-from t5x_harness.google.armed_faults import ArmedFaults, CountedFault, counted
+from t5x_harness.google.armed_faults import ArmedFaults, CountedFault
 from t5x_harness.google.vertex.wire.errors import StatusCode
 
 VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom", "exceed_hbm"]
@@ -17,10 +17,10 @@ _KINDS: tuple[VertexFaultKind, ...] = get_args(VertexFaultKind)
 
 
 def no_room(needed: float, available: float, module: str) -> str:
-    """Returns what XLA says of a program that exceeds a TPU's memory.
+    """Returns XLA's error for a program that exceeds a TPU's memory.
 
     Args:
-      needed: GiB.
+      needed: GiB that the program takes.
       available: GiB of one device that programs may use.
       module: the program, as XLA names it.
     """
@@ -31,9 +31,9 @@ def no_room(needed: float, available: float, module: str) -> str:
 
 
 NEEDED, AVAILABLE, MODULE = 32.48, 15.48, "jit_train_step"
-"""What is said where nobody gives numbers: T5 1.1 XL on a core of a TPU v3."""
+"""The default numbers, those of T5 1.1 XL on a core of a TPU v3."""
 
-# Behind a comma: a regular expression may have commas, too.
+# A comma that a name follows; a regular expression may have other commas.
 _NEXT_FIELD = re.compile(r",(?=[a-z]+=)")
 _NUMBERS = {"seconds": float, "after": int, "times": int}
 _FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
@@ -41,21 +41,22 @@ _FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
 
 @dataclasses.dataclass(frozen=True)
 class VertexFault(CountedFault):
-    """What goes wrong, and for which methods or jobs.
+    """A fault and the methods or jobs that it is for.
 
     Attributes:
-      kind: ``fail`` answers a method with an error and ``stall`` makes it wait; ``preempt`` takes a running job's
-        machine away, ``stockout`` has none for it, ``internal`` is a failure of the service that it says nothing of,
-        ``expire`` is the end in JOB_STATE_EXPIRED, ``oom`` a replica whose machine has too little memory, and
-        ``exceed_hbm`` one whose program XLA finds no room for on the TPU, so that it exits.
+      kind: ``fail`` answers a method with an error and ``stall`` delays it. ``preempt`` takes a running job's machine
+        away, ``stockout`` gives it none, ``internal`` is an unexplained failure of the service, ``expire`` ends the job
+        in JOB_STATE_EXPIRED, ``oom`` is a replica whose machine runs out of memory, and ``exceed_hbm`` is a replica
+        whose program exits because it exceeds the memory of the TPU.
       on: a glob for methods (``JobService.CreateCustomJob``, ``*.Get*``), or for jobs' display names.
-      code: of the error, such as ``UNAVAILABLE``.
-      message: of the error, or what the log of a program ends with that exceeds the TPU's memory; empty for one that
-        says what this is.
-      seconds: how long a method waits, a job runs before it meets the fault, or the stockout lasts before the job is
-        informed of it.
-      output: a regular expression for a line of the job's output, after which it meets the fault; empty for none.
-      replica: that is preempted, or lacks memory, such as ``workerpool1-0``; the primary one by default.
+      code: the error's code, such as ``UNAVAILABLE``.
+      message: the error's message, or the last line in the log of a program that exceeds the TPU's memory; empty for
+        a default.
+      seconds: how long a method is delayed, how long a job runs before it hits the fault, or how long a stockout lasts
+        before the job fails.
+      output: a regular expression for a line of the job's output, after which it hits the fault; empty for none.
+      replica: the replica that is preempted or runs out of memory, such as ``workerpool1-0``; the primary one by
+        default.
     """
 
     kind: VertexFaultKind
@@ -83,10 +84,10 @@ class VertexFault(CountedFault):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads ``KIND[:GLOB][,NAME=VALUE]…``, such as ``preempt:train*,output=step 100``.
+        """Reads a fault from ``KIND[:GLOB][,NAME=VALUE]…``, such as ``preempt:train*,output=step 100``.
 
         Raises:
-          ValueError: it is not one; the message says why.
+          ValueError: the text is not a fault; the message says why.
         """
         head, *fields = _NEXT_FIELD.split(text)
         kind, colon, on = head.partition(":")
@@ -116,12 +117,12 @@ class RecordedCall:
     """One request that was answered.
 
     Attributes:
-      method: such as ``JobService.CreateCustomJob``.
-      version: of the API that was called: ``v1`` or ``v1beta1``; empty where the method is none of Vertex AI's.
+      method: the method's name, such as ``JobService.CreateCustomJob``.
+      version: the version of the API, ``v1`` or ``v1beta1``; empty if the method is not Vertex AI's own.
       transport: ``grpc`` or ``rest``.
-      about: the name of the resource, or of its parent, that the request names first; empty for none.
-      code: ``OK``, or the error's.
-      fault: the kind of the fault that it met; empty for none.
+      about: the first resource, or parent of one, that the request names; empty for none.
+      code: ``OK``, or the error's code.
+      fault: the kind of the fault that the request hit; empty for none.
     """
 
     method: str
@@ -132,28 +133,15 @@ class RecordedCall:
     fault: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class UnmetVertexFault:
-    """A fault that fewer requests or jobs met than it is for."""
-
-    fault: VertexFault
-    met: int
-    methods: tuple[str, ...]
-
-    def __str__(self) -> str:
-        missing = f"met {self.met} of {self.fault.times} times" if self.met else "not met"
-        return f"{self.fault} was {missing} (requests there were: {counted(self.methods)})"
-
-
 class VertexFaults(ArmedFaults[VertexFault]):
-    """The faults that methods and jobs may meet."""
+    """The armed faults of methods and jobs."""
 
     def __init__(self) -> None:
         super().__init__()
         self._listeners: list[Callable[[], None]] = []
 
     def on_arm(self, function: Callable[[], None]) -> None:
-        """Has a function called whenever a fault was armed: for what is under way, and may meet it."""
+        """Registers a function that is called after a fault is armed, for jobs that are running and may hit it."""
         self._listeners.append(function)
 
     def arm(self, fault: VertexFault) -> None:
@@ -162,10 +150,10 @@ class VertexFaults(ArmedFaults[VertexFault]):
             function()
 
     def take_for(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
-        """Returns the fault that a request or a job meets now, which is counted; None for none.
+        """Returns and counts the fault that a request or a job hits now, or None.
 
         Args:
-          name: of the method, or the job's display name.
-          kinds: that it can meet here.
+          name: the method's name, or the job's display name.
+          kinds: the kinds of faults that can happen here.
         """
         return self.take(lambda fault: fault.kind in kinds and fnmatch.fnmatchcase(name, fault.on))

@@ -92,8 +92,8 @@ def test_an_unmet_fault_is_an_error(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "vertex.fail('JobService.GetCustomJob', code='UNAVAILABLE', times=2) was not met (requests *: none)",
-            "vertex.preempt('train*', seconds=3) was not met (requests there were: none)",
+            "vertex.fail('JobService.GetCustomJob', code='UNAVAILABLE', times=2) was not hit (requests: none)",
+            "vertex.preempt('train*', seconds=3) was not hit (requests: none)",
             "optional=True allows that",
         ]
     )

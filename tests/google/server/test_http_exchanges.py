@@ -1,0 +1,111 @@
+"""Exchanges on one connection: answers before a body is over, requests that do not wait, a server that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from t5x_harness.google.server.http1 import HttpServer
+from t5x_harness.google.server.http1_parsing import RequestParser
+
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+
+Ask = Callable[..., Awaitable[bytes]]
+
+
+@contextlib.asynccontextmanager
+async def asking(*, read: bool) -> AsyncIterator[Ask]:
+    """Sends pieces of a request, one after another, to an application that reads the body or does not."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        while read and (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answered"})
+
+    http = HttpServer(app)
+    server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+
+    async def ask(*pieces: bytes) -> bytes:
+        for piece in pieces:
+            writer.write(piece)
+            for _ in range(5):  # iterations, for the server to read it
+                await asyncio.sleep(0.001)
+        await reader.readuntil(b"\r\n\r\n")
+        return await reader.readexactly(len(b"answered"))
+
+    try:
+        yield ask
+    finally:
+        writer.close()
+        server.close()
+        await http.stop()
+
+
+@pytest.mark.parametrize("pieces", [(HEAD + b"body",), (HEAD, b"bo", b"dy"), (HEAD[:9], HEAD[9:], b"body"), (GET,)])
+def test_a_request_in_pieces_is_answered_and_so_is_the_next_one(pieces: tuple[bytes, ...]) -> None:
+    async def main() -> None:
+        async with asking(read=True) as ask:
+            for _ in range(2):
+                assert await ask(*pieces) == b"answered"
+
+    asyncio.run(main())
+
+
+def test_an_answer_before_the_body_is_over() -> None:
+    async def main() -> None:
+        async with asking(read=False) as ask:
+            assert await ask(HEAD, b"bo", b"dy") == b"answered"
+            assert await ask(HEAD + b"body" + HEAD + b"body") == b"answered"
+            assert await ask() == b"answered"  # requests that do not wait for answers
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("request_", [GET, HEAD + b"body", CHUNKED])
+def test_what_was_read_of_a_request_does_not_wait_for_the_garbage_collector(request_: bytes) -> None:
+    parser = RequestParser()
+    rest = request_
+    while rest:
+        _, rest = parser.feed(rest)
+    assert parser.over
+    gone = weakref.ref(parser)
+    gc.disable()
+    try:
+        del parser
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_server_that_ends_closes_a_connection_on_which_only_a_head_came() -> None:
+    heard: list[str] = []
+
+    async def main() -> None:
+        async def app(scope: Any, receive: Any, _send: Any) -> None:
+            await receive()
+            heard.append(scope["type"])
+
+        http = HttpServer(app)
+        server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(HEAD)
+        while not http.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        server.close()
+        await http.stop()
+        assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(main())
+    assert heard == []
