@@ -138,7 +138,7 @@ def test_what_a_run_leaves_beside_the_buckets_is_removed(google: GooglePool) -> 
 
 
 @pytest.mark.parametrize("moment", ["while a run has it", "between two runs", "before the first run"])
-def test_a_killed_server_is_the_loss_of_its_run_alone(moment: str, tmp_path: Path) -> None:
+def test_a_killed_server_is_the_loss_of_its_run_alone(moment: str) -> None:
     made = GooglePool()
     try:
         if moment == "before the first run":
@@ -195,7 +195,8 @@ def test_a_server_that_refuses_to_begin_anew_is_replaced(google: GooglePool, mon
     google.leave(second)
 
 
-def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GooglePool, source: Path) -> None:
+@pytest.mark.usefixtures("source")
+def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(google: GooglePool) -> None:
     environment = google.enter()
     code = (
         "from t5x_harness.buckets.emulated import store; s = store(); "
@@ -209,7 +210,7 @@ def test_a_run_knows_where_its_objects_lie_and_which_buckets_the_user_gave(googl
     google.leave(environment)
 
 
-def test_the_server_ends_with_close_and_may_never_have_been_started(tmp_path: Path) -> None:
+def test_the_server_ends_with_close_and_may_never_have_been_started() -> None:
     GooglePool().close()
     made = GooglePool()
     made.warm()

@@ -24,7 +24,6 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
 from t5x_harness.google.tpu import remote_shell
-from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # Some clients refuse certificates that are valid for longer than 825 days. A clock may be wrong by hours.
@@ -116,7 +115,7 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
       url: the URL of the server's plain HTTP port.
       proxy: the port of the proxy.
     """
-    write_gcloud_configuration(folder.gcloud, PROJECT)
+    remote_shell.write_gcloud_configuration(folder.gcloud, PROJECT)
     _write_secret(folder.credentials, service_account(key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
     _write_remote_shells(folder, url)

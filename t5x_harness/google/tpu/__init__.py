@@ -1,5 +1,5 @@
-"""Cloud TPU VMs: nodes and queued resources as ``gcloud compute tpus`` has them, whose workers are processes here.
+"""Cloud TPU VMs: nodes and queued resources for ``gcloud compute tpus``, whose workers are processes of this machine.
 
-``vms`` keeps them, ``checks`` says what the service takes, ``service`` speaks JSON, ``workers`` is what a worker's
-processes run in, and ``remote_shell`` is the ``ssh`` and ``scp`` that gcloud finds on PATH.
+``service`` is the API, ``vms`` has its resources, and ``checks`` and ``fields`` check requests. ``workers`` is what a
+worker's processes run in, and ``remote_shell`` is the ``ssh`` and ``scp`` that gcloud finds on PATH.
 """

@@ -1,4 +1,4 @@
-"""Which accelerator types, runtime versions and zones the service takes."""
+"""The accelerator types, runtime versions and zones that the service accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: Mapping[str, str] = MappingProxyType(
     {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
 )
 
-# The versions of https://cloud.google.com/tpu/docs/runtimes, and older ones that public recipes name.
+# The versions of https://cloud.google.com/tpu/docs/runtimes, and older ones in public recipes.
 _RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "tpu-ubuntu2204-base": (),
@@ -34,8 +34,8 @@ _RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "v2-alpha-tpuv6e": ("v6e",),
     }
 )
-# Their form: a release (alpha, or a nightly build), the generation, and -pod for the image of several hosts. Whether
-# the service refuses -pod for one host, or its lack for several, is documented nowhere: its own examples have both.
+# The form of releases (alpha or nightly), with the generation, and -pod for several hosts. It is not documented whether
+# the service refuses -pod for one host, or its absence for several; its own examples have both.
 _RELEASES = re.compile(r"v2-(?:alpha|nightly[0-9]*)(?:-tpu(?P<generation>v4|v5-lite|v5|v6e))?(?:-pod)?")
 _OF_RELEASES: Mapping[str | None, tuple[str, ...]] = MappingProxyType(
     {None: ("v2", "v3"), "v4": ("v4",), "v5-lite": ("v5e",), "v5": ("v5p",), "v6e": ("v6e",)}
@@ -45,12 +45,12 @@ _FRAMEWORKS = re.compile(r"tpu-vm-(?:tf|pt|v4-pt)-[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:
 
 
 def accelerator_types() -> list[str]:
-    """Returns the types in the service's spelling."""
+    """Returns the accelerator types in the service's spelling."""
     return [f"{_spelled(g.name)}-{size}" for g in GENERATIONS for size, _ in g.sizes]
 
 
 def runtime_versions() -> list[str]:
-    """Returns those that are known by name; besides there are those of TensorFlow and PyTorch."""
+    """Returns the runtime versions with fixed names; those for TensorFlow and PyTorch are not among them."""
     return list(_RUNTIMES)
 
 
@@ -61,10 +61,10 @@ def check_zone(zone: str) -> None:
 
 
 def slice_of(node: Mapping[str, object], zone: str) -> Slice:
-    """Returns the slice that a node asks for by ``acceleratorType`` or ``acceleratorConfig``.
+    """Returns the slice for a node's ``acceleratorType`` or ``acceleratorConfig``.
 
     Raises:
-      TpuError: there is none such, or not in this zone.
+      TpuError: there is no such slice, or not in this zone.
     """
     config = node.get("acceleratorConfig")
     if isinstance(config, Mapping):
@@ -86,7 +86,7 @@ def slice_of(node: Mapping[str, object], zone: str) -> Slice:
 
 
 def type_of(slice_: Slice) -> str:
-    """Returns the service's name of a slice's accelerator type; that of one by topology counts as names do."""
+    """Returns the service's name for a slice's accelerator type, also for a slice that is given by its topology."""
     generation = slice_.generation
     return f"{_spelled(generation.name)}-{slice_.num_chips * generation.cores_per_name}"
 
@@ -98,7 +98,7 @@ def config_of(slice_: Slice) -> dict[str, str]:
 
 
 def check_runtime(version: str, slice_: Slice) -> None:
-    """Raises TpuError for a runtime version that there is not, or that is another generation's by its name."""
+    """Raises TpuError for a runtime version that does not exist, or that is for other generations."""
     generation = slice_.generation.name
     fits = [name for name, of in _RUNTIMES.items() if not of or generation in of]
     if not version:
@@ -113,7 +113,7 @@ def check_runtime(version: str, slice_: Slice) -> None:
 
 
 def _generations_of(version: str) -> tuple[str, ...] | None:
-    """Returns which generations a runtime version is for: empty for all, None where there is no such version."""
+    """Returns the generations of a runtime version: empty for all, None if there is no such version."""
     if version in _RUNTIMES:
         return _RUNTIMES[version]
     if found := _RELEASES.fullmatch(version):

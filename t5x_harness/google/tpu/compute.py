@@ -1,4 +1,4 @@
-"""What gcloud asks of Compute Engine: a project for ``ssh``, and for ``gcloud init`` where there are machines."""
+"""The part of Compute Engine that gcloud uses: projects for ``ssh``, and zones and regions for ``gcloud init``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ZONES = tuple(
     )
     for letter in letters
 )
-"""The zones of regions that have TPUs, or have had some."""
+"""The zones of regions that have or have had TPUs."""
 
 _PATH = re.compile(
     r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)(?:/(?P<kind>zones|regions)(?:/(?P<name>[^/]+))?)?"
@@ -37,10 +37,10 @@ _URL = "https://www.googleapis.com/compute/v1"
 
 
 async def answer_compute(scope: Scope, send: Send) -> bool:
-    """Answers for a project, zones and regions.
+    """Answers requests for projects, zones and regions.
 
     Returns:
-      Whether the request was for one of them; else nothing is sent.
+      Whether the request was one of these; otherwise nothing is sent.
     """
     found = _PATH.fullmatch(scope["path"])
     if found is None or scope["method"] != "GET":

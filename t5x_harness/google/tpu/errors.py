@@ -15,7 +15,7 @@ _HTTP = {
 
 
 class TpuError(Exception):
-    """A request that is answered with an error."""
+    """The error that answers a request."""
 
     def __init__(self, code: TpuCode, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What requests about TPU VMs may hold: the fields of a node with their types, and the nodes of a queued resource."""
+"""The fields of requests about TPU VMs: those of nodes with their types, and the nodes in queued resources."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _FIELDS: Mapping[str, type] = MappingProxyType(
 
 
 def check_node(given: Json) -> None:
-    """Raises TpuError for a field that a new node cannot have, or that is of another type."""
+    """Raises TpuError for a field that a new node cannot have, or that has the wrong type."""
     if unknown := sorted(set(given) - set(_FIELDS)):
         raise TpuError("INVALID_ARGUMENT", f"Invalid JSON payload received. Unknown name \"{unknown[0]}\" at 'node'")
     check_types(given)
 
 
 def check_types(given: Json) -> None:
-    """Raises TpuError for a field of a node that is of another type."""
+    """Raises TpuError for a field of a node that has the wrong type."""
     for name, value in given.items():
         if value is not None and not isinstance(value, _FIELDS.get(name, object)):
             raise _of_another_type(name, value)
 
 
 def nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
-    """Yields the ids and the nodes that one specification of a queued resource asks for.
+    """Yields the ids and nodes of one specification in a queued resource.
 
     Raises:
-      TpuError: it is not one, or asks for too many.
+      TpuError: the specification is not valid, or is for too many nodes.
     """
     several = object_at(spec, "multisliceParams") or object_at(spec, "multiNodeParams")
     node = object_at(spec, "node")
@@ -48,7 +48,7 @@ def nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
         yield str(spec.get("nodeId", "")), node
         return
     prefix, count = several.get("nodeIdPrefix") or queued_id, several.get("nodeCount", 0)
-    if isinstance(count, str) and count.isdecimal():  # as JSON of protocol buffers may have it
+    if isinstance(count, str) and count.isdecimal():  # which protobuf's JSON allows
         count = int(count)
     if not isinstance(count, int) or not 0 < count <= _MOST_NODES:
         raise TpuError("INVALID_ARGUMENT", f"node_count {count!r} is not from 1 to {_MOST_NODES}, the most here")
@@ -57,7 +57,7 @@ def nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
 
 
 def object_at(given: Json, name: str) -> Json:
-    """Returns an object in a request, empty if it is not there; raises TpuError for anything else."""
+    """Returns an object in a request, or an empty one; raises TpuError for any other value."""
     value = given.get(name) or {}
     if not isinstance(value, dict):
         raise _of_another_type(name, value)
@@ -65,7 +65,7 @@ def object_at(given: Json, name: str) -> Json:
 
 
 def objects_at(given: Json, name: str) -> list[Json]:
-    """Returns a list of objects in a request, empty if it is not there; raises TpuError for anything else."""
+    """Returns a list of objects in a request, or an empty one; raises TpuError for any other value."""
     value = given.get(name) or []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise _of_another_type(name, value)

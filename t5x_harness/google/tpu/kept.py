@@ -1,4 +1,4 @@
-"""All TPU VMs, queued resources and operations as a state keeps them: one value, so that each change is one write."""
+"""All TPU VMs, queued resources and operations: one value in the state, so that each change is one write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from t5x_harness.google.vertex.state import StateStore
 Result = TypeVar("Result")
 
 _KEY = "tpu"
-# Addresses that no machine has: https://www.rfc-editor.org/rfc/rfc2544 sets them apart.
+# Addresses that no machine has, because https://www.rfc-editor.org/rfc/rfc2544 reserves them.
 _EXTERNAL, _INTERNAL = "198.18", "198.19"
 _ADDRESSES = 1 << 16
 _FIRST_PORT, _TRIES = 16384, 100
@@ -29,10 +29,13 @@ _FIRST_PORT, _TRIES = 16384, 100
 
 @dataclasses.dataclass
 class Kept:
-    """All that there is, by name.
+    """Everything by name.
 
     Attributes:
-      addresses: the number of the last one that was given to a worker.
+      nodes: the TPU VMs.
+      queue: the queued resources.
+      operations: the operations.
+      addresses: the number of the last address that a worker got.
     """
 
     nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
@@ -41,7 +44,7 @@ class Kept:
     addresses: int = 0
 
     def node(self, name: str, now: float) -> Json:
-        """Returns a node; one whose queued resource still waits is not there."""
+        """Returns a node. It does not exist as long as its queued resource is waiting."""
         node = self.nodes.get(name)
         if node is None or now < node["_from"]:
             raise not_found(name)
@@ -53,7 +56,7 @@ class Kept:
         return self.queue[name]
 
     def take_addresses(self, count: int) -> list[int]:
-        """Returns the numbers of addresses that no worker has; one that is gone comes again as late as can be."""
+        """Returns the numbers of free addresses. A number is used again as late as possible."""
         taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
         if len(taken) + count > _ADDRESSES:
             raise TpuError("RESOURCE_EXHAUSTED", f"{PRODUCT} has {_ADDRESSES} addresses for workers, and no more")
@@ -65,12 +68,12 @@ class Kept:
         return found
 
     def take_coordinator(self) -> str:
-        """Returns an address of this machine at which the workers of a new TPU VM are to meet, perhaps days later.
+        """Returns an address of this machine at which the workers of a new TPU VM can meet, perhaps days later.
 
-        Nobody listens there, and the kernel gives it to no program that asks for any port in the meantime.
+        No program listens there, and the kernel does not assign the port to any program in the meantime.
         """
         taken = {node["_coordinator"] for node in self.nodes.values()}
-        ports = range(_FIRST_PORT, _first_of_the_kernel())
+        ports = range(_FIRST_PORT, _first_assigned_port())
         for port in random.sample(ports, min(len(ports), _TRIES)):
             address = f"127.0.0.1:{port}"
             with contextlib.suppress(OSError), socket.socket() as probe:
@@ -84,7 +87,7 @@ class Kept:
 
 
 class KeptInState:
-    """The value of a state, which several servers may change. Any thread may call it.
+    """The value in a state that several servers may change. Any thread may call it.
 
     Every method may raise StateError.
     """
@@ -97,7 +100,7 @@ class KeptInState:
         return Kept(**json.loads(value)) if value else Kept()
 
     def change(self, change: Callable[[Kept], Result]) -> Result:
-        """Changes all that there is in one step; ``change`` is called again if another server was faster."""
+        """Changes everything in one step. ``change`` is called again after a concurrent change."""
         results: list[Result] = []
 
         def apply(value: bytes) -> bytes:
@@ -105,7 +108,7 @@ class KeptInState:
             results[:] = [change(kept)]
             return kept.to_bytes()
 
-        while not results:  # else it was deleted between these two
+        while not results:  # otherwise it was deleted between these two
             self._state.create(_KEY, Kept().to_bytes())
             self._state.update(_KEY, apply)
         return results[0]
@@ -114,15 +117,15 @@ class KeptInState:
         self._state.delete(_KEY)
 
 
-def _first_of_the_kernel() -> int:
-    """Returns the first of the ports that the kernel gives to connections, and to servers that name none."""
+def _first_assigned_port() -> int:
+    """Returns the first port that the kernel assigns to clients, and to servers that do not choose a port."""
     with contextlib.suppress(OSError, ValueError):
         return max(_FIRST_PORT, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
-    return 32768  # as Linux has it by default
+    return 32768  # Linux's default
 
 
 def endpoint_of(network: Mapping[str, Any], number: int) -> Json:
-    """Returns the addresses of a worker, in a network that gives it an external one or none."""
+    """Returns the addresses of a worker, with an external one if the network's configuration asks for it."""
     place = f"{number >> 8 & 255}.{number & 255}"
     endpoint: Json = {"ipAddress": f"{_INTERNAL}.{place}", "port": 8470}
     if network.get("enableExternalIps"):
@@ -131,7 +134,7 @@ def endpoint_of(network: Mapping[str, Any], number: int) -> Json:
 
 
 def below(kept: Mapping[str, Json], parent: str) -> list[Json]:
-    """Returns what there is below a parent, in which ``-`` stands for any."""
+    """Returns the children of a parent, in which ``-`` stands for any project or location."""
     pattern = re.compile(re.escape(parent).replace(r"/\-", "/[^/]+") + "/[a-zA-Z]+/[^/]+")
     return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
 

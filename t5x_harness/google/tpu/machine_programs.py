@@ -1,8 +1,9 @@
-"""What stands on a worker for the programs that change a machine: nothing that runs there changes this one.
+"""Replaces programs on a worker that would change this machine.
 
-On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command as it is, and
-programs that install, configure or end a machine say what they do not do. Those that end processes by their names end
-the worker's. Like ``remote_shell`` it is run by its path, and imports nothing but the standard library.
+On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command without more
+rights, and programs that install, configure or shut down a machine only say that they do nothing. Programs that end
+processes by name end those of the worker. Like ``remote_shell``, this file is run by its path, and imports only the
+standard library.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _REASONS: Mapping[str, str] = MappingProxyType(
         ),
         **dict.fromkeys(
             ("systemctl", "service", "initctl", "systemd-run", "crontab", "at", "batch"),
-            "what it starts would be this machine's, and not end with the TPU VM",
+            "what it starts would belong to this machine, and not end with the TPU VM",
         ),
         **dict.fromkeys(("reboot", "shutdown", "poweroff", "halt", "init", "telinit"), "it would end this machine"),
         **dict.fromkeys(
-            ("docker", "podman", "nerdctl"), "containers would be this machine's, and not end with the TPU VM"
+            ("docker", "podman", "nerdctl"), "containers would belong to this machine, and not end with the TPU VM"
         ),
         **dict.fromkeys(
             (
@@ -55,7 +56,7 @@ _REASONS: Mapping[str, str] = MappingProxyType(
 _BECOMING = ("sudo", "su", "doas", "pkexec")
 _KILLING = ("pkill", "killall")
 NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, *_KILLING, "git", *_PIPS)
-"""The programs that it stands for."""
+"""The programs that are replaced."""
 
 _SUDO_OPTIONS = "ABbC:D:Eeg:HhiKklnPp:R:r:ST:t:U:u:Vvs"
 _SUDO_LONG = [
@@ -65,17 +66,17 @@ _SUDO_LONG = [
 _ASKS = ("-K", "-k", "-V", "-v", "-l", "-h", "--validate", "--list", "--reset-timestamp")
 _SIGNAL = re.compile(r"-(?:-signal=)?(?:SIG)?(?P<signal>[A-Z]{3,}[0-9]*|[0-9]+)")
 _KILLALL = "eIqru:v", ["exact", "ignore-case", "quiet", "regexp", "user=", "verbose"]
-_LONGEST_NAME = 15  # of a process, as Linux keeps it
+_LONGEST_NAME = 15  # Linux truncates the names of processes
 _APT_INSTALLS = ("install", "reinstall")
 _GIT_REMOTE = ("clone", "fetch", "pull", "push", "ls-remote", "submodule")
 
 
 def main(path: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs what stands for a program.
+    """Runs the replacement of a program.
 
     Args:
-      path: as which it was called: the folder of such programs, and its name.
-      arguments: the program's.
+      path: the path that was called, in the folder of the replacements.
+      arguments: the program's arguments.
     """
     own, name = os.path.split(path)
     if name == "sudo":
@@ -85,7 +86,7 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
     if name in _PACKAGES:
         _apt(name, arguments)
     if name == "update-alternatives":
-        _alternatives(own, arguments)
+        _alternatives(arguments)
     if name in _KILLING:
         _kill_by_name(name, own, arguments)
     if name == "git":
@@ -96,7 +97,7 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the command as who is logged in."""
+    """Runs the command as the user who is logged in."""
     plain = ["-E" if word == "--preserve-env" else word for word in arguments]  # it may have a value, or none
     try:
         options, words = getopt.getopt(plain, _SUDO_OPTIONS, _SUDO_LONG)
@@ -134,7 +135,7 @@ def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _apt(name: str, arguments: Sequence[str]) -> NoReturn:
-    """Says which packages this machine has; installs none."""
+    """Reports which packages this machine has, and installs none."""
     verb, *packages = [word for word in arguments if not word.startswith("-")] or [""]
     missing = [package for package in packages if not _is_installed(package)] if verb in _APT_INSTALLS else []
     if missing:
@@ -160,8 +161,8 @@ def _is_installed(package: str) -> bool:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout == "installed"
 
 
-def _alternatives(own: str, arguments: Sequence[str]) -> NoReturn:
-    """Says which program there is already under the name that is to be set."""
+def _alternatives(arguments: Sequence[str]) -> NoReturn:
+    """Reports the existing program under the name that is to be set."""
     words = list(arguments)
     name = ""
     for option, place in (("--install", 2), ("--set", 1), ("--config", 1), ("--auto", 1)):
@@ -174,7 +175,7 @@ def _alternatives(own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _kill_by_name(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
-    """Sends a signal to processes of this worker: by their names, others of this machine would be met, too."""
+    """Sends a signal to processes of this worker only, and not to other processes with the same names."""
     number, words, left = signal.SIGTERM.value, [], list(arguments)
     while left:
         word = left.pop(0)
@@ -184,12 +185,12 @@ def _kill_by_name(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
             number = _signal_of(name, found["signal"])
         elif word not in ("-e", "--echo", "-c", "--count") or name == "killall":
             words.append(word)
-    words = _as_of_pgrep(words) if name == "killall" else words
+    words = _pgrep_arguments(words) if name == "killall" else words
     done = subprocess.run([_real("pgrep", own), *words], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode > 1:
         sys.exit(done.returncode)
     pids = [int(line) for line in done.stdout.split() if line.isdecimal() and int(line) != os.getpid()]
-    mine = [pid for pid in pids if _is_this_worker_s(pid)]
+    mine = [pid for pid in pids if _is_of_this_worker(pid)]
     for pid in mine:
         with contextlib.suppress(OSError):  # it has ended
             os.kill(pid, number)
@@ -207,8 +208,8 @@ def _signal_of(program: str, text: str) -> int:
         _end(f"{program}: {text}: there is no such signal", _REFUSED)
 
 
-def _as_of_pgrep(arguments: Sequence[str]) -> list[str]:
-    """Returns what finds the processes that ``killall`` would end."""
+def _pgrep_arguments(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments for ``pgrep`` that find the processes ``killall`` would end."""
     try:
         options, names = getopt.getopt(list(arguments), *_KILLALL)
     except getopt.GetoptError as error:
@@ -221,7 +222,7 @@ def _as_of_pgrep(arguments: Sequence[str]) -> list[str]:
     return [*(["-i"] if {"-I", "--ignore-case"} & set(given) else []), "-x", "--", "|".join(names)]
 
 
-def _is_this_worker_s(pid: int) -> bool:
+def _is_of_this_worker(pid: int) -> bool:
     own = f"HOSTNAME={os.environ.get('HOSTNAME')}".encode()
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         return own in file.read().split(b"\0")
@@ -229,7 +230,7 @@ def _is_this_worker_s(pid: int) -> bool:
 
 
 def _git(own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the real one; where that reaches no network, says what to do instead."""
+    """Runs the real git; if a command fails that needs a network, says what to do instead."""
     verb = next((word for word in arguments if word in _GIT_REMOTE), "")
     real = _real("git", own)
     if not verb:
@@ -244,7 +245,7 @@ def _git(own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the worker's; where that finds nothing, says what it looks in."""
+    """Runs the worker's pip; if an installation fails, says what is already installed."""
     status = subprocess.call([_real(name, own), *arguments])
     if status and "install" in arguments:
         _say(

@@ -1,7 +1,8 @@
-"""``ssh`` and ``scp`` in front of PATH: to a worker of an emulated TPU VM they are processes here, else the real ones.
+"""``ssh``, ``scp`` and ``gcloud`` at the front of PATH.
 
-gcloud calls them. It is run by its path, and imports nothing but the standard library, so that it starts at once.
-``gcloud`` is always the real one; but ``gcloud init`` may ask, and writes nothing into the user's home.
+To a worker of an emulated TPU VM, ``ssh`` and ``scp`` start processes of this machine; to other hosts they are the real
+programs. ``gcloud`` is always the real one, but ``gcloud init`` may ask questions, and writes nothing into the user's
+home. This file is run by its path, and imports only the standard library, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PACKAGE = Path(__file__).parents[2].name
-PRODUCT = PACKAGE.replace("_", "-")  # as google/product.py has it, which cannot be imported here
-_LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs
+PRODUCT = PACKAGE.replace("_", "-")  # as in google/product.py, which cannot be imported here
+_LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs; see processes.py
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
 _DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
-_STREAMS = ("/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2")  # which programs open again as /dev/stdout
+_STREAMS = ("/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2")  # which programs reopen as /dev/stdout
 _CAPABILITIES_VERSION = 0x20080522
-_KEPT_CAPABILITIES = 0b11110  # of root: to read and write the files of others, where anything can be written at all
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of landlock(7), on all architectures
+_KEPT_CAPABILITIES = 0b11110  # of root: to read and write other users' files, within the writable folders
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of landlock(7), on all architectures
 _WRITING = sum(1 << right for right in (1, *range(4, 15)))  # write, remove, make, move and truncate
-_WRITING_FILES = 1 << 1 | 1 << 14  # what of it files have
+_WRITING_FILES = 1 << 1 | 1 << 14  # the rights among these that apply to files
 _TRUNCATING = 1 << 14
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _NOT_REACHED = 255
-"""As ssh ends where it cannot connect, which gcloud tries again."""
+"""The status of ssh if it cannot connect, after which gcloud tries again."""
 
-# The options of ssh(1) and of scp(1); those with a colon have a value.
+# The options of ssh(1) and of scp(1). A colon follows those with a value.
 _OPTIONS = {
     "ssh": "46AaB:b:Cc:D:E:e:F:fGgI:i:J:KkL:l:Mm:NnO:o:P:p:Q:qR:S:sTtVvW:w:XxYy",
     "scp": "346ABCc:D:F:i:J:l:n:Oo:P:pqRrS:sTvX:",
@@ -53,17 +54,17 @@ _FORWARDING = "DLRW"
 _REMOTE = re.compile(r"(?:(?P<user>[^@:/]+)@)?(?P<host>[^@:/]+):(?P<path>.*)", re.DOTALL)
 _PROJECT = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
-NEW_CONFIGURATION = f"# Made by {PRODUCT}, and not changed since.\n"
-"""How a configuration of gcloud begins in which nothing was set; gcloud leaves no comments when it sets something."""
+_NEW_CONFIGURATION = f"# Made by {PRODUCT}, and not changed since.\n"
+"""The first line of a configuration of gcloud that is unchanged: gcloud drops comments when it sets a value."""
 _EMULATED = re.compile(r"198\.1[89]\.\d+\.\d+")
 
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """The emulated Google Cloud that knows the workers.
+    """The emulated Google Cloud that has the workers.
 
     Attributes:
-      url: of plain HTTP.
+      url: the URL of its plain HTTP port.
       token: the file with the session's token.
     """
 
@@ -71,9 +72,9 @@ class Server:
     token: Path
 
     def worker(self, address: str, user: str, command: str) -> dict[str, Any]:
-        """Asks for a worker: its ``environment``, its ``home``, and the ``limit`` that marks its processes.
+        """Returns a worker's ``environment``, its ``home``, and the ``limit`` that marks its processes.
 
-        Ends this process where it cannot be reached.
+        Exits if the worker cannot be reached.
         """
         body = json.dumps({"address": address, "user": user, "command": command}).encode()
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -91,7 +92,7 @@ class Server:
             _end(f"{address}: the emulated Google Cloud of this session has ended ({error})")
 
     def meet_project(self, project: str) -> None:
-        """Asks for a project, so that the list of projects has it."""
+        """Asks for a project, which adds it to the list of projects."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with contextlib.suppress(OSError, ValueError):
             headers = {
@@ -104,11 +105,11 @@ class Server:
 
 @dataclasses.dataclass
 class Arguments:
-    """What an ``ssh`` or ``scp`` was called with.
+    """The arguments of ``ssh`` or ``scp``.
 
     Attributes:
-      options: with their values, if they have some.
-      words: what is left: of ``ssh`` the host and the command, of ``scp`` the files.
+      options: the options with their values, which may be empty.
+      words: the other arguments: the host and the command for ``ssh``, the files for ``scp``.
     """
 
     options: list[tuple[str, str]]
@@ -116,7 +117,7 @@ class Arguments:
 
     @classmethod
     def read(cls, program: str, arguments: Sequence[str]) -> Arguments:
-        """Reads them. Of ``ssh``, options may follow the host; what is behind them is the command.
+        """Parses arguments. For ``ssh``, options may follow the host, and the command comes after them.
 
         Raises:
           getopt.GetoptError: there is no such option.
@@ -129,7 +130,7 @@ class Arguments:
         return cls([(name[1:], value) for name, value in options], words)
 
     def value(self, option: str) -> str:
-        """Returns the last value that an option has; empty for none."""
+        """Returns the last value of an option, or an empty string."""
         return dict(self.options).get(option, "")
 
     def has(self, option: str) -> bool:
@@ -137,10 +138,10 @@ class Arguments:
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Becomes the command on a worker, the copy, or the real program.
+    """Becomes the command on a worker, a copy, or the real program.
 
     Args:
-      arguments: ``ssh``, ``scp`` or ``gcloud``, the folder that has them, the server's address, the file with its
+      arguments: ``ssh``, ``scp`` or ``gcloud``, the folder of these programs, the server's URL, the file with its
         token, and the program's arguments.
     """
     program, own, url, token, *given = arguments
@@ -148,25 +149,25 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if program == "gcloud":
         if next((word for word in given if not word.startswith("-")), "") == "init":
             _init(server, own, given)
-        _become_the_real(program, own, given)
+        _become_real(program, own, given)
     try:
         parsed = Arguments.read(program, given)
     except getopt.GetoptError:  # which the real program explains
-        _become_the_real(program, own, given)
+        _become_real(program, own, given)
     if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
         _log_in(server, parsed)
     if program == "scp" and any(_remote(word) for word in parsed.words):
         _copy(server, parsed)
-    _become_the_real(program, own, given)
+    _become_real(program, own, given)
 
 
 def _init(server: Server, own: str, given: Sequence[str]) -> NoReturn:
-    """Runs ``gcloud init`` as on a new machine, whose configuration is empty, so that piped answers are those of there.
+    """Runs ``gcloud init`` as on a new machine, with an empty configuration, so that it asks the same questions.
 
-    Every project that an answer may mean is one that there is: gcloud takes those that it can list.
+    Every project in the piped answers is added to the list of projects, because gcloud accepts only those.
     """
     os.environ.pop("CLOUDSDK_CORE_DISABLE_PROMPTS", None)
-    os.environ["HOME"] = os.path.dirname(server.token)  # it writes a .boto with the session's proxy there
+    os.environ["HOME"] = os.path.dirname(server.token)  # gcloud writes a .boto file with the session's proxy there
     answers = None if sys.stdin.isatty() else sys.stdin.buffer.read()
     for line in (answers or b"").decode(errors="replace").splitlines():
         if _PROJECT.fullmatch(line.strip()) and not _ZONE.fullmatch(line.strip()):
@@ -175,13 +176,21 @@ def _init(server: Server, own: str, given: Sequence[str]) -> NoReturn:
     first = ""
     with contextlib.suppress(OSError):
         first = configuration.read_text(encoding="utf-8")
-        if first.startswith(NEW_CONFIGURATION):
+        if first.startswith(_NEW_CONFIGURATION):
             configuration.write_text("", encoding="utf-8")
     done = subprocess.run([_real("gcloud", own, given), *given], input=answers, check=False)
     with contextlib.suppress(OSError):
-        if first.startswith(NEW_CONFIGURATION) and "project" not in configuration.read_text(encoding="utf-8"):
+        if first.startswith(_NEW_CONFIGURATION) and "project" not in configuration.read_text(encoding="utf-8"):
             configuration.write_text(first, encoding="utf-8")
     sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+
+
+def write_gcloud_configuration(folder: Path, project: str) -> None:
+    """Writes a new configuration of ``gcloud`` into a folder for ``CLOUDSDK_CONFIG``."""
+    configurations = folder / "configurations"
+    configurations.mkdir(parents=True)
+    (configurations / "config_default").write_text(f"{_NEW_CONFIGURATION}[core]\nproject = {project}\n")
+    (folder / "active_config").write_text("default")
 
 
 def _log_in(server: Server, parsed: Arguments) -> NoReturn:
@@ -191,7 +200,7 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
     asked = host, user or parsed.value("l") or _this_user(), command
     _confine(*_limits(server.worker(*asked), str(server.token.parent)))
-    # Only now: if the TPU VM ends after this answer, its processes are looked for when this one is marked.
+    # Asked again after this process was marked, so that a TPU VM that ends meanwhile finds this process.
     worker = server.worker(*asked)
     try:
         os.chdir(worker["home"])
@@ -206,9 +215,10 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
 
 
 def _limits(worker: Mapping[str, Any], session: str) -> tuple[int, list[str]]:
-    """Returns the limit that marks a worker's processes, and the folders in which they write.
+    """Returns the limit that marks a worker's processes, and the folders that they may write to.
 
-    These are the homes of all TPU VMs, as one worker may log in to another, the session's, and the compile cache.
+    These are the homes of all TPU VMs, because one worker may log in to another, the session's folder, and the
+    compilation cache.
     """
     folders = [str(Path(worker["home"]).parents[2]), session]
     if cache := worker["environment"].get(_CACHE):
@@ -217,11 +227,10 @@ def _limits(worker: Mapping[str, Any], session: str) -> tuple[int, list[str]]:
 
 
 def _confine(limit: int, folders: Sequence[str]) -> None:
-    """Marks this process, and what it starts, as a worker's, and takes from it what would change this machine.
+    """Marks this process and its children as a worker's, and takes away rights that could change this machine.
 
-    Programs that run as root run as this user; root itself keeps no more rights than a user has; and files are written
-    in these folders and those for temporary files alone. A sandbox or an old kernel may refuse each of it;
-    ``docs/tpu-vms.md`` says what is left then.
+    Setuid programs do not become root, root has no more rights than a user, and only these folders and temporary ones
+    can be written to. A sandbox or an old kernel may refuse any of this; ``docs/tpu-vms.md`` describes the effects.
     """
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(_LOCKS, (limit, limit))
@@ -231,20 +240,20 @@ def _confine(limit: int, folders: Sequence[str]) -> None:
         libc.capget(header, rights)
         kept = [right & _KEPT_CAPABILITIES for right in rights[:2]]
         libc.capset(header, (ctypes.c_uint32 * 6)(*kept))
-        _keep_within((*folders, os.environ.get("TMPDIR", "/tmp"), *_SHARED, *_DEVICES, *_STREAMS))
+        _allow_writing((*folders, os.environ.get("TMPDIR", "/tmp"), *_SHARED, *_DEVICES, *_STREAMS))
 
 
-def _keep_within(places: Sequence[str]) -> None:
-    """Lets this process, and what it starts, write files below these places alone.
+def _allow_writing(places: Sequence[str]) -> None:
+    """Lets this process and its children write only to files in these places.
 
     Raises:
-      AttributeError: this system has no such calls.
+      AttributeError: this system does not have the system calls.
     """
     libc = ctypes.CDLL(None)
     syscall = libc.syscall
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = syscall(_CREATE_RULESET, None, 0, 1)
-    if version < 2:  # the first refuses to move files from one folder to another
+    if version < 2:  # the first version refuses to move files between folders
         return
     writing = _WRITING if version > 2 else _WRITING & ~_TRUNCATING
     ruleset = syscall(_CREATE_RULESET, struct.pack("=Q", writing), 8, 0)
@@ -274,7 +283,7 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
             if not _is_within(path, own):
                 _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
             with contextlib.suppress(OSError, AttributeError):
-                _keep_within(own)  # whatever links there are among the files that are there already
+                _allow_writing(own)  # even if existing files in the home are links
         paths.append(path)
     program = shutil.which("cp") or "/bin/cp"
     flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if parsed.has(option)]
@@ -282,7 +291,7 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
 
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:
-    """Returns whether a path leads into one of these folders, whatever links are on its way."""
+    """Returns whether a path is in one of these folders after its links are resolved."""
     real = os.path.realpath(path)
     return any(os.path.commonpath((real, os.path.realpath(folder))) == os.path.realpath(folder) for folder in folders)
 
@@ -296,18 +305,18 @@ def _is_emulated(host: str) -> bool:
     return _EMULATED.fullmatch(host) is not None
 
 
-def _become_the_real(program: str, own: str, arguments: Sequence[str]) -> NoReturn:
+def _become_real(program: str, own: str, arguments: Sequence[str]) -> NoReturn:
     real = _real(program, own, arguments)
     os.execv(real, [real, *arguments])
 
 
 def _real(program: str, own: str, arguments: Sequence[str]) -> str:
-    """Returns the program behind the session's; ends this process where there is none."""
+    """Returns the program after the session's own on PATH; exits if there is none."""
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     mine = [index for index, each in enumerate(path) if os.path.realpath(each) == os.path.realpath(own)]
-    # What is in front may be another session's, which would come back here.
-    behind = path[mine[-1] + 1 :] if mine else path
-    real = shutil.which(program, path=os.pathsep.join(behind))
+    # Earlier folders may be another session's, whose programs would come back here.
+    later = path[mine[-1] + 1 :] if mine else path
+    real = shutil.which(program, path=os.pathsep.join(later))
     if real is None:
         _end(f"{shlex.join([program, *arguments])}: there is no {program} on this machine")
     return real

@@ -35,7 +35,7 @@ from t5x_harness.google.vertex.state import StateError, StateStore
 
 HOST = "tpu.googleapis.com"
 OWN_PATH = f"{PRIVATE}/tpu/worker"
-"""Where ``ssh`` and ``scp`` ask what a worker's processes run in."""
+"""The path at which ``ssh`` and ``scp`` ask for the environment of a worker's processes."""
 
 _PATH = re.compile(
     r"/(?P<version>v1|v2|v2alpha1)/(?P<parent>projects/[^/]+/locations/[^/]+)"
@@ -48,7 +48,7 @@ class TpuService:
     """The API of a session's TPU VMs.
 
     Args:
-      authority: knows who may ask.
+      authority: decides which clients are admitted.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -57,27 +57,28 @@ class TpuService:
         self._vms: TpuVms | None = None
 
     def begin(self, folder: Path, programs: Path, settings: VertexSettings, state: StateStore) -> None:
-        """Takes up work, once the server's ports are known.
+        """Begins, once the server's ports are known.
 
         Args:
-          folder: for the workers' homes.
-          programs: what is in front of a worker's PATH: ``ssh``, ``scp`` and ``gcloud`` of the session.
+          folder: the folder for the workers' homes.
+          programs: the folder of the session's ``ssh``, ``scp`` and ``gcloud``, which workers have first on PATH.
+          settings: the settings of jobs, which workers share.
           state: keeps TPU VMs and queued resources.
         """
         options = settings.options
         self._workers = Workers(folder, programs, settings)
         self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers, state)
         threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
-        if folder.is_dir():  # of a server before this one
+        if folder.is_dir():  # an earlier server has left it
             self._workers.end_left(self._vms.folders())
 
     def reset(self) -> None:
-        """Deletes all TPU VMs, and ends what runs on them."""
+        """Deletes all TPU VMs, and ends their processes."""
         if self._vms is not None:
             self._vms.reset()
 
     def close(self) -> None:
-        """Ends what runs on all TPU VMs."""
+        """Ends the processes of all TPU VMs."""
         if self._workers is not None:
             self._workers.close()
 
@@ -101,10 +102,10 @@ class TpuService:
         if found is None:
             message = f"{PRODUCT} does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
             return await answer_json(send, NOT_EMULATED, not_emulated(message))
-        await answer_json(send, 200, found)
+        return await answer_json(send, 200, found)
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
-        """Returns the answer; None for what is not emulated."""
+        """Returns the answer, or None for what is not emulated."""
         assert self._vms is not None, "no port is open before it begins"
         if path == OWN_PATH:
             return self._worker(self._vms, body)
@@ -139,7 +140,7 @@ _EMULATED = "of Cloud TPU it has nodes, queued resources, accelerator types, run
 
 
 class _Request:
-    """One request: what its path, its query and its body say."""
+    """One request: the parts of its path, its query and its body."""
 
     def __init__(self, vms: TpuVms, match: re.Match[str], query: Mapping[str, str], body: Json) -> None:
         self.vms = vms
@@ -154,7 +155,7 @@ class _Request:
         return {**node, "apiVersion": "V2" if self.version == "v2" else "V2_ALPHA1"}
 
     def named(self, field: str, name: str, known: Sequence[str]) -> Json:
-        """Returns an accelerator type or a runtime version."""
+        """Returns an accelerator type or a runtime version; raises TpuError if it is not known."""
         if name not in known:
             raise TpuError("NOT_FOUND", f"Resource '{self.name}' was not found")
         return {"name": f"{self.name.rpartition('/')[0]}/{name}", field: name}
@@ -179,14 +180,14 @@ def _update_node(asked: _Request) -> Json:
 
 
 def _guest_attributes(asked: _Request) -> Json:
-    """Returns what workers say of themselves: their host names, by which gcloud tunnels to them."""
+    """Returns the host names of workers, which gcloud needs for tunnels to them."""
     wanted = {str(each) for each in asked.body.get("workerIds", ()) if each != ""}
     shown = [worker for worker in asked.vms.workers_of(asked.name) if not wanted or str(worker.index) in wanted]
     names = [[{"namespace": "hostkeys", "key": "hostname", "value": worker.hostname}] for worker in shown]
     return {"guestAttributes": [{"queryPath": "hostkeys/", "queryValue": {"items": items}} for items in names]}
 
 
-# In the first version nodes are those of another kind, which users cannot log in to.
+# In v1, nodes are of another kind, which users cannot log in to.
 _OF_VERSION_1 = ("GET", "GET acceleratorTypes", "GET acceleratorTypes/*")
 _METHODS: Mapping[str, Callable[[_Request], Json]] = {
     "GET": lambda asked: _location(asked.parent),

@@ -1,4 +1,4 @@
-"""TPU VMs, queued resources and operations: their life from a request to their end."""
+"""TPU VMs, queued resources and operations, and their life cycles."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import random
 import re
 import time
 from collections.abc import Callable
-from pathlib import PurePath
-from typing import Protocol
 
 from t5x_harness.google.tpu import fields
 from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
 from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.kept import Kept, KeptInState, already_there, below, endpoint_of, not_found
+from t5x_harness.google.tpu.workers import Worker, Workers
 from t5x_harness.google.vertex.state import StateStore
-from t5x_harness.slices.slice import Slice, get_slice
+from t5x_harness.slices.slice import get_slice
 
 _MOST_OPERATIONS = 500
 
@@ -25,75 +24,34 @@ _CHANGEABLE = frozenset(("description", "labels", "metadata", "tags", "dataDisks
 _TYPE = "type.googleapis.com/google.cloud.tpu"
 
 
-class Worker:
-    """One worker of a TPU VM.
-
-    Attributes:
-      node: the full name of its TPU VM.
-      folder: of the TPU VM, named by its uid: no other has it, not even one of the same name after it.
-      addresses: the internal ones of all workers, in order.
-      coordinator: where the workers' processes meet.
-    """
-
-    def __init__(self, node: Json, slice_: Slice, index: int) -> None:
-        self.node: str = node["name"]
-        self.folder: str = node["_folder"]
-        self.slice = slice_
-        self.index = index
-        self.addresses = [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
-        self.coordinator: str = node["_coordinator"]
-        self.state: str = node["state"]
-        self.accelerator_type: str = node["acceleratorType"]
-
-    @property
-    def hostname(self) -> str:
-        """As the machines call themselves: ``t1v-n-0a1b2c3d-w-0``."""
-        return f"t1v-n-{PurePath(self.folder).name}-w-{self.index}"
-
-
-class Machines(Protocol):
-    """What runs on TPU VMs. Each has a folder, which is named by its uid."""
-
-    def folder(self, uid: str) -> str:
-        """Returns the folder of a new TPU VM."""
-
-    def begin(self, folder: str) -> None:
-        """Makes the folder."""
-
-    def stop(self, folder: str) -> None:
-        """Ends all processes of a TPU VM; its disks stay."""
-
-    def end(self, folder: str) -> None:
-        """Ends all processes of a TPU VM, and removes its disks."""
-
-
 class TpuVms:
-    """All TPU VMs of a state, which several servers may have. Any thread may call it.
+    """All TPU VMs of a state, which several servers may share. Any thread may call it.
 
     Every method may raise StateError.
 
     Args:
       pending_seconds: how long a node is CREATING, and a queued resource PROVISIONING.
       queued_seconds: how long a queued resource waits before that.
-      machines: where TPU VMs run.
-      state: keeps them.
+      workers: the workers of TPU VMs.
+      state: keeps everything.
+      clock: returns the time in seconds since 1970.
     """
 
     def __init__(
         self,
         pending_seconds: float,
         queued_seconds: float,
-        machines: Machines,
+        workers: Workers,
         state: StateStore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._pending, self._queued = pending_seconds, queued_seconds
-        self._machines = machines
+        self._workers = workers
         self._kept = KeptInState(state)
         self._clock = clock
 
     def create_node(self, parent: str, node_id: str, given: Json) -> Json:
-        """Makes a TPU VM; returns the operation."""
+        """Creates a TPU VM; returns the operation."""
 
         def create(kept: Kept) -> tuple[Json, Json]:
             node = self._add_node(kept, parent, node_id, given, ready_at=self._clock() + self._pending)
@@ -101,7 +59,7 @@ class TpuVms:
             return node, self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
 
         node, operation = self._kept.change(create)
-        self._machines.begin(node["_folder"])
+        self._workers.begin(node["_folder"])
         return operation
 
     def get_node(self, name: str) -> Json:
@@ -112,7 +70,7 @@ class TpuVms:
         return [self._shown(node) for node in below(self._kept.read().nodes, parent) if now >= node["_from"]]
 
     def update_node(self, name: str, given: Json, mask: str) -> Json:
-        """Changes the fields that a mask names; returns the operation."""
+        """Changes the fields in a mask; returns the operation."""
         named = [_camel(path) for path in mask.split(",") if path]
         if not named or (wrong := [field for field in named if field.partition(".")[0] not in _CHANGEABLE]):
             known = ", ".join(sorted(_CHANGEABLE))
@@ -132,7 +90,7 @@ class TpuVms:
         return self._kept.change(update)
 
     def delete_node(self, name: str) -> Json:
-        """Deletes a TPU VM, and ends what runs on it; returns the operation."""
+        """Deletes a TPU VM and ends its processes; returns the operation."""
 
         def delete(kept: Kept) -> tuple[Json, Json]:
             node = kept.node(name, self._clock())
@@ -143,14 +101,14 @@ class TpuVms:
             return node, self._operation(kept, _parent(name), name, "delete", 0, {})
 
         node, operation = self._kept.change(delete)
-        self._machines.end(node["_folder"])
+        self._workers.end(node["_folder"])
         return operation
 
     def start_or_stop(self, name: str, verb: str) -> Json:
         """Starts or stops a TPU VM of one host; returns the operation.
 
         Raises:
-          TpuError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is not in the state for it.
+          TpuError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is in the wrong state.
         """
 
         def change(kept: Kept) -> tuple[Json, Json]:
@@ -166,7 +124,7 @@ class TpuVms:
 
         node, operation = self._kept.change(change)
         if verb == "stop":
-            self._machines.stop(node["_folder"])
+            self._workers.stop(node["_folder"])
         return operation
 
     def workers_of(self, name: str) -> list[Worker]:
@@ -175,7 +133,7 @@ class TpuVms:
         return [self._worker(node, index) for index in range(len(node["networkEndpoints"]))]
 
     def worker_at(self, address: str) -> Worker | None:
-        """Returns the worker with an internal or external address; None if there is none."""
+        """Returns the worker with an internal or external address, or None."""
         for node in self._kept.read().nodes.values():
             for index, endpoint in enumerate(node["networkEndpoints"]):
                 if address in (endpoint["ipAddress"], endpoint.get("accessConfig", {}).get("externalIp")):
@@ -183,7 +141,7 @@ class TpuVms:
         return None
 
     def create_queued(self, parent: str, queued_id: str, given: Json) -> Json:
-        """Makes a queued resource with its TPU VMs, which come after it has waited; returns the operation."""
+        """Creates a queued resource and its TPU VMs, which exist once it has waited; returns the operation."""
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
         specs = fields.objects_at(fields.object_at(given, "tpu"), "nodeSpec")
         if not specs:
@@ -206,7 +164,7 @@ class TpuVms:
 
         folders, operation = self._kept.change(create)
         for folder in folders:
-            self._machines.begin(folder)
+            self._workers.begin(folder)
         return operation
 
     def get_queued(self, name: str) -> Json:
@@ -216,7 +174,7 @@ class TpuVms:
         return [self._shown_queued(each) for each in below(self._kept.read().queue, parent)]
 
     def delete_queued(self, name: str, *, force: bool) -> Json:
-        """Deletes a queued resource; with ``force`` an active one, too, with its TPU VMs. Returns the operation."""
+        """Deletes a queued resource, or with ``force`` an active one and its TPU VMs; returns the operation."""
 
         def delete(kept: Kept) -> tuple[list[str], Json]:
             made = kept.queued(name)
@@ -230,7 +188,7 @@ class TpuVms:
 
         folders, operation = self._kept.change(delete)
         for folder in folders:
-            self._machines.end(folder)
+            self._workers.end(folder)
         return operation
 
     def get_operation(self, name: str) -> Json:
@@ -247,11 +205,11 @@ class TpuVms:
         return [node["_folder"] for node in self._kept.read().nodes.values()]
 
     def reset(self) -> None:
-        """Deletes everything, and ends what runs."""
+        """Deletes everything, and ends all processes."""
         folders = self.folders()
         self._kept.delete()
         for folder in folders:
-            self._machines.end(folder)
+            self._workers.end(folder)
 
     def _add_node(
         self, kept: Kept, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0
@@ -279,7 +237,7 @@ class TpuVms:
             "state": "READY",
             "networkEndpoints": [endpoint_of(network, number) for number in addresses],
             "_addresses": addresses,
-            "_folder": self._machines.folder(uid),
+            "_folder": self._workers.folder(uid),
             "_slice": found.name,
             "_coordinator": kept.take_coordinator(),
             "_from": from_,
@@ -320,7 +278,7 @@ class TpuVms:
 
 
 def typed(message: Json, version: str) -> Json:
-    """Returns an operation with the types that a version of the API has for what it carries."""
+    """Returns an operation with the types of its contents in a version of the API."""
     kind = "QueuedResource" if "/queuedResources/" in message["metadata"]["target"] else "Node"
     prefix = f"{_TYPE}.{version}"
     metadata = {"@type": f"{prefix}.OperationMetadata", **message["metadata"], "apiVersion": version}

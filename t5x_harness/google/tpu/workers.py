@@ -1,4 +1,4 @@
-"""What the processes of a TPU VM's workers run in: a home of its own for each worker, and the slice's devices."""
+"""What the processes of TPU VMs' workers run in: a home for each worker, and the devices of the slice."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import machine_programs
 from t5x_harness.google.tpu.errors import TpuError
-from t5x_harness.google.tpu.gcloud import write_gcloud_configuration
+from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.processes import end_processes, is_uid, limit_of
-from t5x_harness.google.tpu.vms import Worker
+from t5x_harness.google.tpu.remote_shell import write_gcloud_configuration
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice
 from t5x_harness.system.ownership import foreign_folder
 from t5x_harness.variables import TPU_VM_VARIABLE
 
@@ -33,7 +34,7 @@ _MARK = f".{PRODUCT}-tpu-vm"
 _COORDINATOR = re.compile(r"127\.0\.0\.1:[0-9]+")
 _PROJECT = re.compile(r"[a-z0-9][-a-z0-9.:]*")
 
-# What a login shell reads behind /etc/profile, which sets PATH anew: tmux starts such shells.
+# A login shell, which tmux starts, reads this after /etc/profile, which resets PATH.
 _PROFILE = """\
 # Programs of this worker come before those of the machine.
 for folder in {folders}; do
@@ -44,16 +45,46 @@ export PATH
 """
 
 
+class Worker:
+    """One worker of a TPU VM.
+
+    Attributes:
+      node: the full name of its TPU VM.
+      folder: the folder of the TPU VM, named by the TPU VM's uid, which no later TPU VM has.
+      slice: the TPU VM's slice.
+      index: the worker's number.
+      addresses: the internal addresses of all workers, in order.
+      coordinator: the address at which the workers' processes meet.
+      state: the state of the TPU VM.
+      accelerator_type: the service's name for the slice.
+    """
+
+    def __init__(self, node: Json, slice_: Slice, index: int) -> None:
+        self.node: str = node["name"]
+        self.folder: str = node["_folder"]
+        self.slice = slice_
+        self.index = index
+        self.addresses = [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
+        self.coordinator: str = node["_coordinator"]
+        self.state: str = node["state"]
+        self.accelerator_type: str = node["acceleratorType"]
+
+    @property
+    def hostname(self) -> str:
+        """The host name in the form of TPU VMs: ``t1v-n-0a1b2c3d-w-0``."""
+        return f"t1v-n-{PurePath(self.folder).name}-w-{self.index}"
+
+
 class Workers:
     """The folders of TPU VMs, with their workers' homes. Any thread may call it.
 
-    A TPU VM's folder is on the server that made it. Where that is gone, or is another machine's, one of this server's
-    own stands for it.
+    A TPU VM's folder belongs to the server that created it. If that folder is gone, or is on another machine, a folder
+    of this server replaces it.
 
     Args:
-      folder: for those of this server; it is made when the first is needed.
-      programs: the session's own, which go in front of PATH.
-      settings: what jobs of Vertex AI are run with, too: the environment, and what is known of their programs.
+      folder: the folder for the TPU VMs of this server, which is created when it is needed.
+      programs: the folder of the session's own programs, which come first on PATH.
+      settings: the settings of Vertex AI's jobs, whose environment and programs workers share.
     """
 
     def __init__(self, folder: Path, programs: Path, settings: VertexSettings) -> None:
@@ -63,7 +94,7 @@ class Workers:
         self._lock = threading.Lock()
 
     def home(self, worker: Worker) -> Path:
-        """Returns the home folder of a worker, which is made with its Python environment when it is first used."""
+        """Returns the home of a worker, which is created with its Python environment when it is first used."""
         home = self._vm(worker.folder) / str(worker.index) / "home"
         with self._lock:
             _write_programs(_programs_of(home))
@@ -85,18 +116,19 @@ class Workers:
         (making / ".profile").write_text(_PROFILE.format(folders=shlex.join(map(str, reversed(folders)))))
 
     def _first_on_path(self, home: Path) -> list[Path]:
-        """Returns the folders of programs that are a worker's own."""
+        """Returns the folders of a worker's own programs."""
         return [_programs_of(home), *python_environment.own_programs(home)]
 
     def environment(self, worker: Worker, user: str, command: str) -> dict[str, str]:
         """Returns the whole environment of a process on a worker.
 
         Args:
-          user: who has logged in.
-          command: that is run; empty for a shell.
+          worker: the worker.
+          user: the user who has logged in.
+          command: the command that is run; empty for a shell.
 
         Raises:
-          TpuError: another than a server has changed the state.
+          TpuError: the state was not written by a server.
         """
         home = self.home(worker)
         temporary = str(_temporary(home))
@@ -108,7 +140,7 @@ class Workers:
             **self._settings.environment,
             "HOME": str(home),
             "TMPDIR": temporary,
-            "TMUX_TMPDIR": temporary,  # else it would ask the server of tmux that the user has outside
+            "TMUX_TMPDIR": temporary,  # otherwise tmux would use the user's own server
             "CLOUDSDK_CONFIG": str(home / ".config" / "gcloud"),
             "USER": user,
             "LOGNAME": user,
@@ -121,8 +153,8 @@ class Workers:
         }
         hosts = len(worker.addresses)
         if not _COORDINATOR.fullmatch(worker.coordinator):
-            said = f"the state has {worker.coordinator!r} where its workers meet, which no server writes"
-            raise TpuError("FAILED_PRECONDITION", f"{worker.addresses[worker.index]}: {said}")
+            message = f"the state has {worker.coordinator!r} as the address of the workers, which no server writes"
+            raise TpuError("FAILED_PRECONDITION", f"{worker.addresses[worker.index]}: {message}")
         pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
         seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
         first = [_programs_of(home), self._programs, seen["PATH"]]
@@ -137,28 +169,28 @@ class Workers:
         return str(self._folder / uid)
 
     def begin(self, folder: str) -> None:
-        """Makes the folder of a new TPU VM, so that other servers find it."""
+        """Creates the folder of a new TPU VM, so that other servers find it."""
         (Path(folder) / _MARK).mkdir(parents=True, exist_ok=True)
 
     def end(self, folder: str) -> None:
-        """Ends all processes of a TPU VM at once, and removes what they have left."""
+        """Ends all processes of a TPU VM, and removes its disks."""
         found = self._vm(folder)
         end_processes(found)
         shutil.rmtree(found, ignore_errors=True)
 
     def stop(self, folder: str) -> None:
-        """Ends all processes of a TPU VM at once; its disks stay."""
+        """Ends all processes of a TPU VM; its disks stay."""
         end_processes(self._vm(folder))
 
     def end_left(self, known: Iterable[str]) -> None:
-        """Ends what a server that was killed has left here, and removes what is of no TPU VM that is known."""
+        """Ends processes that a killed server has left here, and removes the folders of unknown TPU VMs."""
         self.close()
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder.name not in {Path(each).name for each in known}:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Ends the processes of all TPU VMs that have their folders here."""
+        """Ends the processes of all TPU VMs of this server."""
         if self._folder.is_dir():
             for folder in self._folder.iterdir():
                 end_processes(folder)
@@ -166,8 +198,8 @@ class Workers:
     def _vm(self, folder: str) -> Path:
         """Returns the folder of a TPU VM.
 
-        A state may have been written by others. What is run from and removed is a folder of this server, or one that
-        another server of this user has made, where no other user can put anything.
+        The state is not trusted: the folder that is used and removed is one of this server, or one that another server
+        of this user has created, in which no other user can write.
         """
         named = Path(folder)
         own = self._folder / (named.name if is_uid(named.name) else f"{zlib.crc32(os.fsencode(folder)):08x}")
@@ -186,7 +218,7 @@ def _temporary(home: Path) -> Path:
 
 
 def _write_programs(folder: Path) -> None:
-    """Writes the programs that stand for those that would change this machine."""
+    """Writes the replacements of programs that would change this machine."""
     one = folder / ".program"
     text = f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", machine_programs.__file__])} "$0" "$@"\n'
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Methods that belong to no one service: operations, and the project's number."""
+"""Methods that do not belong to one service: operations and projects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.messages.lists import PageToken, page_bounds, page_size
+from t5x_harness.google.vertex.messages.lists import page_of, page_size
 from t5x_harness.google.vertex.services import ApiCall
 from t5x_harness.google.vertex.wire.errors import ApiNotEmulated
 
@@ -24,13 +24,12 @@ def list_operations(call: ApiCall) -> Message:
     if request.filter:
         raise ApiNotEmulated(f"{PRODUCT} lists operations without filters only")
     operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
-    first, end = page_bounds([o.name for o in operations], request, page_size(request, _PAGE, _LARGEST_PAGE))
-    token = PageToken(operations[end - 1].name, end).encode(request) if end < len(operations) else ""
-    return call.rpc.response(operations=operations[first:end], next_page_token=token)
+    page, token = page_of(operations, request, page_size(request, _PAGE, _LARGEST_PAGE))
+    return call.rpc.response(operations=page, next_page_token=token)
 
 
 def wait_operation(call: ApiCall) -> Message:
-    """Waits until an operation is done, but not for ever."""
+    """Waits until an operation is done, for a limited time."""
     asked = call.request.timeout.ToNanoseconds() / 1e9 if call.request.HasField("timeout") else _WAIT_SECONDS
     return call.services.operations.wait(call.request.name, min(asked, _WAIT_SECONDS))
 

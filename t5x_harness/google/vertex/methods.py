@@ -1,4 +1,4 @@
-"""All that is emulated of Vertex AI: each method and the function that answers it."""
+"""The emulated methods of Vertex AI, each with the function that answers it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from t5x_harness.google.vertex import common_methods as common
-from t5x_harness.google.vertex.jobs import pipelines as pipelines
+from t5x_harness.google.vertex.jobs import pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, stores
@@ -17,7 +17,7 @@ from t5x_harness.google.vertex.tensorboard.points import Points
 
 
 def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
-    """Returns the methods by name without a version."""
+    """Returns the methods by their names without a version."""
     return {
         "JobService.CreateCustomJob": jobs.custom.create,
         "JobService.GetCustomJob": jobs.get,

@@ -1,4 +1,4 @@
-"""Long-running operations: what a method answers with when its result may take a while."""
+"""Long-running operations, the answers of methods whose results may take a while."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _PREFIX = "type.googleapis.com/"
 
 
 class Operations:
-    """Operations by name, kept as resources are.
+    """Operations by name, kept like other resources.
 
     Args:
-      closing: set when the API ends, so that nobody waits any more.
+      resources: keeps them.
+      closing: set when the API ends, so that waiting ends.
     """
 
     def __init__(self, resources: Resources, closing: threading.Event) -> None:
@@ -32,22 +33,23 @@ class Operations:
         self._closing = closing
 
     def done(self, response: Message, about: str, metadata: Message | None = None) -> Operation:
-        """Returns one that has its result from the start.
+        """Returns a new operation that is done.
 
         Args:
-          about: the full name of the resource that it makes or changes, or of the parent of one that it deletes.
-          metadata: in the class that clients expect; None for none.
+          response: the result.
+          about: the full name of the resource that is created or changed, or the parent of a deleted one.
+          metadata: a message of the class that clients expect; None for none.
         """
         operation = Operation(done=True)
         operation.response.Pack(_raw(response), type_url_prefix=_PREFIX)
         return self._keep(operation, about, metadata)
 
     def start(self, about: str, metadata: Message | None = None) -> Operation:
-        """Returns one whose result will be given by :meth:`finish`; for the arguments see :meth:`done`."""
+        """Returns a new operation that :meth:`finish` will finish; for the arguments see :meth:`done`."""
         return self._keep(Operation(), about, metadata)
 
     def finish(self, name: str, result: Message | ApiError) -> Operation:
-        """Gives the result of one that was started. One that has a result keeps it."""
+        """Sets the result of an operation, unless it has one."""
 
         def finish(operation: Any) -> None:
             if operation.done:
@@ -61,7 +63,7 @@ class Operations:
         return self._resources.update(name, Operation, finish)
 
     def wait(self, name: str, seconds: float) -> Operation:
-        """Returns one when it is done, or as it is after so many seconds, or when the API ends; raises ApiError."""
+        """Waits until an operation is done, time is up or the API ends, and returns it; raises ApiError."""
         deadline = time.monotonic() + seconds
         while not (operation := self._resources.get(name, Operation)).done and time.monotonic() < deadline:
             if self._closing.wait(_POLL_SECONDS):
@@ -69,19 +71,19 @@ class Operations:
         return operation
 
     def cancel(self, name: str) -> None:
-        """Ends one that is not done, with the error CANCELLED; raises ApiError (NOT_FOUND)."""
+        """Finishes an operation with the error CANCELLED; raises ApiError (NOT_FOUND)."""
         self.finish(name, ApiError(StatusCode.CANCELLED, "The operation was cancelled."))
 
     def _keep(self, operation: Operation, about: str, metadata: Message | None) -> Operation:
         if metadata is not None:
             operation.metadata.Pack(_raw(metadata), type_url_prefix=_PREFIX)
-        # Numbers as Google has them: longer than a float can hold, so clients must take them for text.
+        # Like Google's numbers, these are longer than a float can hold, so clients must take them for text.
         name = f"{about}/operations/{random.randrange(10**18, 9 * 10**18)}"
         return self._resources.create(name, operation)
 
 
 def _raw(message: Any) -> Message:
-    """Returns a plain protobuf message of one that may be wrapped by proto-plus."""
+    """Returns the plain protobuf message of one that may be wrapped by proto-plus."""
     return type(message).pb(message) if hasattr(type(message), "pb") else message
 
 
@@ -89,9 +91,10 @@ _PACKAGE = "google.cloud.aiplatform.v1"
 
 
 def metadata_of(rpc: Rpc, now: int) -> Message | None:
-    """Returns metadata of an operation that a method answers with; None if the library has no class for it.
+    """Returns the metadata of a method's operation, or None if the library has no class for it.
 
     Args:
+      rpc: the method.
       now: nanoseconds since 1970.
     """
     pool = descriptor_pool.Default()

@@ -1,4 +1,4 @@
-"""Resources: messages under their full names, with the times and etags that a service sets."""
+"""Resources: messages under their full names, with the times and etags that the service sets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from t5x_harness.google.vertex.messages.names import is_resource, parent_of
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, not_found
 
-_STEP = 1_000  # services tell microseconds
+_STEP = 1_000  # nanoseconds: services report microseconds
 
 
 class Clock:
-    """Tells the time in whole microseconds, later each time that it is asked."""
+    """A clock in whole microseconds that never returns the same time twice."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
 
     def now(self) -> int:
-        """Nanoseconds since 1970."""
+        """Returns nanoseconds since 1970."""
         with self._lock:
             self._last = max(time.time_ns() // _STEP * _STEP, self._last + _STEP)
             return self._last
@@ -35,19 +35,21 @@ Kept = TypeVar("Kept", bound=Message)
 
 
 def aspect_key(name: str, aspect: str) -> str:
-    """Returns the key in the state for something of a resource, which goes when the resource is deleted.
+    """Returns the key in the state for a part of a resource, which is deleted with the resource.
 
     Args:
-      aspect: such as ``points`` or ``log/workerpool0-0``.
+      name: the resource's full name.
+      aspect: the part, such as ``points`` or ``log/workerpool0-0``.
     """
     return f"{name}#{aspect}"
 
 
 class Resources:
-    """Messages by their full names, with their projects' numbers, as the wire has them.
+    """Messages by their full names, which have project numbers.
 
     Args:
-      state: keeps them, each at the key that is its name.
+      state: keeps each message under its name as the key.
+      clock: gives the times of the messages.
     """
 
     def __init__(self, state: StateStore, clock: Clock) -> None:
@@ -55,16 +57,17 @@ class Resources:
         self._clock = clock
 
     def create(self, name: str, message: Kept) -> Kept:
-        """Keeps a new resource.
+        """Creates a resource.
 
         Args:
-          message: its fields; it is not changed.
+          name: the resource's full name.
+          message: the resource's fields; it is not changed.
 
         Returns:
-          The resource with name, times and etag.
+          The resource with its name, times and etag.
 
         Raises:
-          ApiError: ALREADY_EXISTS. NOT_FOUND: that of the resource that it is below.
+          ApiError: ALREADY_EXISTS; NOT_FOUND, for its parent.
         """
         made: Kept = type(message)()
         made.CopyFrom(message)
@@ -73,7 +76,7 @@ class Resources:
         if not self._state.create(name, made.SerializeToString()):
             raise ApiError(StatusCode.ALREADY_EXISTS, f"{made.DESCRIPTOR.name} with name {name} already exists")
         if is_resource(parent := parent_of(name)) and not self.exists(parent):
-            # It was deleted meanwhile, and what looked for the resources below it may have passed this one over.
+            # The parent was deleted meanwhile, and its deletion may have missed this resource.
             self._state.delete(name)
             raise not_found(parent)
         return made
@@ -86,7 +89,7 @@ class Resources:
         return _read(kind, data)
 
     def find(self, name: str, kind: type[Kept]) -> Kept | None:
-        """Returns a resource; None if it is not there."""
+        """Returns a resource, or None if it does not exist."""
         data = self._state.get(name)
         return None if data is None else _read(kind, data)
 
@@ -94,11 +97,13 @@ class Resources:
         return self._state.get(name) is not None
 
     def update(self, name: str, kind: type[Kept], change: Callable[[Kept], object]) -> Kept:
-        """Changes a resource with nobody else's change in between; sets its time and etag.
+        """Changes a resource atomically, and sets its time and etag.
 
         Args:
-          change: changes the message that it is given; is called again if somebody else was faster. What it raises is
-            raised, and nothing changes.
+          name: the resource's full name.
+          kind: the class of its message.
+          change: changes the message. It is called again after a concurrent change. If it raises an error, nothing
+            changes.
 
         Raises:
           ApiError: NOT_FOUND.
@@ -117,11 +122,11 @@ class Resources:
         return _read(kind, data)
 
     def delete(self, name: str, check: Callable[[bytes], object] | None = None) -> None:
-        """Removes a resource, those below it, and what belongs to any of them (see :func:`aspect_key`).
+        """Removes a resource, its children, and their parts (see :func:`aspect_key`).
 
         Args:
-          check: is given the resource's bytes, with nobody else's change in between; what it raises is raised, and
-            nothing is removed.
+          name: the resource's full name.
+          check: gets the resource's bytes, atomically with the deletion. If it raises an error, nothing is removed.
 
         Raises:
           ApiError: NOT_FOUND.
@@ -132,18 +137,18 @@ class Resources:
             self._state.delete(key)
 
     def names(self, parent: str, collection: str) -> list[str]:
-        """Returns the full names of the resources of a collection, by code point.
+        """Returns the full names of the resources in a collection, sorted.
 
         Args:
-          parent: its name, in which ``-`` stands for any, as in ``projects/1/locations/l/tensorboards/-``.
-          collection: such as ``customJobs``.
+          parent: the collection's parent; ``-`` stands for any, as in ``projects/1/locations/l/tensorboards/-``.
+          collection: the collection, such as ``customJobs``.
         """
         pattern = re.compile(re.escape(parent).replace(r"/\-", r"/[^/#]+") + f"/{collection}/[^/#]+")
         known = f"{parent}/{collection}/".split("/-/")[0].removesuffix("/")
         return [key for key in self._state.keys(f"{known}/") if pattern.fullmatch(key)]
 
     def list(self, parent: str, collection: str, kind: type[Kept]) -> list[Kept]:
-        """Returns the resources of a collection, by name; for the arguments see :meth:`names`."""
+        """Returns the resources in a collection, sorted by name; for the arguments see :meth:`names`."""
         found = self._state.get_all(self.names(parent, collection))
         return [_read(kind, data) for data in found if data is not None]
 

@@ -1,6 +1,6 @@
-"""What the methods of Vertex AI are written with: the state, and what stands on it.
+"""What the functions of Vertex AI's methods use: the state, and everything on top of it.
 
-``methods`` says which function answers which method, and ``wire.api`` brings requests to it.
+``methods`` has the function for each method, and ``wire.api`` calls it with requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from t5x_harness.google.identity import PROJECT
@@ -20,21 +19,22 @@ from t5x_harness.google.vertex.operations import Operations
 from t5x_harness.google.vertex.resources import Clock, Resources
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateStore, open_store
-from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
+from t5x_harness.google.vertex.wire.rpc_table import Rpc, message_class, rpc_table
 
 
 class Services:
-    """The ground of all parts of Vertex AI. Any thread may call it.
+    """What all parts of Vertex AI share. Any thread may call it.
 
     Args:
-      state: keeps everything; by default what ``settings.options.state`` names.
+      settings: the settings of Vertex AI.
+      state: keeps everything; by default, the state that ``settings.options.state`` names.
 
     Attributes:
-      clock: for the times of resources.
-      closing: set when the API ends, so that nobody waits any more.
-      faults: to be injected, and the record of requests.
-      methods: by name, once the parts are there.
-      filters: functions in filters, by name, once the parts are there.
+      clock: gives the times of resources.
+      closing: set when the API ends, so that waiting ends.
+      faults: the faults to inject, and the record of requests.
+      methods: the methods by name; set once all parts exist.
+      filters: the functions in filters by name; set once all parts exist.
 
     Raises:
       StateError: the state cannot be opened.
@@ -55,14 +55,11 @@ class Services:
         self.filters: Mapping[str, FilterFunction] = {}
 
     def message(self, name: str) -> type[Message]:
-        """Returns the class of a message of v1 by its short name, such as ``CustomJob``."""
-        rpc_table()  # has the library define them
-        found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
-        kind: type[Message] = message_factory.GetMessageClass(found)
-        return kind
+        """Returns the class of a message of v1 by its short name; see :func:`message_class`."""
+        return message_class(name)
 
     def ask(self, method: str, **fields: Any) -> Any:
-        """Answers a request that one method makes to another, such as ``JobService.GetCustomJob``."""
+        """Calls a method, such as ``JobService.GetCustomJob``, for another method."""
         rpc = rpc_table().named(method)
         assert rpc is not None
         return self.methods[method](ApiCall(rpc, rpc.request(**fields), self))
@@ -73,8 +70,9 @@ class ApiCall:
     """One request to a method.
 
     Attributes:
-      rpc: the method, of v1 whichever version was called.
-      request: a message of the class ``rpc.request``, with projects by their numbers. The method may change it.
+      rpc: the method of v1, whichever version was called.
+      request: a message of the class ``rpc.request``, with project numbers. The method may change it.
+      services: what the method uses.
     """
 
     rpc: Rpc
@@ -84,8 +82,8 @@ class ApiCall:
 
 Method = Callable[[ApiCall], Message | Iterator[Message]]
 FilterFunction = Callable[[Services, Any, Sequence[str]], bool]
-"""A function in filters: of the services, a resource's message and the arguments.
+"""A function in filters. It gets the services, a resource's message and the arguments.
 
-One that is called ``Context.child_contexts`` stands for a field that such messages do not have; its arguments are the
+A function named ``Context.child_contexts`` stands for a field that the message does not have. Its arguments are the
 operator and the value that the field is compared with.
 """

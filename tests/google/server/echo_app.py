@@ -42,7 +42,7 @@ class EchoApp:
         ).encode()
         headers = [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        return await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 make_app = EchoApp
@@ -56,25 +56,25 @@ async def zeros(count, send):
         await send({"type": "http.response.body", "body": piece, "more_body": bool(count)})
 
 
-async def raises(receive, send):
+async def raises(_receive, _send):
     raise ValueError("a mistake of the application")
 
 
-async def says_nothing(receive, send):
+async def says_nothing(receive, _send):
     await receive()
 
 
-async def says_too_little(receive, send):
+async def says_too_little(_receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
     await send({"type": "http.response.body", "body": b"abc"})
 
 
-async def does_not_read(receive, send):
+async def does_not_read(_receive, send):
     await send({"type": "http.response.start", "status": 403, "headers": []})
     await send({"type": "http.response.body", "body": b"no"})
 
 
-async def does_not_know_how_long(receive, send):
+async def does_not_know_how_long(_receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"one", "more_body": True})
     await send({"type": "http.response.body", "body": b"two"})

@@ -42,7 +42,7 @@ def test_exec_without_google_leaves_clients_alone_with_other_devices_or_none(opt
     assert done.stdout == f"unset unset {devices}\n"
 
 
-def test_the_status_is_the_commands_and_what_it_was_refused_is_seen(tmp_path: Path) -> None:
+def test_the_status_is_the_commands_and_what_it_was_refused_is_seen() -> None:
     program = (
         "import socket, os; port = int(os.environ['https_proxy'].rpartition(':')[2]);"
         "s = socket.create_connection(('127.0.0.1', port));"
@@ -274,7 +274,7 @@ def test_an_env_file_that_another_server_wrote_is_left(tmp_path: Path) -> None:
     assert env_file.read_text() == "export OTHER=1\n"
 
 
-def test_a_port_of_ones_own(tmp_path: Path) -> None:
+def test_a_port_of_ones_own() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run("serve", f"--port={port}")

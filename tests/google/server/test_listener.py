@@ -46,7 +46,7 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """How the owner of a connection is read."""
     if request.param == "tables":
 
-        def refused(*arguments: object) -> socket.socket:
+        def refused(*_arguments: object) -> socket.socket:
             raise PermissionError("no netlink here")
 
         monkeypatch.setattr(Peers, "_ask_kernel", refused)
@@ -85,7 +85,7 @@ def test_an_ipv6_socket_is_its_owners_too() -> None:
 
 
 def test_a_system_that_does_not_tell_is_known_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refused(*arguments: object) -> socket.socket:
+    def refused(*_arguments: object) -> socket.socket:
         raise PermissionError("no netlink here")
 
     monkeypatch.setattr(Peers, "_ask_kernel", refused)
@@ -124,7 +124,7 @@ def test_every_port_refuses_other_users_and_says_so_once_a_second(
     )
 
 
-async def _hello(scope: Any, receive: Any, send: Any) -> None:
+async def _hello(scope: Any, _receive: Any, send: Any) -> None:
     assert scope["type"] == "http"
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"hello"})

@@ -63,7 +63,11 @@ def run(tmp_path: Path) -> Run:
         ("sudo -i apt update", 0, "apt update does nothing on an emulated worker"),
         ("sudo sudo apt update", 0, "apt update does nothing on an emulated worker"),
         ("env sudo reboot", 1, "reboot does nothing on an emulated worker: it would end this machine"),
-        ("docker run -v /:/host image", 1, "docker does nothing on an emulated worker: containers would be this"),
+        (
+            "docker run -v /:/host image",
+            1,
+            "docker does nothing on an emulated worker: containers would belong to this",
+        ),
         ("sudo su", 1, "su: a worker has no other users, and its root would be this machine's"),
         ("sudo -u bob true", 1, "sudo: an emulated worker has no user bob"),
         ("sudo --such", 1, "sudo: option --such not recognized"),

@@ -350,7 +350,8 @@ def test_forwarding_is_named(tpu: Any, shell: Shell) -> None:
     )
 
 
-def test_others_than_the_session_s_clients_are_refused(tpu: Any, fake_gcs_server: EmulatedCloud) -> None:
+@pytest.mark.usefixtures("fake_gcs_server")
+def test_others_than_the_session_s_clients_are_refused(tpu: Any) -> None:
     answer = tpu("GET", f"{ZONE}/nodes", token="fake")
     assert (answer["error"]["code"], answer["error"]["status"]) == (401, "UNAUTHENTICATED")
 

@@ -94,7 +94,8 @@ def test_workers_meet_on_this_machine_alone(state: str) -> None:
         rewrite(state, lambda node: node.update(_coordinator="192.0.2.1:80"))
         said = on_worker(session, address, "true")
     assert (
-        said == f"t5x-harness: {address}: the state has '192.0.2.1:80' where its workers meet, which no server writes\n"
+        said == f"t5x-harness: {address}: the state has '192.0.2.1:80' as the address of the workers, "
+        "which no server writes\n"
     )
 
 

@@ -60,7 +60,7 @@ def test_the_same_by_requests(tpu: Any) -> None:
         assert "t5x-harness does not emulate POST" in tpu("POST", path, {})["error"]["message"]
 
 
-def test_a_state_that_is_lost_is_named(tmp_path: Path) -> None:
+def test_a_state_that_is_lost_is_named() -> None:
     pytest.importorskip("fakeredis", reason="needs the extra vertex")
     from cloud_tpu import CloudTpu
 

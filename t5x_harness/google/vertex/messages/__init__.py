@@ -1,1 +1,1 @@
-"""Protobuf messages by their fields: names, filters, orders, pages, masks, and the five methods of every resource."""
+"""Names, filters, orders, pages and masks of messages, and the five methods that every resource has."""

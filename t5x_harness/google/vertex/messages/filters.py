@@ -1,6 +1,6 @@
-"""Filters as text and as a tree: the language of AIP-160, as far as Vertex AI has it.
+"""Parses filters: the language of AIP-160, as far as Vertex AI has it.
 
-As there, ``OR`` binds tighter than ``AND``, and words side by side have to hold all.
+In it, ``OR`` binds tighter than ``AND``, and a sequence of restrictions requires all of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">=", ":"]
 
 @dataclasses.dataclass(frozen=True)
 class Restriction:
-    """A field compared with a value.
+    """A comparison of a field with a value.
 
     Attributes:
-      path: to the field: ``("metadata", "loss", "number_value")``.
-      operator: ``:`` is for having: an element, a key, or ``*`` for anything.
-      value: as text; what it is compared as follows from the field.
+      path: the path to the field, such as ``("metadata", "loss", "number_value")``.
+      operator: the comparison; ``:`` tests for an element, a key, or with ``*`` for anything.
+      value: the value as text, which is converted to the field's type.
     """
 
     path: tuple[str, ...]
@@ -31,7 +31,7 @@ class Restriction:
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of the service, such as ``in_context("…")``."""
+    """A call of a function of the service, such as ``in_context("…")``."""
 
     name: str
     arguments: tuple[str, ...]
@@ -39,21 +39,21 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Not:
-    """Holds where its operand does not."""
+    """The negation of an expression."""
 
     operand: Expression
 
 
 @dataclasses.dataclass(frozen=True)
 class And:
-    """Holds where all of its operands do."""
+    """The conjunction of expressions."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Or:
-    """Holds where any of its operands does."""
+    """The disjunction of expressions."""
 
     operands: tuple[Expression, ...]
 
@@ -84,7 +84,7 @@ class _Token:
 
 
 def parse_filter(text: str) -> Expression:
-    """Reads a filter that is not empty; raises ApiError with the place where it cannot be read on."""
+    """Parses a filter that is not empty; raises ApiError, which says where the error is."""
     parser = _Parser(text)
     expression = parser.expression(0)
     parser.expect("end")
@@ -164,7 +164,7 @@ class _Parser:
         if token.kind not in ("word", "string", "number", "time"):
             raise self._wrong(token.at, "a value is expected")
         value = _unquoted(self._take())
-        if token.kind == "word":  # an unquoted value may hold dots, as names of schemas do
+        if token.kind == "word":  # an unquoted value may have dots, like names of schemas
             while self._is("mark", ".") and self._token.at == self._end(self._next - 1):
                 value += self._take().text
                 if self._token.kind in ("word", "number") and self._token.at == self._end(self._next - 1):
@@ -200,7 +200,7 @@ class _Parser:
         return found
 
     def expect(self, kind: str, text: str = "") -> None:
-        """Goes on behind a token; refuses any other."""
+        """Skips a token; raises ApiError for any other."""
         if not self._skip(kind, text):
             raise self._wrong(self._token.at, f"{text or 'the end'} is expected")
 

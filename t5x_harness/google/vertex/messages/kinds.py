@@ -1,4 +1,4 @@
-"""The kinds of resources that are complete here, and what their lists and ids are like."""
+"""The kinds of resources that have all standard methods, and the properties of their lists and ids."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from google.protobuf.message import Message
+
 from t5x_harness.google.vertex.messages.paths import snake_case
-from t5x_harness.google.vertex.wire.rpc_table import Rpc
+from t5x_harness.google.vertex.wire.rpc_table import Rpc, message_class
 
 Verb = str
 _VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
@@ -18,15 +20,15 @@ class ResourceKind:
     """One kind of resource.
 
     Attributes:
-      service: that has its methods.
-      name: of its message, such as ``CustomJob``.
-      plural: as in ``ListCustomJobs``.
-      collection: in names, such as ``customJobs``.
-      newest_first: whether lists begin with the newest where no order is asked for.
-      page: how many a page has where no size is asked for.
-      largest_page: how many a page has at most.
-      capitals: whether ids may have capital letters. The reference speaks of small ones alone, but the SDK's uploader
-        names runs and their nodes after folders, and leaves capitals as they are.
+      service: the service with its methods.
+      name: the name of its message, such as ``CustomJob``.
+      plural: the plural in ``ListCustomJobs``.
+      collection: the collection in names, such as ``customJobs``.
+      newest_first: whether lists put the newest first by default.
+      page: the size of a page by default.
+      largest_page: the largest size of a page.
+      capitals: whether ids may have capital letters. The reference mentions only small letters, but the SDK's uploader
+        names runs and their nodes after folders, and keeps the capitals.
     """
 
     service: str
@@ -40,11 +42,16 @@ class ResourceKind:
 
     @property
     def field(self) -> str:
-        """Of requests that hold one: ``custom_job``."""
+        """The field of requests for one resource, such as ``custom_job``."""
         return snake_case(self.name)
 
+    @property
+    def message(self) -> type[Message]:
+        """The class of its message."""
+        return message_class(self.name)
 
-# Sizes of pages are those that the requests' own documentation tells.
+
+# The sizes of pages are from the documentation of the requests.
 _ALL = (
     ResourceKind("JobService", "CustomJob", "CustomJobs", "customJobs", newest_first=True),
     ResourceKind(
@@ -67,11 +74,11 @@ _ALL = (
 )
 
 KINDS: Mapping[str, ResourceKind] = MappingProxyType({kind.name: kind for kind in _ALL})
-"""By the name of their message."""
+"""The kinds by the names of their messages."""
 
 
 def verb_of(rpc: Rpc) -> tuple[Verb, ResourceKind] | None:
-    """Returns what a method does to which kind; None if it is none of the five that every kind has."""
+    """Returns the verb and the kind of a standard method, or None for any other method."""
     for verb in _VERBS:
         if rpc.method.startswith(verb):
             rest = rpc.method.removeprefix(verb)

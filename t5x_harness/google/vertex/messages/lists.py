@@ -1,4 +1,4 @@
-"""Lists: filtered, in an order, page by page, and with the fields that were asked for."""
+"""Lists: filters, orders, pages and read masks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any, Self
 
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
@@ -30,24 +31,24 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_
 
 @dataclasses.dataclass(frozen=True)
 class PageToken:
-    """A place in a list.
+    """A position in a list.
 
     Attributes:
-      last: the name of the last one of the page before.
-      offset: how many were on earlier pages; where to go on when that one is gone.
+      last: the name of the last item on the page before.
+      offset: the number of items on earlier pages, for when that item is gone.
     """
 
     last: str
     offset: int
 
     def encode(self, request: Message) -> str:
-        """Returns the text that clients send back."""
+        """Returns the token as text."""
         content = json.dumps([self.last, self.offset]).encode()
         return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
 
     @classmethod
     def decode(cls, text: str, request: Message) -> Self:
-        """Reads a token; raises ApiError if it is none, or was given to a request for something else."""
+        """Reads a token; raises ApiError if it is not valid, or belongs to a different request."""
         try:
             data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
         except (UnicodeEncodeError, binascii.Error):
@@ -67,7 +68,7 @@ _SEAL = 12
 
 
 def _seal(request: Any, content: bytes) -> bytes:
-    """Returns what ties a token to everything in a request but the page that is asked for."""
+    """Returns what binds a token to a request, except to the page that the request asks for."""
     bound = type(request)()
     bound.CopyFrom(request)
     for field in ("page_token", "page_size"):
@@ -76,31 +77,38 @@ def _seal(request: Any, content: bytes) -> bytes:
     return hashlib.sha256(identity + b"\0" + content).digest()[:_SEAL]
 
 
-def page_bounds(names: list[str], request: Any, size: int) -> tuple[int, int]:
-    """Returns the first of a page and the one behind its last, as indices.
+def page_of(
+    items: list[Any], request: Any, size: int, name: Callable[[Any], str] = lambda item: item.name
+) -> tuple[list[Any], str]:
+    """Returns one page of a list, and the token of the next page, which is empty for the last one.
 
     Args:
-      names: of all that are listed, in their order.
-      request: with ``page_token``.
+      items: all items of the list, in their order.
+      request: has the page's ``page_token``.
+      size: how many items a page has.
+      name: returns what identifies an item in the list.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: a token that is none.
+      ApiError: INVALID_ARGUMENT: the token is not valid.
     """
     first = 0
     if request.page_token:
-        token = PageToken.decode(request.page_token, request)
+        token, names = PageToken.decode(request.page_token, request), [name(item) for item in items]
         first = names.index(token.last) + 1 if token.last in names else token.offset
-    return first, first + size
+    end = first + size
+    return items[first:end], PageToken(name(items[end - 1]), end).encode(request) if end < len(items) else ""
 
 
 def page_size(request: Any, default: int, largest: int) -> int:
-    """Returns how many a page has.
+    """Returns how many items a page has.
 
     Args:
-      request: with ``page_size``; 0 for no wish.
+      request: has ``page_size``, in which 0 stands for the default.
+      default: the number by default.
+      largest: the largest number.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: a negative number.
+      ApiError: INVALID_ARGUMENT: the size is negative.
     """
     size: int = request.page_size
     if size < 0:
@@ -116,13 +124,13 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
     """Sorts resources.
 
     Args:
-      resources: protobuf messages, mostly with ``name`` and ``create_time``.
-      order_by: fields, separated by commas, each with ``desc`` behind it to turn it round; empty for the time of
-        creation. What it leaves equal is in the order of creation.
-      newest_first: the direction where no order is asked for.
+      resources: protobuf messages, usually with ``name`` and ``create_time``.
+      order_by: fields, separated by commas, each followed by ``desc`` to reverse it; empty for the time of creation.
+        Ties are in the order of creation.
+      newest_first: whether an empty ``order_by`` puts the newest first.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: there is no such field, or it has no order.
+      ApiError: INVALID_ARGUMENT: a field does not exist, or has no order.
     """
     ordered = sorted(resources, key=_created)
     if not order_by.strip():
@@ -131,7 +139,7 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
         names, reverse = _part(part, order_by)
         if ordered:
             path = _path(ordered[0].DESCRIPTOR, names, order_by)
-            # The sort is stable, so the last fields come first; turned round, equal ones keep their order, too.
+            # Sorts are stable, also in reverse, so the last field is sorted by first.
             ordered.sort(key=functools.partial(_key, path), reverse=reverse)
     return ordered
 
@@ -163,10 +171,7 @@ def _path(descriptor: Any, names: list[str], order_by: str) -> FieldPath:
 
 
 def _key(path: FieldPath, resource: Any) -> tuple[int, Any]:
-    """Returns what a resource sorts by.
-
-    One without a value comes before all that have one, and numbers come before texts.
-    """
+    """Returns the sort key of a resource: no value comes first, then numbers, then texts."""
     value = path.value(resource)
     if isinstance(value, timestamp_pb2.Timestamp | duration_pb2.Duration):
         return 1, value.ToNanoseconds()
@@ -183,15 +188,17 @@ def list_page(call: ApiCall, kind: ResourceKind, resources: list[Any], field: st
     """Returns the response to a List method.
 
     Args:
-      call: its request may have ``filter``, ``order_by``, ``page_size``, ``page_token`` and ``read_mask``.
-      field: of the response that takes them.
+      call: a request, which may have ``filter``, ``order_by``, ``page_size``, ``page_token`` and ``read_mask``.
+      kind: the kind of the resources.
+      resources: all resources of the list.
+      field: the field of the response for the resources.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: one of these cannot be read.
+      ApiError: INVALID_ARGUMENT: one of the request's fields is not valid.
     """
     request = call.request
     response: Any = call.rpc.response()
-    # What can be asked of no resource of the kind is refused where there are none, too.
+    # An invalid filter or order is refused even if there are no resources.
     blank = getattr(call.rpc.response(), field).add()
     order_by = getattr(request, "order_by", "")
     in_order([blank], order_by, newest_first=False)
@@ -200,16 +207,14 @@ def list_page(call: ApiCall, kind: ResourceKind, resources: list[Any], field: st
     resources = [resource for resource in resources if matches(resource)]
     resources = in_order(resources, order_by, newest_first=kind.newest_first)
     size = page_size(request, kind.page, kind.largest_page)
-    first, end = page_bounds([resource.name for resource in resources], request, size)
+    page, response.next_page_token = page_of(resources, request, size)
     paths = request.read_mask.paths if "read_mask" in request.DESCRIPTOR.fields_by_name else ()
-    getattr(response, field).extend(_masked(resources[first:end], blank, list(paths)))
-    if end < len(resources):
-        response.next_page_token = PageToken(resources[end - 1].name, end).encode(request)
+    getattr(response, field).extend(_masked(page, blank, list(paths)))
     return response
 
 
 def _masked(page: list[Any], blank: Any, paths: list[str]) -> list[Any]:
-    """Returns the resources with the fields of a mask only, and with all if it is empty or ``*``."""
+    """Returns the resources with only the fields of a mask; an empty mask and ``*`` stand for all fields."""
     if not paths or paths == ["*"]:
         return page
     check_paths(blank.DESCRIPTOR, paths, "read_mask")

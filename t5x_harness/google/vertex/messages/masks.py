@@ -1,4 +1,4 @@
-"""Update masks: which fields of a request replace those of a resource."""
+"""Update masks, which name the fields of a request that replace those of a resource."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _OF_THE_SERVICE = frozenset(("name", "create_time", "update_time", "etag"))
 
 
 def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
-    """Changes a resource as a request has it.
+    """Updates a resource from a request.
 
     A path may end in a message's field (``encryption_spec.kms_key_name``), or in a key of a map or of a Struct
-    (``labels.team``, ``metadata.accuracy``), which is removed where the request has none. A Struct that is named as a
-    whole is merged key by key; a map is replaced. What only the service sets stays.
+    (``labels.team``, ``metadata.accuracy``). A key that the request does not have is removed. A path to a whole Struct
+    merges it key by key; a path to a whole map replaces it. Fields that only the service sets are not changed.
 
     Args:
-      paths: of the mask; none stand for all fields that are set, ``*`` for all.
+      kept: the resource, which is changed.
+      given: the resource in the request.
+      paths: the paths of the mask. Without paths, all fields that are set are replaced; ``*`` stands for all fields.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: a path names no field.
+      ApiError: INVALID_ARGUMENT: a path does not name a field.
     """
     if list(paths) == ["*"]:
         paths = [field.name for field in kept.DESCRIPTOR.fields]
@@ -40,7 +42,7 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
 
 
 def check_paths(descriptor: Any, paths: Iterable[str], field: str) -> None:
-    """Raises ApiError, with all such paths, for a mask (``field`` of the request) that names what is not there."""
+    """Raises ApiError, with all wrong paths, if a mask (``field`` of the request) names fields that do not exist."""
     violations = [
         FieldViolation(field, f"`{path}` is not a field of {descriptor.name}")
         for path in paths
@@ -60,7 +62,7 @@ def _exists(descriptor: Any, path: str) -> bool:
 
 
 def _replace(path: FieldPath, kept: Any, given: Any) -> None:
-    """Replaces the last field of a path in one message by that of another."""
+    """Replaces the last field of a path in one message with the field of another."""
     field = path.fields[-1]
     name = field.name
     if is_struct(field):

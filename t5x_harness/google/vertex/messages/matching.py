@@ -1,7 +1,8 @@
-"""Whether a resource is what a filter asks for."""
+"""Matches resources against filters."""
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -25,41 +26,32 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matcher(text: str, services: Services) -> Callable[[Any], bool]:
-    """Returns what a filter asks of a resource's message; an empty one asks for nothing."""
-    return Matcher(parse_filter(text), services) if text else lambda _: True
+    """Returns a function that says whether a resource's message matches a filter; an empty filter matches everything.
+
+    The function raises ApiError for a field or function that does not exist, or a value of another type.
+    """
+    if not text:
+        return lambda _: True
+    return functools.partial(_matches, services, parse_filter(text))
 
 
-class Matcher:
-    """A filter, ready for resources."""
-
-    def __init__(self, expression: Expression, services: Services) -> None:
-        self._expression = expression
-        self._services = services
-
-    def __call__(self, resource: Any) -> bool:
-        """Returns whether it holds.
-
-        Raises ApiError for a field or function that is not there, or a value of another type.
-        """
-        return self._holds(self._expression, resource)
-
-    def _holds(self, expression: Expression, resource: Any) -> bool:
-        match expression:
-            case And(operands):
-                return all([self._holds(operand, resource) for operand in operands])  # all are looked at for errors
-            case Or(operands):
-                return any([self._holds(operand, resource) for operand in operands])
-            case Not(operand):
-                return not self._holds(operand, resource)
-            case Function(name, arguments):
-                function = self._services.filters.get(name)
-                if function is None:
-                    raise _invalid(f"there is no function {name}")
-                return function(self._services, resource, arguments)
-            case Restriction(path, compared, value):
-                if derived := self._services.filters.get(f"{resource.DESCRIPTOR.name}.{path[0]}"):
-                    return derived(self._services, resource, (compared, value))
-                return _restricts(expression, resource)
+def _matches(services: Services, expression: Expression, resource: Any) -> bool:
+    matches = functools.partial(_matches, services, resource=resource)
+    match expression:
+        case And(operands) | Or(operands):
+            found = [matches(operand) for operand in operands]  # all of them, so that each is checked for errors
+            return all(found) if isinstance(expression, And) else any(found)
+        case Not(operand):
+            return not matches(operand)
+        case Function(name, arguments):
+            function = services.filters.get(name)
+            if function is None:
+                raise _invalid(f"there is no function {name}")
+            return function(services, resource, arguments)
+        case Restriction(path, compared, value):
+            if derived := services.filters.get(f"{resource.DESCRIPTOR.name}.{path[0]}"):
+                return derived(services, resource, (compared, value))
+            return _restricts(expression, resource)
 
 
 def _restricts(restriction: Restriction, resource: Any) -> bool:
@@ -79,7 +71,7 @@ def _restricts(restriction: Restriction, resource: Any) -> bool:
 
 
 def _has(value: Any, field: Any, wanted: str) -> bool:
-    """Matches ``field:wanted``: an element of a list, a key of a map, or a text that matches; ``*`` is for anything."""
+    """Evaluates ``field:wanted``: an element of a list, a key of a map, or a matching text; ``*`` matches anything."""
     if value is ABSENT:
         return False
     if isinstance(value, struct_pb2.Struct):
@@ -104,7 +96,7 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
 
 
 def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
-    """Returns a field's value, and a filter's text as the same type; raises ApiError if it is none of that type."""
+    """Returns a field's value, and a filter's text converted to its type; raises ApiError if it cannot be converted."""
     if field.enum_type is not None:
         return _enum(value, field.enum_type, wanted)
     try:

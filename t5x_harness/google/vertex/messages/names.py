@@ -1,4 +1,4 @@
-"""Names of resources: projects by their numbers, parents and collections."""
+"""Names of resources: project numbers, parents, collections and locations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _RESOURCE = re.compile(r"projects/[^/\s\"]+/locations/[^/\s\"]+(?:/[A-Za-z]+/[^/
 _PROJECT = re.compile(r"projects/([^/\s\"]+)(?=/locations/)")
 _NUMBERS = "project-number/"
 _LOCATION = re.compile(r"projects/[^/]+/locations/([^/]+)")
-# Here a name that reads like a resource's is the user's own text.
+# In these messages and fields, a text that looks like a resource's name is the user's own.
 _USERS_OWN = frozenset(("ContainerSpec", "PythonPackageSpec", "EnvVar"))
 _USERS_FIELDS = frozenset(("display_name", "description", "uri", "value"))
 
 
 class ProjectNames:
-    """Which number a project has, and whose number it is.
+    """The numbers of projects, and the projects of numbers.
 
     Args:
-      state: remembers the ids that were met.
+      state: remembers the ids that were used.
       project: the id of the session's own project.
     """
 
@@ -32,7 +32,7 @@ class ProjectNames:
         self._project = project
 
     def number(self, project: str) -> str:
-        """Returns a project's number; of a number, itself. The same id has the same number everywhere."""
+        """Returns a project's number, the same everywhere. A number is returned unchanged."""
         if project.isdigit() or project == "-":
             return project
         number = project_number(project)
@@ -42,32 +42,32 @@ class ProjectNames:
         return number
 
     def identifier(self, number: str) -> str:
-        """Returns a project's id; of a number that no project was met with, the number."""
+        """Returns the id of the project with a number, or the number itself if no such project was used."""
         if number == PROJECT_NUMBER:
             return self._project
         found = self._state.get(f"{_NUMBERS}{number}")
         return found.decode() if found else number
 
     def identifiers(self) -> list[str]:
-        """Returns the ids of the session's own project and of those that were met."""
+        """Returns the ids of the session's own project and of all projects that were used."""
         others = self._state.get_all(self._state.keys(_NUMBERS))
         return [self._project, *sorted(found.decode() for found in others if found)]
 
     def with_number(self, text: str) -> str:
-        """Returns a text with the projects in all resources' names replaced by their numbers."""
+        """Replaces the projects in a text's resource names with their numbers."""
         return _PROJECT.sub(lambda found: f"projects/{self.number(found[1])}", text)
 
     def normalize(self, request: Any) -> None:
-        """Replaces projects by their numbers in all names that a request holds, and in its filter."""
+        """Replaces projects with their numbers in all names in a request, and in its filter."""
         map_names(request, self.with_number)
         if getattr(request, "filter", ""):
             request.filter = self.with_number(request.filter)
 
 
 def map_names(message: Any, change: Callable[[str], str]) -> None:
-    """Replaces each resource's name in a message by what ``change`` makes of it.
+    """Applies ``change`` to each resource name in a message.
 
-    What users write themselves is left as it is: commands, variables, descriptions, metadata.
+    Users' own texts are not changed: commands, variables, descriptions, metadata.
     """
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -93,10 +93,7 @@ def parent_of(name: str) -> str:
 
 
 def is_resource(parent: str) -> bool:
-    """Returns whether the name of a parent is that of a resource.
-
-    Else it is a project or a location, which is always there.
-    """
+    """Returns whether a parent is a resource. Otherwise it is a project or a location, which always exists."""
     return len(parent.split("/")) > 4
 
 
@@ -106,6 +103,6 @@ def collection_of(name: str) -> str:
 
 
 def location_of(name: str) -> str:
-    """Returns ``us-central1`` of a resource's name; empty if it is in none."""
+    """Returns the location in a resource's name, such as ``us-central1``, or an empty string."""
     found = _LOCATION.match(name)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""Paths to fields of messages, as filters, orders and masks have them, such as ``labels.team``."""
+"""Paths to fields of messages in filters, orders and masks, such as ``labels.team``."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from google.protobuf import struct_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
 ABSENT: Any = object()
-"""In the place of a value that a message does not have."""
+"""Stands for a value that a message does not have."""
 
 _OPEN = ("google.protobuf.Struct", "google.protobuf.Value")
 _KINDS = ("number_value", "string_value", "bool_value")
 
 
 class NoField(LookupError):
-    """A message has no such field."""
+    """A message does not have the field."""
 
 
 class SeveralValues(NoField):
-    """A path goes on behind a list; the text is the list's field."""
+    """A path continues after a list; the text is the list's field."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FieldPath:
-    """A path that leads somewhere.
+    """A path to a field that exists.
 
     Attributes:
-      fields: the descriptors of the fields that it goes through.
-      keys: what follows them inside of a map, of a Struct or of a Value.
+      fields: the descriptors of the fields on the path.
+      keys: the rest of the path, inside a map, a Struct or a Value.
     """
 
     fields: tuple[Any, ...]
@@ -39,13 +39,14 @@ class FieldPath:
 
     @classmethod
     def of(cls, descriptor: Any, path: Sequence[str]) -> Self:
-        """Looks a path up.
+        """Resolves a path.
 
         Args:
+          descriptor: the descriptor of the message.
           path: names of fields, in snake or in camel case, then keys.
 
         Raises:
-          NoField: there is no such field.
+          NoField: a field does not exist.
         """
         fields: list[Any] = []
         for number, name in enumerate(path, 1):
@@ -62,18 +63,18 @@ class FieldPath:
 
     @property
     def field(self) -> Any:
-        """The descriptor of what the path ends in."""
+        """The descriptor of the field that the path ends with."""
         last = self.fields[-1]
         return last.message_type.fields_by_name["value"] if self.keys and is_map(last) else last
 
     def owner(self, message: Any) -> Any:
-        """Returns the message that has the last of the fields."""
+        """Returns the message that has the last field."""
         for field in self.fields[:-1]:
             message = getattr(message, field.name)
         return message
 
     def value(self, message: Any) -> Any:
-        """Returns what the path leads to in a message; :data:`ABSENT` for nothing."""
+        """Returns the path's value in a message, or :data:`ABSENT`."""
         owner, last = self.owner(message), self.fields[-1]
         if last.has_presence and not owner.HasField(last.name) and not self.keys:
             return ABSENT
@@ -98,16 +99,16 @@ def is_map(field: Any) -> bool:
 
 
 def is_struct(field: Any) -> bool:
-    """Returns whether a field is a Struct: keys with values of any kind."""
+    """Returns whether a field is a Struct, which has keys with values of any type."""
     return field.message_type is not None and field.message_type.full_name == _OPEN[0]
 
 
 def is_repeated(field: Any) -> bool:
-    """Returns whether a field has many values, as lists and maps have.
+    """Returns whether a field has several values: whether it is a list or a map.
 
     Args:
-      field: its ``FieldDescriptor``. From protobuf 7 on it has no ``label`` any more; before 6.31, and so where the
-        SDK's extra ``autologging`` asks for protobuf 5, it has no ``is_repeated`` yet.
+      field: the ``FieldDescriptor``. Since protobuf 7 it has no ``label``. Before 6.31 it had no ``is_repeated``, and
+        the SDK's extra ``autologging`` requires protobuf 5.
     """
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
@@ -115,5 +116,5 @@ def is_repeated(field: Any) -> bool:
 
 
 def snake_case(name: str) -> str:
-    """Returns ``custom_job`` of ``CustomJob`` or ``customJob``."""
+    """Returns ``custom_job`` for ``CustomJob`` or ``customJob``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,4 +1,4 @@
-"""Create, get, list, update and delete, the same for every kind of resource (AIP-131 to AIP-135)."""
+"""The standard methods of every kind of resource: create, get, list, update and delete (AIP-131 to AIP-135)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(
 
 
 def run_standard(call: ApiCall) -> Message:
-    """Does what a method does by the common rules; raises ApiError as they have it."""
+    """Answers a standard method by the common rules; raises ApiError."""
     found = verb_of(call.rpc)
     assert found is not None, f"{call.rpc.name} has no standard form"
     verb, kind = found
@@ -38,7 +38,7 @@ def _create(call: ApiCall, kind: ResourceKind) -> Message:
     made = call.services.resources.create(
         f"{request.parent}/{kind.collection}/{_new_id(request, kind)}", getattr(request, kind.field)
     )
-    return _answered(call, made, about=made.name)
+    return answered(call, made, about=made.name)
 
 
 def _new_id(request: Any, kind: ResourceKind) -> str:
@@ -50,7 +50,7 @@ def _new_id(request: Any, kind: ResourceKind) -> str:
     return given or str(random.randrange(10**18, 9 * 10**18))
 
 
-def _get(call: ApiCall, kind: ResourceKind) -> Message:
+def _get(call: ApiCall, _: ResourceKind) -> Message:
     return call.services.resources.get(call.request.name, call.rpc.response)
 
 
@@ -59,9 +59,8 @@ def _list(call: ApiCall, kind: ResourceKind) -> Message:
     if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
         raise not_found(parent)
     (field,) = (f for f in call.rpc.response.DESCRIPTOR.fields if is_repeated(f) and f.message_type is not None)
-    # Made like this as the class of a field's message is not known otherwise.
-    message = type(getattr(call.rpc.response(), field.name).add())
-    return list_page(call, kind, call.services.resources.list(parent, kind.collection, message), field.name)
+    resources = call.services.resources.list(parent, kind.collection, kind.message)
+    return list_page(call, kind, resources, field.name)
 
 
 def _update(call: ApiCall, kind: ResourceKind) -> Message:
@@ -70,24 +69,24 @@ def _update(call: ApiCall, kind: ResourceKind) -> Message:
     if getattr(request, "allow_missing", False) and not call.services.resources.exists(given.name):
         if not call.services.resources.exists(parent_of(given.name)):
             raise not_found(parent_of(given.name))
-        return _answered(call, call.services.resources.create(given.name, given), about=given.name)
+        return answered(call, call.services.resources.create(given.name, given), about=given.name)
 
     def change(kept: Any) -> None:
         check_etag(kind.name, getattr(given, "etag", ""), getattr(kept, "etag", ""), StatusCode.ABORTED)
         apply_mask(kept, given, request.update_mask.paths)
 
-    return _answered(call, call.services.resources.update(given.name, type(given), change), about=given.name)
+    return answered(call, call.services.resources.update(given.name, type(given), change), about=given.name)
 
 
 def _delete(call: ApiCall, kind: ResourceKind) -> Message:
     request = call.request
 
     def check(kept: bytes) -> None:
-        message: Any = call.services.message(kind.name).FromString(kept)
+        message: Any = kind.message.FromString(kept)
         check_etag(kind.name, request.etag, message.etag, StatusCode.FAILED_PRECONDITION)
 
     call.services.resources.delete(request.name, check if getattr(request, "etag", "") else None)
-    return _answered(call, empty_pb2.Empty(), about=parent_of(request.name))
+    return answered(call, empty_pb2.Empty(), about=parent_of(request.name))
 
 
 _RUN: dict[str, Callable[[ApiCall, ResourceKind], Message]] = {
@@ -100,12 +99,19 @@ _RUN: dict[str, Callable[[ApiCall, ResourceKind], Message]] = {
 
 
 def check_etag(kind: str, given: str, kept: str, code: StatusCode) -> None:
-    """Raises ApiError with this code for a write that was made for another state of a resource."""
+    """Raises ApiError with a code if a write was based on another version of a resource."""
     if given and given != kept:
         raise ApiError(code, f"Specified {kind} `etag`: `{given}` does not match server `etag`: `{kept}`")
 
 
-def _answered(call: ApiCall, result: Any, about: str) -> Message:
+def answered(call: ApiCall, result: Any, about: str) -> Message:
+    """Returns a method's result, wrapped in an operation if the method answers with one.
+
+    Args:
+      call: the request.
+      result: the method's result.
+      about: the resource that the operation is about; see :meth:`Operations.done`.
+    """
     if call.rpc.response is operations_pb2.Operation:
         return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
     return result

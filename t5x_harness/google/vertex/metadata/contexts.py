@@ -1,4 +1,4 @@
-"""Contexts: what is in them, how they are nested, and what filters know beside the fields of messages."""
+"""Contexts: their members, how they are nested, and functions in filters of MetadataService."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_PARENTS = 10
 
 
 def add_members(call: ApiCall) -> Message:
-    """Puts artifacts and executions into a context; those that are in it are skipped."""
+    """Adds artifacts and executions to a context, if they are not in it."""
     request = call.request
     context = get_node(call.services, request.context, CONTEXT)
     nodes = [get_node(call.services, name, ARTIFACT) for name in request.artifacts]
@@ -29,7 +29,7 @@ def add_members(call: ApiCall) -> Message:
 
 
 def add_children(call: ApiCall) -> Message:
-    """Makes contexts children of a context; those that are are skipped. If one cannot be, none is."""
+    """Makes contexts children of a context, or none of them if one cannot be a child."""
     parent = get_node(call.services, call.request.context, CONTEXT)
     children = [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]
     above = _with_ancestors(call.services, parent)
@@ -41,7 +41,7 @@ def add_children(call: ApiCall) -> Message:
 
 
 def remove_children(call: ApiCall) -> Message:
-    """Makes contexts children of a context no longer; those that are none are skipped."""
+    """Removes contexts from the children of a context, if they are among them."""
     parent = get_node(call.services, call.request.context, CONTEXT)
     for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
         links.remove_child(call.services, parent.name, child.name)
@@ -58,7 +58,7 @@ def _check_child(child: Any, parent: Any, above: set[str]) -> None:
 
 
 def _with_ancestors(services: Services, context: Any) -> set[str]:
-    """Returns the names of a context and of all that it is below of."""
+    """Returns the names of a context and all its ancestors."""
     found: set[str] = set()
     left = [context]
     while left:
@@ -71,7 +71,7 @@ def _with_ancestors(services: Services, context: Any) -> set[str]:
 
 def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``in_context("NAME")``: whether an artifact or an execution is in a context."""
-    if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.noun, EXECUTION.noun):
+    if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.name, EXECUTION.name):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
         raise ApiError(StatusCode.INVALID_ARGUMENT, f"Invalid filter: {message}")
     return arguments[0] in links.contexts_of(services, node.name)
@@ -86,8 +86,8 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     return bool(found) if wanted == "*" else wanted in found
 
 
-def _schema_title(services: Services, schema: Any, arguments: Sequence[str]) -> bool:
-    """Evaluates ``schema_title="system.*"``: whether a schema has a title, in which ``*`` stands for anything."""
+def _schema_title(_: Services, schema: Any, arguments: Sequence[str]) -> bool:
+    """Evaluates ``schema_title="system.*"``: whether a schema's title matches; ``*`` stands for anything."""
     operator, wanted = arguments
     if operator not in ("=", "!=", ":"):
         raise ApiError(

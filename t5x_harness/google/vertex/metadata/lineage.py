@@ -1,4 +1,4 @@
-"""Lineage: events between executions and artifacts, and the graphs that they make."""
+"""Lineage: events between executions and artifacts, and the graphs that they form."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from google.cloud.aiplatform_v1.types import event as event_types
 from google.cloud.aiplatform_v1.types import lineage_subgraph
 from google.protobuf.message import Message
 
+from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, NodeKind, get_node
+from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
 
@@ -21,7 +22,7 @@ _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
 
 
 def add_events(call: ApiCall) -> Message:
-    """Says which artifacts an execution read or made. What was said of an artifact before stays."""
+    """Records which artifacts an execution read or made. The first event of an artifact stays."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
         if event.type_ == _NO_TYPE:
@@ -52,10 +53,10 @@ def query_context(call: ApiCall) -> Message:
 
 
 def query_artifact(call: ApiCall) -> Message:
-    """Returns what an artifact was made from and what was made from it, as far as a number of hops leads.
+    """Returns what an artifact was made from and what was made from it, within a number of hops.
 
-    A hop is a step along an event, from an artifact to an execution or back. The wire cannot tell 0 hops from no
-    number, so both stand for all.
+    A hop is a step along an event, from an artifact to an execution or back. A message cannot distinguish 0 hops from
+    no number, so both stand for all.
     """
     request = call.request
     artifact = get_node(call.services, request.artifact, ARTIFACT)
@@ -85,8 +86,8 @@ def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable
     return _Subgraph(artifacts=nodes, executions=makers, events=ordered)
 
 
-def _nodes(services: Services, names: Iterable[str], kind: NodeKind) -> list[Any]:
-    """Returns the nodes of some names, but for those that were deleted meanwhile."""
+def _nodes(services: Services, names: Iterable[str], kind: ResourceKind) -> list[Any]:
+    """Returns the nodes with these names, except those that were deleted meanwhile."""
     found = services.state.get_all(sorted(names))
     return [kind.message.FromString(data) for data in found if data is not None]
 

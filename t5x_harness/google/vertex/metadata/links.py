@@ -1,7 +1,7 @@
-"""What connects the nodes of a metadata store: memberships in contexts, parents and children, events.
+"""The links between nodes of a metadata store: memberships in contexts, parents and children, events.
 
-A connection is kept at both ends, as something that belongs to the node there, so that either end finds it without
-looking through the store. What a context's message tells of its parents is kept by the message.
+A link is kept at both ends as a part of the node there, so that either end finds it without a search. The parents of a
+context are in its message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Event = event_types.Event.pb()
 
 
 def add_member(services: Services, context: str, node: str) -> None:
-    """Puts an artifact or an execution into a context; it may be there."""
+    """Adds an artifact or an execution to a context. It may be in the context already."""
     services.state.add(aspect_key(node, _CONTEXTS), context)
     services.state.add(aspect_key(context, _MEMBERS), node)
 
@@ -38,28 +38,28 @@ def contexts_of(services: Services, node: str) -> set[str]:
 
 
 def add_child(services: Services, parent: str, child: str) -> None:
-    """Makes a context the child of another; it may be.
+    """Makes a context a child of another. It may be a child already.
 
-    Neither has a new etag or time by it: who holds a run's context can still write it when the run is put into its
-    experiment.
+    The etags and times of both stay, so that a client that has read a run's context can still write it after the run
+    was added to its experiment.
     """
     _change_parents(services, child, lambda parents: parents if parent in parents else [*parents, parent])
     services.state.add(aspect_key(parent, _CHILDREN), child)
 
 
 def remove_child(services: Services, parent: str, child: str) -> None:
-    """Makes a context the child of another no longer; it may be none."""
+    """Removes a context from the children of another. It may not be among them."""
     _change_parents(services, child, lambda parents: [name for name in parents if name != parent])
     services.state.discard(aspect_key(parent, _CHILDREN), child)
 
 
 def children(services: Services, context: str) -> set[str]:
-    """Returns the names of the contexts that have a context as parent."""
+    """Returns the names of the children of a context."""
     return services.state.members(aspect_key(context, _CHILDREN))
 
 
 def add_event(services: Services, event: Any) -> None:
-    """Keeps an event between an execution and an artifact, if it is the first between the two."""
+    """Adds an event between an execution and an artifact, if it is the first between the two."""
     services.state.add(aspect_key(event.artifact, _EXECUTIONS), event.execution)
     services.state.create(_event_key(event.execution, event.artifact), event.SerializeToString())
 
@@ -72,16 +72,17 @@ def events_of(services: Services, execution: str) -> list[Any]:
 
 
 def executions_of(services: Services, artifact: str) -> set[str]:
-    """Returns the names of the executions that have an event with an artifact."""
+    """Returns the names of the executions with events of an artifact."""
     return services.state.members(aspect_key(artifact, _EXECUTIONS))
 
 
 @contextlib.contextmanager
 def cutting(services: Services, node: Any) -> Iterator[None]:
-    """Removes the far ends of the connections of a node that is deleted in the block; the near ones go with it.
+    """Removes the far ends of the links of a node that is deleted in the block. The near ends are parts of the node.
 
     Args:
-      node: its message.
+      services: have the state.
+      node: the node's message.
     """
     name, discard = node.name, services.state.discard
     holders, inside, below = contexts_of(services, name), members(services, name), children(services, name)

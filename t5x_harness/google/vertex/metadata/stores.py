@@ -1,8 +1,8 @@
-"""Metadata stores and their schemas: those of every store, what they say, and whether a node is as its schema says.
+"""Metadata stores, their schemas, and whether nodes conform to their schemas.
 
-The store called ``default`` is made when it is first used. Vertex AI publishes the schemas of every store under the
-namespaces ``system`` and ``google``, all in version 0.0.1. Named here are those that its documentation, its SDK and
-the artifact types of pipelines name; properties are those that the documentation lists.
+The store ``default`` is created when it is first used. Vertex AI publishes the schemas of every store under the
+namespaces ``system`` and ``google``, all in version 0.0.1. Listed here are those that its documentation, its SDK and
+the artifact types of pipelines mention, with the properties in the documentation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from google.cloud.aiplatform_v1.types import metadata_schema, metadata_store
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata.kinds import NodeKind, store_of
+from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, store_of
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
-VERSION = "0.0.1"
+_VERSION_OF_ALL = "0.0.1"
 
 _ARTIFACTS = (
     "system.Artifact system.ClassificationMetrics system.Dataset system.HTML system.Markdown system.Metrics "
@@ -48,20 +49,20 @@ _PROPERTIES = {
 _BEFORE_A_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def system_schemas() -> Iterator[metadata_schema.MetadataSchema]:
-    """Yields them, without names."""
-    kinds = metadata_schema.MetadataSchema.MetadataSchemaType
-    for kind, titles in (
-        (kinds.ARTIFACT_TYPE, _ARTIFACTS),
-        (kinds.EXECUTION_TYPE, _EXECUTIONS),
-        (kinds.CONTEXT_TYPE, _CONTEXTS),
-    ):
+def _system_schemas() -> Iterator[Any]:
+    """Yields the schemas of every store, without names."""
+    for kind, titles in ((ARTIFACT, _ARTIFACTS), (EXECUTION, _EXECUTIONS), (CONTEXT, _CONTEXTS)):
         for title in titles:
-            yield metadata_schema.MetadataSchema(schema_version=VERSION, schema=_text(title), schema_type=kind)
+            yield _Schema(schema_version=_VERSION_OF_ALL, schema=_text(title), schema_type=_type_of(kind))
+
+
+def _type_of(kind: ResourceKind) -> int:
+    """Returns the type of the schemas for a kind of nodes."""
+    return int(metadata_schema.MetadataSchema.MetadataSchemaType[f"{kind.name.upper()}_TYPE"])
 
 
 def schema_id(title: str, version: str) -> str:
-    """Returns the id under which a store has a schema: ``google-vertex-model-v0-0-1``."""
+    """Returns the id of a schema, such as ``google-vertex-model-v0-0-1``."""
     namespace, _, name = title.partition(".")
     words = _BEFORE_A_WORD.split(name)
     return "-".join([namespace, *words, "v" + version.replace(".", "-")]).lower().replace("_", "-")
@@ -77,17 +78,17 @@ def _text(title: str) -> str:
 
 
 def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is wrong with metadata, one sentence for each property.
+    """Yields what is wrong with metadata, a sentence for each property.
 
     Args:
-      schema: as the YAML of a MetadataSchema reads.
-      metadata: of a node, as JSON has it.
+      schema: the parsed YAML of a MetadataSchema.
+      metadata: a node's metadata as JSON values.
     """
     properties = schema.get("properties") or {}
     if schema.get("additionalProperties") is False:
         for name in metadata:
             if name not in properties:
-                yield f"{name!r} is none of the schema's properties ({', '.join(properties)}), and it takes no others."
+                yield f"{name!r} is not a property of the schema, which takes only {', '.join(properties)}."
     yield from _missing(schema, metadata, ())
 
 
@@ -106,23 +107,24 @@ _ANY_KIND = metadata_schema.MetadataSchema.MetadataSchemaType.METADATA_SCHEMA_TY
 
 
 def add_system_schemas(services: Services, store: str) -> None:
-    """Registers the schemas that a new store has."""
-    for wrapped in system_schemas():
-        schema = metadata_schema.MetadataSchema.pb(wrapped)
+    """Creates the schemas of a new store."""
+    for schema in _system_schemas():
         name = schema_id(parse_schema(schema.schema)["title"], schema.schema_version)
         services.resources.create(f"{store}/{_COLLECTION}/{name}", schema)
 
 
-def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
-    """Holds a node to its schema, and gives it the schema's latest version if it names none.
+def conform(services: Services, node: Any, kind: ResourceKind, name: str) -> None:
+    """Checks a node against its schema. A node without a version gets the schema's latest one.
 
     Args:
-      node: the message; its ``schema_version`` may be set.
-      name: of the node or of its store.
+      services: have the schemas.
+      node: the node's message, whose ``schema_version`` may be set.
+      kind: the node's kind.
+      name: the name of the node or of its store.
 
     Raises:
-      ApiError: NOT_FOUND for a schema that is not registered; INVALID_ARGUMENT for metadata that is not as it says, or
-        for a schema of another kind of nodes.
+      ApiError: NOT_FOUND: the schema is not registered. INVALID_ARGUMENT: the metadata does not conform to the schema,
+        or the schema is for another kind of nodes.
     """
     if not node.schema_title:
         return
@@ -135,7 +137,7 @@ def conform(services: Services, node: Any, kind: NodeKind, name: str) -> None:
         registered = f"its versions are {', '.join(versions)}" if versions else "CreateMetadataSchema registers schemas"
         message = f"MetadataSchema with title {wanted} is not registered in {store_of(name)}; {registered}"
         raise ApiError(StatusCode.NOT_FOUND, message)
-    if schema.schema_type not in (kind.schema_type, _ANY_KIND):
+    if schema.schema_type not in (_type_of(kind), _ANY_KIND):
         message = f"The schema {node.schema_title!r} is not one for {kind.collection}."
         raise ApiError(StatusCode.INVALID_ARGUMENT, message)
     found = list(violations(parse_schema(schema.schema), json_format.MessageToDict(node.metadata)))
@@ -149,9 +151,9 @@ def schemas_of(services: Services, store: str) -> list[Any]:
 
 
 def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
-    """Returns the schemas with the title that a node names, by their versions.
+    """Returns the schemas with the title in a node, by their versions.
 
-    Those of the service are known without the store, which somebody may just be making.
+    The service's own schemas are known without the store, which another client may be creating.
     """
     found = dict(_of_the_service().get(node.schema_title, {}))
     if not found or node.schema_version not in ("", *found):
@@ -162,18 +164,17 @@ def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
 
 @functools.cache
 def _of_the_service() -> Mapping[str, Mapping[str, Any]]:
-    schemas = map(metadata_schema.MetadataSchema.pb, system_schemas())
-    return {title_of(schema): {schema.schema_version: schema} for schema in schemas}
+    return {title_of(schema): {schema.schema_version: schema} for schema in _system_schemas()}
 
 
 def title_of(schema: Any) -> str:
-    """Returns the title in a schema's text; empty for a schema without a text, which filters are tried on."""
+    """Returns the title of a schema; empty for a blank schema, on which filters are tried."""
     return str(parse_schema(schema.schema).get("title", "")) if schema.schema else ""
 
 
 @functools.lru_cache(maxsize=256)
 def parse_schema(text: str) -> Mapping[str, Any]:
-    """Reads a schema's text; raises ApiError (INVALID_ARGUMENT) if it is not a YAML mapping."""
+    """Parses a schema's text; raises ApiError (INVALID_ARGUMENT) if it is not a YAML mapping."""
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -188,7 +189,7 @@ _Store = metadata_store.MetadataStore.pb()
 
 
 def create_store(call: ApiCall) -> Message:
-    """Makes a store with the schemas that every store has."""
+    """Creates a store with the schemas of every store."""
     call.request.metadata_store.ClearField("state")
     operation: Any = run_standard(call)
     made = _Store()
@@ -198,13 +199,13 @@ def create_store(call: ApiCall) -> Message:
 
 
 def ensure_default_store(services: Services, store: str) -> None:
-    """Makes a store that is not there, if it is called ``default``; any other has to be made by its user."""
+    """Creates the store ``default`` if it is missing. Users have to create any other store themselves."""
     if not store.endswith(_DEFAULT) or services.resources.exists(store):
         return
     try:
         services.resources.create(store, _Store())
     except ApiError as error:
-        if error.code is not StatusCode.ALREADY_EXISTS:  # somebody else met it first
+        if error.code is not StatusCode.ALREADY_EXISTS:  # another request was faster
             raise
     else:
         add_system_schemas(services, store)
@@ -215,7 +216,7 @@ _VERSION = re.compile(r"^[0-9]+[.][0-9]+[.][0-9]+$")
 
 
 def create_schema(call: ApiCall) -> Message:
-    """Registers a schema. The pair of its title and its version is one of its kind in a store."""
+    """Registers a schema, whose title and version have to be unique in the store."""
     ensure_default_store(call.services, call.request.parent)
     schema = call.request.metadata_schema
     title = parse_schema(schema.schema).get("title", "")

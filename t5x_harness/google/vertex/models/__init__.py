@@ -1,1 +1,1 @@
-"""Model Registry, as metadata: models with their versions and aliases. Nothing of it is served or predicts."""
+"""Model Registry as metadata: models with their versions and aliases. No model is served."""

@@ -1,4 +1,4 @@
-"""The methods of ModelService for models and their versions, and what registers the model of a training pipeline."""
+"""The methods of ModelService for models and their versions, and the registration of models of training pipelines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from t5x_harness.google.vertex.messages.lists import list_page
 from t5x_harness.google.vertex.messages.masks import check_paths
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.paths import snake_case
+from t5x_harness.google.vertex.messages.standard import answered
 from t5x_harness.google.vertex.models.versions import Versions, alias_faults, split_name
-from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
 
-# Not among the kinds that are complete: a model is uploaded, and kept with all of its versions.
+# Not one of the standard kinds: a model is uploaded, and kept together with its versions.
 _MODEL = ResourceKind("ModelService", "Model", "Models", "models")
 _GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LONGEST_NAME = 128
@@ -52,7 +52,7 @@ def upload(call: ApiCall) -> Message:
         call.services, request.parent, request.model, model_id=request.model_id, parent_model=request.parent_model
     )
     response = call.services.message("UploadModelResponse")(model=name, model_version_id=version)
-    return call.services.operations.done(response, name, metadata_of(call.rpc, call.services.clock.now()))
+    return answered(call, response, about=name)
 
 
 def register(
@@ -61,19 +61,20 @@ def register(
     """Registers a model, or a version of one.
 
     Args:
-      parent: the location that it is registered in.
-      model: what a client has given; it is changed.
-      model_id: of a new model; empty for a number.
-      parent_model: the name of the model that it becomes a version of; empty for a new model.
-      pipeline: the training pipeline that it comes from, which registers it once; empty for none. The id of a new
-        model follows from the pipeline's, so that those who register it at once mean the same.
+      services: keep the model.
+      parent: the location of the model.
+      model: the model from a client, which is changed.
+      model_id: the id of a new model; empty for a number.
+      parent_model: the name of the model for a new version; empty for a new model.
+      pipeline: the training pipeline that made the model, which registers it once; empty for none. The id of a new
+        model is derived from the pipeline's, so that concurrent registrations are of the same model.
 
     Returns:
       The model's name and the version's number.
 
     Raises:
-      ApiError: INVALID_ARGUMENT with all that is wrong; FAILED_PRECONDITION: its files are not there; NOT_FOUND: its
-        parent; ALREADY_EXISTS.
+      ApiError: INVALID_ARGUMENT, with everything that is wrong; FAILED_PRECONDITION: the model has no files; NOT_FOUND,
+        for its parent; ALREADY_EXISTS.
     """
     for field in _SET_BY_THE_SERVICE:
         model.ClearField(field)
@@ -113,7 +114,7 @@ def _add_version(services: Services, name: str, model: Any) -> str:
 
 
 def check_model(model: Any, model_id: str, parent_model: str) -> None:
-    """Raises ApiError (INVALID_ARGUMENT) for a model that cannot be registered, with all that is wrong."""
+    """Raises ApiError (INVALID_ARGUMENT), with everything that is wrong, for a model that cannot be registered."""
     if violations := list(_faults(model, model_id, parent_model)):
         raise ApiError.of_violations(violations)
 
@@ -137,21 +138,21 @@ def _faults(model: Any, model_id: str, parent_model: str) -> Iterator[FieldViola
 
 
 def _check_files(services: Services, uri: str) -> None:
-    """Refuses a folder that has no files: the service copies them."""
+    """Raises ApiError for a folder without files, which the service would copy."""
     folder = Store(services.settings.root).local(uri) if uri else None
     if uri and (folder is None or not folder.is_dir() or next(folder.iterdir(), None) is None):
         raise ApiError(StatusCode.FAILED_PRECONDITION, f'There are no files under "{uri}" to copy.')
 
 
 def get(call: ApiCall) -> Message:
-    """Returns the default version of a model, or the one that its name has."""
+    """Returns the version in a model's name, or the default version."""
     name, version = split_name(call.request.name)
     shown: Message = Versions(call.services.resources.get(name, _kept(call.services))).show(version)
     return shown
 
 
 def list_models(call: ApiCall) -> Message:
-    """Returns a page of models, each as its default version."""
+    """Returns a page of models, each in its default version."""
     kept = call.services.resources.list(call.request.parent, _MODEL.collection, _kept(call.services))
     return list_page(call, _MODEL, [Versions(each).show() for each in kept], "models")
 
@@ -164,7 +165,7 @@ def list_versions(call: ApiCall) -> Message:
 
 
 def update(call: ApiCall) -> Message:
-    """Changes what all versions of a model share, or one version."""
+    """Changes one version of a model, or the fields that all versions share."""
     given, paths = call.request.model, [snake_case(path) for path in call.request.update_mask.paths]
     if not paths:
         raise invalid_field("update_mask", "it is required")
@@ -177,7 +178,7 @@ def update(call: ApiCall) -> Message:
 
 
 def merge_aliases(call: ApiCall) -> Message:
-    """Gives a version aliases, and takes some away."""
+    """Adds and removes aliases of a version."""
     name, version = _version_of(call.request)
     changes = list(call.request.version_aliases)
     if faults := list(alias_faults(change.removeprefix("-") for change in changes)):
@@ -190,21 +191,17 @@ def delete_version(call: ApiCall) -> Message:
     """Deletes a version that is neither the only nor the default one."""
     name, version = _version_of(call.request)
     _change(call.services, name, lambda versions: versions.delete(version))
-    return _deleted(call, about=name)
+    return answered(call, empty_pb2.Empty(), about=name)
 
 
 def delete(call: ApiCall) -> Message:
-    """Deletes a model with all of its versions."""
+    """Deletes a model with all its versions."""
     name, version = split_name(call.request.name)
     if version:
         message = f"{call.request.name!r} is the name of a version: DeleteModelVersion deletes one"
         raise invalid_field("name", message)
     call.services.resources.delete(name)
-    return _deleted(call, about=parent_of(name))
-
-
-def _deleted(call: ApiCall, about: str) -> Message:
-    return call.services.operations.done(empty_pb2.Empty(), about, metadata_of(call.rpc, call.services.clock.now()))
+    return answered(call, empty_pb2.Empty(), about=parent_of(name))
 
 
 def _version_of(request: Any) -> tuple[str, str]:
@@ -221,11 +218,11 @@ def _change(services: Services, name: str, change: Callable[[Versions], object])
 
 
 def _kept(services: Services) -> type[Message]:
-    """Returns the class that a model with its versions is kept as; see :class:`Versions`."""
+    """Returns the class of the value that keeps a model with its versions; see :class:`Versions`."""
     return services.message("ListModelVersionsResponse")
 
 
-def _model_id(services: Services, model: Any, arguments: Sequence[str]) -> bool:
+def _model_id(_: Services, model: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``model=ID``."""
     operator, wanted = arguments
     if operator not in ("=", "!="):

@@ -1,4 +1,4 @@
-"""A model with all of its versions: one value of the state, so that an alias moves in one write."""
+"""A model with all its versions: one value in the state, so that an alias moves in one write."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OF_MODELS, _OF_VERSIONS = ("display_name", "description", "labels"), ("version_
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Returns a model's name and the version's id or alias in ``…/models/1@2``; empty for none."""
+    """Splits ``…/models/1@2`` into the model's name and the version's id or alias, which may be empty."""
     model, _, version = name.partition("@")
     return model, version
 
 
 def alias_faults(aliases: Iterable[str]) -> Iterator[FieldViolation]:
-    """Yields what is wrong with the aliases of a request."""
+    """Yields what is wrong with the aliases in a request."""
     for alias in aliases:
         if not _ALIAS.fullmatch(alias):
             message = f"{alias!r} does not match {_ALIAS.pattern}, which no number of a version does"
@@ -29,12 +29,12 @@ def alias_faults(aliases: Iterable[str]) -> Iterator[FieldViolation]:
 
 
 class Versions:
-    """Reads and changes the value that a model is kept as.
+    """Reads and changes the value that keeps a model.
 
     Args:
-      kept: a ``ListModelVersionsResponse``. Its first message is the model's own: name, what all versions share,
-        and the model's times. Each further one is a version; of a version that was deleted its number is left, which
-        no other is given.
+      kept: a ``ListModelVersionsResponse``. Its first message is the model itself: its name, its times, and what all
+        versions share. Each other message is a version. A deleted version leaves an empty message, so that its number
+        is not used again.
     """
 
     def __init__(self, kept: Any) -> None:
@@ -42,9 +42,9 @@ class Versions:
 
     @classmethod
     def begin(cls, kept: Any, name: str, model: Any, now: int) -> str:
-        """Makes an empty value that of a new model with one version, whose number is returned.
+        """Fills an empty value with a new model and its first version; returns the version's number.
 
-        Its labels are the model's, so that an update of the model's labels replaces them.
+        The labels become the model's own, so that an update of the model's labels replaces them.
         """
         own = kept.models.add(name=name, display_name=model.display_name, description=model.description)
         own.create_time.FromNanoseconds(now)
@@ -57,7 +57,7 @@ class Versions:
         return number
 
     def add(self, model: Any, now: int) -> str:
-        """Adds a version, and returns its number. Aliases that other versions have move to it."""
+        """Adds a version and returns its number. Its aliases are removed from other versions."""
         number = str(len(self._kept.models))
         aliases = list(model.version_aliases)
         version = self._kept.models.add()
@@ -73,7 +73,7 @@ class Versions:
         """Returns a version as clients see it.
 
         Args:
-          version: its number or an alias; empty for the default one, under the model's own name and times.
+          version: the version's number or an alias; empty for the default version, with the model's name and times.
 
         Raises:
           ApiError: NOT_FOUND.
@@ -85,18 +85,21 @@ class Versions:
         return [self._shown(version, versioned=True) for version in self._versions()]
 
     def trained_by(self, pipeline: str) -> str:
-        """Returns the number of the version that a training pipeline has registered; empty if there is none."""
+        """Returns the number of the version that a training pipeline has registered, or an empty string."""
         return next((each.version_id for each in self._versions() if each.training_pipeline == pipeline), "")
 
     def update(self, given: Any, paths: list[str], version: str, now: int) -> None:
         """Changes the model, or one version of it.
 
         Args:
-          given: the request's message, maybe with an etag.
-          version: its number or an alias; empty or ``-`` for the model.
+          given: the message in the request, perhaps with an etag.
+          paths: the paths of the update mask.
+          version: the version's number or an alias; empty or ``-`` for the model.
+          now: nanoseconds since 1970.
 
         Raises:
-          ApiError: NOT_FOUND; ABORTED: the etag is of another state; FAILED_PRECONDITION: a field is the other's.
+          ApiError: NOT_FOUND; ABORTED: the etag is not current; FAILED_PRECONDITION: a field belongs to the version,
+            and not to the model, or the other way round.
         """
         whole = version in ("", "-")
         target = self._own if whole else self._find(version)
@@ -119,10 +122,10 @@ class Versions:
         _change(target, now)
 
     def merge_aliases(self, version: str, changes: Iterable[str]) -> None:
-        """Gives a version aliases, which others lose, and takes those away that have ``-`` in front.
+        """Adds aliases to a version, which other versions lose, and removes those with a leading ``-``.
 
         Raises:
-          ApiError: NOT_FOUND; FAILED_PRECONDITION: it would leave no default version.
+          ApiError: NOT_FOUND; FAILED_PRECONDITION: there would be no default version.
         """
         target, changes = self._find(version), set(changes)
         added = {change for change in changes if not change.startswith("-") and f"-{change}" not in changes}
@@ -134,7 +137,7 @@ class Versions:
         self._move(sorted(added), target)
 
     def delete(self, version: str) -> None:
-        """Deletes a version; raises ApiError: NOT_FOUND, or FAILED_PRECONDITION for the only or the default one."""
+        """Deletes a version; raises ApiError (NOT_FOUND, or FAILED_PRECONDITION for the only or the default one)."""
         target = self._find(version)
         if len(self._versions()) == 1:
             message = f"{target.name} is the only version of its model: delete the model instead"
@@ -178,12 +181,12 @@ class Versions:
         return shown
 
     def _etag(self, version: Any) -> str:
-        """Returns the later of the model's and the version's, as either's change is one of what clients see."""
+        """Returns the later etag of the model and the version, because clients see a change of either."""
         found: str = max(self._own.etag, version.etag)
         return found
 
 
 def _change(message: Any, now: int) -> None:
-    """Notes the time of a change of a model or a version."""
+    """Sets the time and the etag of a changed model or version."""
     message.etag = str(now // 1_000)
     getattr(message, "version_update_time" if message.version_id else "update_time").FromNanoseconds(now)

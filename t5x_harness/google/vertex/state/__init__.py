@@ -1,4 +1,4 @@
-"""Where an emulated Vertex AI keeps its resources: in this process, or in Redis for several."""
+"""The state of an emulated Vertex AI: in this process, or in Redis for several processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def open_store(url: str) -> StateStore:
     """Opens the state at a URL.
 
     Args:
-      url: ``memory:`` for this process alone, ``fakeredis:`` for a Redis in Python that ends with the store and that
-        others reach by the store's ``url``, or ``redis://HOST:PORT/DB``, ``rediss://…`` or ``unix://…`` of a running
-        one.
+      url: ``memory:`` for this process alone; ``fakeredis:`` for a Redis in Python, which ends with the store, and
+        which other processes reach at the store's ``url``; or ``redis://HOST:PORT/DB``, ``rediss://…`` or ``unix://…``
+        for a running Redis.
 
     Raises:
-      StateError: it is none of these, or cannot be reached.
+      StateError: the URL is not one of these, or the Redis cannot be reached.
     """
     scheme, separator, _ = url.partition(":")
     if url == "memory:":

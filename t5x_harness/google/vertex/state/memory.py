@@ -1,4 +1,4 @@
-"""State in this process, gone with it."""
+"""State in this process, which ends with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES: dict[type, str] = {bytes: "value", list: "list", set: "set"}
 
 
 class MemoryStore:
-    """A :class:`StateStore`, which says what its methods do, of dictionaries under one lock."""
+    """A :class:`StateStore` of dictionaries under one lock."""
 
     url = "memory:"
 
@@ -117,7 +117,7 @@ class MemoryStore:
             yield free
         finally:
             with self._mutex:
-                if free and self._locks.get(name) == until:  # else it ran out, and may be somebody else's
+                if free and self._locks.get(name) == until:  # otherwise it expired, and may have another owner
                     del self._locks[name]
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""State in a Redis, for several processes and shells."""
+"""State in Redis, for several processes and shells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.peers import Address, Peers
@@ -16,44 +16,42 @@ from t5x_harness.google.server.throttled_log import ThrottledLog
 from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = f"{PRODUCT}:"
-# Each kind is below a prefix of its own, as Redis' own error for a wrong kind has fakeredis end the connection.
+# Each kind has a prefix of its own, because fakeredis ends the connection on Redis's own error for a wrong kind.
 _VALUE, _LIST, _SET, _LOCK = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set", "lock"))
 _KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
 _AT_ONCE = 1000
-
-Answer = TypeVar("Answer")
 
 
 def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
     """Connects to a Redis.
 
     Args:
-      url: such as ``redis://127.0.0.1:6379/0``.
-      end: called when the store is closed, behind the connection's end.
+      url: the URL, such as ``redis://127.0.0.1:6379/0``.
+      end: called when the store is closed, after the connection.
 
     Raises:
-      StateError: the client is not installed, or nothing answers there.
+      StateError: the client is not installed, or Redis does not answer.
     """
     redis = import_redis("redis")
     try:
         client = redis.Redis.from_url(url)
         client.ping()
     except (redis.RedisError, ValueError) as error:
-        raise StateError(f"no state can be had from {_without_password(url)}: {error}") from None
+        raise StateError(f"{_without_password(url)} cannot be used for state: {error}") from None
     return RedisStore(client, url, end)
 
 
 def open_fake_redis() -> RedisStore:
-    """Starts a Redis in Python on a free port of 127.0.0.1; it ends with the store that is returned.
+    """Starts a Redis in Python on a free port of 127.0.0.1, which ends with the returned store.
 
-    It serves the connections of this user and of root, as the server's own ports do.
+    Like the server's own ports, it serves only connections of this user and of root.
     """
     server = import_redis("fakeredis").TcpFakeServer(("127.0.0.1", 0), server_type="redis")
-    # Each answer goes out at once. With Nagle's algorithm one of several pieces waits 40 ms for the client's word.
+    # With Nagle's algorithm, an answer of several pieces would wait 40 ms for the client's acknowledgment.
     handler = server.RequestHandlerClass
     server.RequestHandlerClass = type(handler.__name__, (handler,), {"disable_nagle_algorithm": True})
     server.daemon_threads = True
-    # Which client ends first must not matter, so nobody waits for the connections of others.
+    # Clients may end in any order, so closing does not wait for their connections.
     server.block_on_close = False
     peers, log = Peers(), ThrottledLog()
 
@@ -81,7 +79,7 @@ def open_fake_redis() -> RedisStore:
 
 
 def import_redis(name: str) -> Any:
-    """Imports a package that state in Redis needs; raises StateError if it is not installed."""
+    """Imports a package for state in Redis; raises StateError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
@@ -91,14 +89,15 @@ def import_redis(name: str) -> Any:
 
 
 class RedisStore:
-    """A :class:`StateStore` on Redis' own transactions (WATCH and MULTI) and SET NX, without scripts.
+    """A :class:`StateStore` on Redis's transactions (WATCH and MULTI) and SET NX, without scripts.
 
-    A sorted set has all keys, so that those with a prefix are found without looking at the others, and a hash has their
-    kinds. Nothing but what begins with the name of this product is touched.
+    A sorted set has all keys, so that keys with a prefix are found quickly, and a hash has their kinds. Only keys that
+    begin with the name of this product are used.
 
     Args:
-      client: of the package ``redis``, answering bytes.
-      url: where others find it; a password in it is never shown.
+      client: a client of the package ``redis`` that returns bytes.
+      url: where other processes find the state; a password in it is never shown.
+      end: called when the store is closed.
     """
 
     def __init__(self, client: Any, url: str, end: Callable[[], None]) -> None:
@@ -114,7 +113,7 @@ class RedisStore:
         found: list[bytes | None] = []
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
-            with self._telling(), self._client.pipeline() as pipe:
+            with self._state_errors(), self._client.pipeline() as pipe:
                 pipe.hmget(_KINDS, some)
                 pipe.mget([_VALUE + key for key in some])
                 kinds, values = pipe.execute()
@@ -137,7 +136,7 @@ class RedisStore:
             pipe.zadd(_INDEX, {key: 0})
             return True
 
-        return self._watching(key, create)
+        return bool(self._transaction(key, create))
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
 
@@ -151,11 +150,12 @@ class RedisStore:
             pipe.set(_VALUE + key, changed)
             return changed
 
-        return self._watching(key, update)
+        found: bytes | None = self._transaction(key, update)
+        return found
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
         if check is None:
-            with self._telling(), self._client.pipeline() as pipe:
+            with self._state_errors(), self._client.pipeline() as pipe:
                 _forget(pipe, key)
                 return bool(pipe.execute()[0])
 
@@ -169,12 +169,12 @@ class RedisStore:
             _forget(pipe, key)
             return True
 
-        return self._watching(key, delete)
+        return bool(self._transaction(key, delete))
 
     def keys(self, prefix: str) -> list[str]:
         first = prefix.encode()
-        # No character begins with the byte 255 in UTF-8, so all that begin with the prefix are before that.
-        with self._telling():
+        # UTF-8 has no byte 255, so all keys with the prefix are below it.
+        with self._state_errors():
             return [key.decode() for key in self._client.zrangebylex(_INDEX, b"[" + first, b"(" + first + b"\xff")]
 
     def append(self, key: str, *values: bytes) -> int:
@@ -206,7 +206,7 @@ class RedisStore:
                 pipe.zrem(_INDEX, key)
             return True
 
-        return self._watching(key, discard)
+        return bool(self._transaction(key, discard))
 
     def members(self, key: str) -> set[str]:
         found: set[bytes] = self._read(key, _SET, lambda pipe: pipe.smembers(_SET + key))
@@ -215,16 +215,16 @@ class RedisStore:
     @contextlib.contextmanager
     def lock(self, name: str, seconds: float) -> Iterator[bool]:
         mine = secrets.token_bytes(16)
-        with self._telling():
+        with self._state_errors():
             free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
         try:
             yield free
         finally:
             if free:
-                self._give_back(_LOCK + name, mine)
+                self._release(_LOCK + name, mine)
 
     def clear(self) -> None:
-        with self._telling():
+        with self._state_errors():
             found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
             for first in range(0, len(found), _AT_ONCE):
                 self._client.delete(*found[first : first + _AT_ONCE])
@@ -234,15 +234,15 @@ class RedisStore:
         self._end()
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _state_errors(self) -> Iterator[None]:
         try:
             yield
         except self._redis.RedisError as error:
             raise StateError(f"the state at {self.url} is lost: {error}") from None
 
     def _read(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """Returns one command on a key that is of a kind, or not there."""
-        with self._telling(), self._client.pipeline() as pipe:
+        """Runs one command on a key that is of a kind or does not exist; returns its result."""
+        with self._state_errors(), self._client.pipeline() as pipe:
             pipe.hget(_KINDS, key)
             ask(pipe)
             found, answer = pipe.execute()
@@ -250,7 +250,7 @@ class RedisStore:
         return answer
 
     def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """Returns one command that makes a key be there."""
+        """Runs one command that creates a key or adds to it; returns its result."""
 
         def write(pipe: Any) -> None:
             _check(key, pipe.hget(_KINDS, key), kind)
@@ -259,39 +259,29 @@ class RedisStore:
             pipe.hset(_KINDS, key, kind)
             pipe.zadd(_INDEX, {key: 0})
 
-        return self._transaction(key, write)[1][0]
+        return self._transaction(key, write, results=True)[0]
 
-    def _watching(self, key: str, change: Callable[[Any], Answer]) -> Answer:
-        """Runs a transaction; returns what ``change`` returns. For the arguments see :meth:`_transaction`."""
-        return self._transaction(key, change)[0]
-
-    def _transaction(self, key: str, change: Callable[[Any], Answer]) -> tuple[Answer, list[Any]]:
-        """Runs a transaction, again for as long as somebody else writes to its key meanwhile, as whatever kind.
+    def _transaction(self, key: str, change: Callable[[Any], object], *, results: bool = False) -> Any:
+        """Runs a transaction, again after each concurrent write to its key, whatever the kind.
 
         Args:
-          change: reads through the pipeline that it is given, and writes behind its ``multi()``.
-
-        Returns:
-          What ``change`` returned, and the results of what it wrote.
+          key: the key that is written.
+          change: reads through the pipeline that it gets, and writes after the pipeline's ``multi()``.
+          results: whether to return the results of what was written, instead of what ``change`` returned.
         """
-        while True:
-            with self._telling(), self._client.pipeline() as pipe:
-                pipe.watch(_VALUE + key, _LIST + key, _SET + key)
-                answer = change(pipe)
-                try:
-                    return answer, pipe.execute()
-                except self._redis.WatchError:
-                    continue
+        keys = (_VALUE + key, _LIST + key, _SET + key)
+        with self._state_errors():
+            return self._client.transaction(change, *keys, value_from_callable=not results)
 
-    def _give_back(self, key: str, mine: bytes) -> None:
-        with self._telling(), self._client.pipeline() as pipe:
-            pipe.watch(key)
-            if pipe.get(key) != mine:  # it ran out, and may be somebody else's
-                return
+    def _release(self, key: str, mine: bytes) -> None:
+        def release(pipe: Any) -> None:
+            is_mine = pipe.get(key) == mine  # otherwise it expired, and may have another owner
             pipe.multi()
-            pipe.delete(key)
-            with contextlib.suppress(self._redis.WatchError):
-                pipe.execute()
+            if is_mine:
+                pipe.delete(key)
+
+        with self._state_errors():
+            self._client.transaction(release, key)
 
 
 def _forget(pipe: Any, key: str) -> None:

@@ -1,4 +1,4 @@
-"""What a place for state can do: the few things that memory and Redis can both do atomically."""
+"""The interface of state: the few operations that are atomic both in memory and in Redis."""
 
 from __future__ import annotations
 
@@ -12,70 +12,66 @@ class StateError(Exception):
 
 
 class StateStore(Protocol):
-    """Values, lists and sets by key. Every method is atomic, and may be called by any thread.
+    """Values, lists and sets by key. Every method is atomic, and any thread may call it.
 
-    Every method raises :class:`StateError` if the state is lost. A key holds one kind; asking it for another raises the
-    same. A list or a set without elements is not there.
+    Every method raises :class:`StateError` if the state is lost, or if a key holds another kind. An empty list or set
+    does not exist.
     """
 
     @property
     def url(self) -> str:
-        """Where others find the same state; ``memory:`` if nobody else can."""
+        """The URL at which other processes find the same state; ``memory:`` if none can."""
 
     def get(self, key: str) -> bytes | None:
-        """Returns a value; None if the key is not there."""
+        """Returns a value, or None if the key does not exist."""
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Returns several values at once, in the order of their keys."""
+        """Returns several values, in the order of their keys."""
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a value, whether or not there was one."""
+        """Sets a value, whether or not the key exists."""
 
     def create(self, key: str, value: bytes) -> bool:
-        """Sets a value only if the key is not there; whether it did."""
+        """Sets a value if the key does not exist; returns whether it did."""
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
-        """Replaces a value by what ``change`` makes of it, with nobody else's write in between.
+        """Replaces a value with what ``change`` returns for it.
 
-        ``change`` is called again when there was one, so it must do nothing but compute. What it raises is raised.
+        ``change`` is called again after a concurrent write, so it must have no side effects. If it raises an error,
+        nothing changes.
 
         Returns:
-          The new value; None if the key is not there.
+          The new value, or None if the key does not exist.
         """
 
     def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
-        """Removes a key with all that it holds; whether it was there.
+        """Removes a key; returns whether it existed.
 
         Args:
-          key: of any kind; of a value if ``check`` is given.
-          check: is given the value that is removed, with nobody else's write in between; what it raises is raised, and
-            nothing is removed.
+          key: a key of any kind, or of a value if ``check`` is given.
+          check: gets the value that is removed. If it raises an error, nothing is removed.
         """
 
     def keys(self, prefix: str) -> list[str]:
-        """Returns all keys that begin with a prefix, sorted by code point."""
+        """Returns all keys with a prefix, sorted by code point."""
 
     def append(self, key: str, *values: bytes) -> int:
         """Adds to the end of a list; returns its length."""
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """Elements of a list, from ``start`` up to but not including ``stop``, both counted from 0.
-
-        Returns:
-          Empty if the key is not there.
-        """
+        """Returns the elements of a list from ``start`` up to ``stop``, without it; none if the key does not exist."""
 
     def add(self, key: str, member: str) -> bool:
-        """Adds to a set; whether it is new there."""
+        """Adds to a set; returns whether the member is new."""
 
     def discard(self, key: str, member: str) -> bool:
-        """Removes from a set; whether it was there."""
+        """Removes from a set; returns whether the member was in it."""
 
     def members(self, key: str) -> set[str]:
-        """Returns all members of a set; empty if the key is not there."""
+        """Returns all members of a set; none if the key does not exist."""
 
     def lock(self, name: str, seconds: float) -> AbstractContextManager[bool]:
-        """Tries once to take a lock. It is given back at the end of the block, or after ``seconds``.
+        """Tries once to take a lock, which is released at the end of the block, or after ``seconds``.
 
         Yields:
           Whether it was free.
@@ -85,4 +81,4 @@ class StateStore(Protocol):
         """Removes everything."""
 
     def close(self) -> None:
-        """Ends the connection, and with it a server that was started for it."""
+        """Closes the connection, and ends a server that was started for it."""

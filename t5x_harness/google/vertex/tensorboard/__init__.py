@@ -1,1 +1,1 @@
-"""TensorboardService: Tensorboards, experiments, runs, time series and their data."""
+"""TensorboardService: Tensorboards, experiments, runs, time series, and their data."""

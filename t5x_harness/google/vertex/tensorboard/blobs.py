@@ -1,6 +1,6 @@
 """Blobs: objects in the project's bucket, which clients write themselves and read through the service.
 
-A series has its blobs at ``BUCKET/tensorboard-TENSORBOARD/EXPERIMENT/RUN/TIME_SERIES/BLOB_ID``.
+The blobs of a time series are at ``BUCKET/tensorboard-TENSORBOARD/EXPERIMENT/RUN/TIME_SERIES/BLOB_ID``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
 
 
 def blob_bucket(location: str) -> str:
-    """Returns the bucket for blobs of all Tensorboards of a project in a location.
+    """Returns the bucket for the blobs of all Tensorboards in a location.
 
     Args:
-      location: its full name: ``projects/1/locations/us-central1``.
+      location: the location's full name, such as ``projects/1/locations/us-central1``.
     """
     return f"cloud-ai-platform-{uuid.uuid5(_NAMESPACE, location)}"
 
 
 def make_bucket(services: Services, bucket: str) -> None:
-    """Makes a bucket that may be there."""
+    """Creates a bucket, which may exist."""
     _folder(services, bucket).mkdir(parents=True, exist_ok=True)
 
 
@@ -32,11 +32,13 @@ def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> byt
     """Returns the bytes of a blob.
 
     Args:
+      services: have the object store.
       prefix: the Tensorboard's ``blob_storage_path_prefix``.
-      blob_id: as its points name it.
+      series: the full name of the time series.
+      blob_id: the blob's id in a point.
 
     Raises:
-      ApiError: INVALID_ARGUMENT for an id that cannot be one; NOT_FOUND if there is no such object.
+      ApiError: INVALID_ARGUMENT: the id is not valid. NOT_FOUND: there is no such object.
     """
     path = _path(services, prefix, series, blob_id)
     try:
@@ -56,7 +58,7 @@ def write_blob(services: Services, prefix: str, series: str, blob_id: str, data:
 
 
 def is_blob_id(blob_id: str) -> bool:
-    """Returns whether an id can be the name of an object beside the others of its time series."""
+    """Returns whether an id can be the last part of an object's name."""
     return bool(blob_id) and blob_id not in (".", "..") and not set(blob_id) & set("/\0")
 
 
@@ -68,5 +70,5 @@ def _path(services: Services, prefix: str, series: str, blob_id: str) -> Path:
 
 
 def _folder(services: Services, prefix: str) -> Path:
-    """Returns where the object store has a bucket, or a folder in one, as files."""
+    """Returns the folder in which the object store keeps a bucket, or a folder of one."""
     return services.settings.root / "buckets" / prefix

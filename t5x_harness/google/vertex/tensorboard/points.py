@@ -1,7 +1,7 @@
-"""The data points of time series: one for each step, the last that was written for it.
+"""The data points of time series: for each step, the last point that was written.
 
-They are kept as they come, at the end of a list, so that writing costs the same however long a series is. What was
-read of a list is remembered, so that reading again costs what came since.
+Points are appended to a list, so that writing takes the same time however long a series is. What was read of a list is
+remembered, so that reading again only takes the time for newer points.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from t5x_harness.google.vertex.state import StateStore
 
 Element = TypeVar("Element")
 
-_REMEMBERED = 256 << 20  # bytes of points with what Python needs for them
-_OVERHEAD = 160  # bytes: an int, a bytes object and their places
+_REMEMBERED = 256 << 20  # bytes, including Python's overhead
+_OVERHEAD = 160  # bytes: an int, a bytes object, and the references to them
 _Point = tensorboard_data.TimeSeriesDataPoint.pb()
 
 
 class PointsOfSeries:
-    """The points of a time series as they were when it was read.
+    """The points of a time series, as they were when it was read.
 
     Args:
-      steps: in ascending order. More may be added behind them.
-      by_step: the points as bytes. They may be replaced.
+      steps: the steps in ascending order. More may be appended.
+      by_step: the serialized points by step. They may be replaced.
     """
 
     def __init__(self, steps: Sequence[int], by_step: Mapping[int, bytes]) -> None:
@@ -43,13 +43,13 @@ class PointsOfSeries:
         return list(self.after(None))
 
     def after(self, step: int | None) -> Iterator[Any]:
-        """Yields the points behind a step in the order of their steps; all for None."""
+        """Yields the points after a step, or all for None, in the order of their steps."""
         first = 0 if step is None else bisect.bisect_right(self._steps, step, hi=self._count)
         for index in range(first, self._count):
             yield _Point.FromString(self._by_step[self._steps[index]])
 
     def some(self, most: int) -> list[Any]:
-        """Returns some of the points, as :func:`choose` does it."""
+        """Returns some of the points; see :func:`choose`."""
         indices = choose(range(self._count), most)
         return [_Point.FromString(self._by_step[self._steps[index]]) for index in indices]
 
@@ -63,16 +63,24 @@ class Points:
         self._known: collections.OrderedDict[tuple[str, int], _Known] = collections.OrderedDict()
 
     def append(self, series: str, points: Iterable[Any]) -> None:
-        """Writes points; those that there are for the same steps are replaced."""
+        """Writes points, which replace earlier points of the same steps."""
         self._state.append(_key(series), *(point.SerializeToString() for point in points))
 
     def forget(self, series: str) -> None:
-        """Removes all points of a time series, given by its full name."""
+        """Removes all points of a time series.
+
+        Args:
+          series: the full name of the time series.
+        """
         self._state.delete(_key(series))
 
     def read(self, series: Any) -> PointsOfSeries:
-        """Returns all points of a time series, given as its message."""
-        identity = (series.name, series.create_time.ToNanoseconds())  # the same name may be given again
+        """Returns all points of a time series.
+
+        Args:
+          series: the message of the time series.
+        """
+        identity = (series.name, series.create_time.ToNanoseconds())  # a name may be used again
         with self._lock:
             known = self._known.setdefault(identity, _Known())
             self._known.move_to_end(identity)
@@ -82,7 +90,7 @@ class Points:
         return found
 
     def size(self, tensorboard: str) -> int:
-        """Returns the bytes of all points in a Tensorboard."""
+        """Returns the size of all points in a Tensorboard, in bytes."""
         keys = [key for key in self._state.keys(f"{tensorboard}/") if key.endswith(_key(""))]
         return sum(len(data) for key in keys for data in self._state.read(key))
 
@@ -97,8 +105,10 @@ class _Known:
     """What was read of one list.
 
     Attributes:
-      size: about the bytes that this takes.
-      steps: in ascending order. Steps are only added to its end, as others may be reading it.
+      count: how many elements were read.
+      size: the approximate size of this object, in bytes.
+      steps: the steps in ascending order. It is only appended to, because other threads may be reading it.
+      by_step: the serialized points by step.
     """
 
     def __init__(self) -> None:
@@ -107,7 +117,7 @@ class _Known:
         self.by_step: dict[int, bytes] = {}
 
     def add(self, elements: Sequence[bytes]) -> None:
-        """Takes up what was read since."""
+        """Adds newly read elements."""
         between = set()
         for data in elements:
             step = _Point.FromString(data).step
@@ -124,12 +134,13 @@ class _Known:
 
 
 def choose(elements: Sequence[Element], most: int) -> Sequence[Element]:
-    """Returns some of the elements, in their order, where there are more than an answer may have.
+    """Returns at most a number of elements, in their order.
 
-    The service chooses at random. Here the last is always among them, as it is where TensorBoard itself chooses, and
-    the same ones are chosen each time.
+    The service chooses at random. Here the choice is the same each time, and always has the last element, as
+    TensorBoard's own choice does.
 
     Args:
+      elements: the elements.
       most: how many to choose, at least one.
     """
     if len(elements) <= most:

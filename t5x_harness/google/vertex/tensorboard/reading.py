@@ -1,4 +1,4 @@
-"""Reading data: points of one or several time series, and their blobs; who read how often, and how much there is."""
+"""Reads points of time series and their blobs, and reports usage and sizes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_data, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.identity import PROJECT
-from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_bounds, page_size
+from t5x_harness.google.identity import ACCOUNT
+from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_of, page_size
 from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import ApiCall, Services
@@ -23,8 +22,6 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tens
 from t5x_harness.google.vertex.wire.errors import invalid_field
 
 _VIEWS = "views/"
-_USER = f"{PRODUCT}@{PROJECT}.iam.gserviceaccount.com"
-"""Whom every client of a session stands for."""
 
 
 def read_usage(call: ApiCall) -> Message:
@@ -32,7 +29,7 @@ def read_usage(call: ApiCall) -> Message:
     response: Any = call.rpc.response()
     prefix = aspect_key(name, _VIEWS)
     for key in call.services.state.keys(prefix):
-        of_month = response.monthly_usage_data[key.removeprefix(prefix)].user_usage_data.add(username=_USER)
+        of_month = response.monthly_usage_data[key.removeprefix(prefix)].user_usage_data.add(username=ACCOUNT)
         of_month.view_count = int(call.services.state.get(key) or 0)
     return response
 
@@ -43,7 +40,7 @@ def read_size(points: Points, call: ApiCall) -> Message:
 
 
 def count_view(services: Services, series: str) -> None:
-    """Counts that a time series was read, for its Tensorboard and the month."""
+    """Counts a read of a time series, for its Tensorboard and the month."""
     key = aspect_key(tensorboard_of(series), _VIEWS + time.strftime("%Y%m", time.gmtime()))
     if not services.state.create(key, b"1"):
         services.state.update(key, lambda count: b"%d" % (int(count) + 1))
@@ -59,30 +56,27 @@ _PAGE, _LARGEST_PAGE = 1000, 10_000
 def export_page(call: ApiCall, points: PointsOfSeries) -> tuple[list[Any], str]:
     """Returns one page of points.
 
-    Without an order they are in that of their steps, and a page goes on behind the last step of the one before.
+    By default, points are in the order of their steps, and a page begins after the last step of the page before.
 
     Args:
-      call: its request has ``filter``, ``order_by``, ``page_size`` and ``page_token``.
+      call: a request with ``filter``, ``order_by``, ``page_size`` and ``page_token``.
+      points: the points of the time series.
 
     Returns:
-      The points, and the token of the next page; empty behind the last.
+      The points, and the token of the next page, which is empty for the last page.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: one of these cannot be read.
+      ApiError: INVALID_ARGUMENT: one of the request's fields is not valid.
     """
     request = call.request
     matches = matcher(request.filter, call.services)
     size = page_size(request, _PAGE, _LARGEST_PAGE)
     if request.order_by:
         found = in_order(list(filter(matches, points.all())), request.order_by, newest_first=False)
-        first, end = page_bounds([str(point.step) for point in found], request, size)
-        page, more = found[first:end], end < len(found)
-    else:
-        behind = int(PageToken.decode(request.page_token, request).last) if request.page_token else None
-        taken = list(itertools.islice(filter(matches, points.after(behind)), size + 1))
-        page, more = taken[:size], len(taken) > size
-        end = 0
-    return page, PageToken(str(page[-1].step), end).encode(request) if more else ""
+        return page_of(found, request, size, name=lambda point: str(point.step))
+    last = int(PageToken.decode(request.page_token, request).last) if request.page_token else None
+    page = list(itertools.islice(filter(matches, points.after(last)), size + 1))
+    return page[:size], PageToken(str(page[size - 1].step), 0).encode(request) if len(page) > size else ""
 
 
 _TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
@@ -93,7 +87,7 @@ _POINTS_OF_OTHERS = 100
 
 
 def read(points: Points, call: ApiCall) -> Message:
-    """Returns the points of a time series that a filter matches, or some of them."""
+    """Returns the points of a time series that match a filter, or some of them."""
     request = call.request
     most = _checked_most(request.max_data_points)
     series = _viewed(call.services, request.tensorboard_time_series)
@@ -120,7 +114,7 @@ def export(points: Points, call: ApiCall) -> Message:
 
 
 def read_blobs(call: ApiCall) -> Iterator[Message]:
-    """Yields the blobs of a time series that were asked for."""
+    """Yields blobs of a time series."""
     series = _viewed(call.services, call.request.time_series)
     prefix = blob_prefix(call.services, series.name)
     for blob_id in call.request.blob_ids:
@@ -132,7 +126,7 @@ def read_blobs(call: ApiCall) -> Iterator[Message]:
 def _checked_most(given: int) -> int:
     most = given or _POINTS
     if most != _ALL and not 0 < most <= _MOST_POINTS:
-        message = f"{most} is none of 1 to {_MOST_POINTS}, nor {_ALL} for all"
+        message = f"{most} is neither from 1 to {_MOST_POINTS}, nor {_ALL} for all"
         raise invalid_field("max_data_points", message)
     return most
 
@@ -145,7 +139,7 @@ def _check_in_tensorboard(request: Any) -> None:
 
 
 def _viewed(services: Services, name: str) -> Any:
-    """Returns a time series, which counts as read by it."""
+    """Returns a time series, and counts a read of it."""
     series = services.resources.get(name, TensorboardTimeSeries)
     count_view(services, name)
     return series
@@ -157,7 +151,7 @@ def _data(series: Any, points: Sequence[Any]) -> Any:
 
 
 def _selected(call: ApiCall, points: PointsOfSeries, most: int) -> Sequence[Any]:
-    """Returns the points that the request's filter matches, or some of them."""
+    """Returns the points that match the request's filter, or some of them."""
     if call.request.filter:
         matches = matcher(call.request.filter, call.services)
         found = [point for point in points.all() if matches(point)]

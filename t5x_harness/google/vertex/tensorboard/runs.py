@@ -1,4 +1,4 @@
-"""Runs, the time series in them, and their display names, which are unique below a parent."""
+"""Runs, the time series in them, and their display names, which are unique within a parent."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 @contextlib.contextmanager
 def claimed(services: Services, parent: str, display_name: str, kind: str) -> Iterator[None]:
-    """Takes a name for what is made in the block, and gives it back if that fails.
+    """Claims a display name for a child that is created in the block, and releases the name if that fails.
 
     Args:
-      kind: of the child, such as ``TensorboardRun``.
+      services: have the state.
+      parent: the full name of the parent.
+      display_name: the display name.
+      kind: the kind of the child, such as ``TensorboardRun``.
 
     Raises:
-      ApiError: INVALID_ARGUMENT if it is empty or another child has it. Clients look for ``already exist`` under
-        this code, not under ALREADY_EXISTS, and go on with the other child.
+      ApiError: INVALID_ARGUMENT: the name is empty, or another child has it. Clients look for ``already exist`` with
+        this code, and not with ALREADY_EXISTS, and go on with the other child.
     """
     if not display_name:
         raise invalid_field("display_name", f"a {kind} has to have one")
@@ -44,7 +47,7 @@ def claimed(services: Services, parent: str, display_name: str, kind: str) -> It
 
 
 def release(services: Services, parent: str, display_name: str) -> None:
-    """Gives a name back."""
+    """Releases a display name."""
     services.state.delete(_key(parent, display_name))
 
 
@@ -61,12 +64,12 @@ _LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
 
 
 def create_run(call: ApiCall) -> Message:
-    """Makes a run, under the id that the request has to have."""
+    """Creates a run, whose id the request has to have."""
     if not call.request.tensorboard_run_id:
         raise invalid_field("tensorboard_run_id", "it is required")
     request = call.request
     if call.services.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
-        return run_standard(call)  # it tells so under another code than a name that is taken
+        return run_standard(call)  # which answers with another code than a display name that is taken
     with claimed(call.services, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
         made: Any = run_standard(call)
     count_run(call.services, made.name)
@@ -74,7 +77,7 @@ def create_run(call: ApiCall) -> Message:
 
 
 def create_time_series(call: ApiCall) -> Message:
-    """Makes a time series of one type of values."""
+    """Creates a time series of one type of values."""
     given = call.request.tensorboard_time_series
     given.ClearField("metadata")
     found = []
@@ -92,25 +95,25 @@ def create_time_series(call: ApiCall) -> Message:
 
 
 def batch_create_runs(call: ApiCall) -> Message:
-    """Makes several runs of one experiment, or none."""
+    """Creates several runs of one experiment, or none."""
     made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
     return call.rpc.response(tensorboard_runs=made)
 
 
 def batch_create_time_series(call: ApiCall) -> Message:
-    """Makes several time series in runs of one experiment, or none."""
+    """Creates several time series in runs of one experiment, or none."""
     made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
     return call.rpc.response(tensorboard_time_series=made)
 
 
 def update_run(call: ApiCall) -> Message:
-    """Changes a run; it may be given another name that is free."""
+    """Changes a run, perhaps with a new display name."""
     with _renamed(call, call.request.tensorboard_run, TensorboardRun):
         return run_standard(call)
 
 
 def update_time_series(call: ApiCall) -> Message:
-    """Changes a time series; it may be given another name that is free. Its type stays."""
+    """Changes a time series, perhaps with a new display name. Its type stays."""
     given = call.request.tensorboard_time_series
     kept: Any = call.services.resources.get(given.name, TensorboardTimeSeries)
     given.value_type = kept.value_type
@@ -121,7 +124,7 @@ def update_time_series(call: ApiCall) -> Message:
 
 
 def delete_run(call: ApiCall) -> Message:
-    """Deletes a run with its time series."""
+    """Deletes a run and its time series."""
     run: Any = call.services.resources.get(call.request.name, TensorboardRun)
     answer = run_standard(call)
     release(call.services, parent_of(run.name), run.display_name)
@@ -130,7 +133,7 @@ def delete_run(call: ApiCall) -> Message:
 
 
 def delete_time_series(call: ApiCall) -> Message:
-    """Deletes a time series with its points."""
+    """Deletes a time series and its points."""
     series: Any = call.services.resources.get(call.request.name, TensorboardTimeSeries)
     answer = run_standard(call)
     release(call.services, parent_of(series.name), series.display_name)
@@ -138,7 +141,7 @@ def delete_time_series(call: ApiCall) -> Message:
 
 
 def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: str, what: str) -> list[Any]:
-    """Answers each request of a batch, and takes back what was made if one cannot be."""
+    """Answers each request of a batch, and undoes all of them if one fails."""
     requests = call.request.requests
     if len(requests) > _MOST_IN_A_BATCH:
         message = f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch"
@@ -159,7 +162,7 @@ def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: st
 
 
 def _check_parent(request: Any, parent: str, number: int) -> None:
-    """Checks that a run's parent is the batch's; that of a time series has to be one of its runs."""
+    """Checks that a run's parent is the batch's, and that a time series' parent is a run of the batch's parent."""
     if isinstance(request, tensorboard_service.CreateTensorboardRunRequest.pb()):
         request.parent = request.parent or parent
         right = request.parent == parent
@@ -172,7 +175,7 @@ def _check_parent(request: Any, parent: str, number: int) -> None:
 
 @contextlib.contextmanager
 def _renamed(call: ApiCall, given: Any, kind: type[Message]) -> Iterator[None]:
-    """Sees to it that a display name that an update sets is free, and that the old one is afterwards."""
+    """Claims the display name that an update in the block sets, and releases the old one afterwards."""
     old: Any = call.services.resources.get(given.name, kind)
     new = kind()
     new.CopyFrom(old)

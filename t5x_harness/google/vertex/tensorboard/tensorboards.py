@@ -20,12 +20,12 @@ _RUNS = "runs"
 
 
 def count_run(services: Services, run: str) -> None:
-    """Counts a run that was made."""
+    """Counts a new run."""
     services.state.add(aspect_key(tensorboard_of(run), _RUNS), run)
 
 
 def uncount_runs(services: Services, runs: Iterable[str]) -> None:
-    """Counts runs that were deleted no longer."""
+    """Uncounts deleted runs."""
     for run in runs:
         services.state.discard(aspect_key(tensorboard_of(run), _RUNS), run)
 
@@ -35,7 +35,7 @@ def _run_count(services: Services, tensorboard: str) -> int:
 
 
 def create(call: ApiCall) -> Message:
-    """Makes a Tensorboard with a bucket for its blobs."""
+    """Creates a Tensorboard with a bucket for its blobs."""
     given = call.request.tensorboard
     if not given.display_name:
         raise invalid_field("tensorboard.display_name", "it is required")
@@ -45,7 +45,7 @@ def create(call: ApiCall) -> Message:
     operation: Any = run_standard(call)
     made = _Tensorboard()
     operation.response.Unpack(made)
-    if made.is_default:  # of several that are made at once, the last is left
+    if made.is_default:  # of several that are created at once, the last one stays the default
         _demote(call.services, [each for each in _others(call.services, made.name) if _created(each) < _created(made)])
     return operation
 
@@ -58,16 +58,16 @@ def get(call: ApiCall) -> Message:
 
 
 def list_tensorboards(call: ApiCall) -> Message:
-    """Tensorboards with the numbers of their runs."""
+    """Returns a page of Tensorboards with the numbers of their runs."""
     page: Any = run_standard(call)
     for each in page.tensorboards:
-        if each.name:  # a read mask may leave it out
+        if each.name:  # a read mask may leave the name out
             each.run_count = _run_count(call.services, each.name)
     return page
 
 
 def update(call: ApiCall) -> Message:
-    """Changes a Tensorboard. One that becomes the default takes the place of the one that was."""
+    """Changes a Tensorboard. A new default replaces the old one."""
     given = call.request.tensorboard
     kept: Any = call.services.resources.get(given.name, _Tensorboard)
     given.blob_storage_path_prefix = kept.blob_storage_path_prefix
@@ -79,14 +79,14 @@ def update(call: ApiCall) -> Message:
 
 
 def create_experiment(call: ApiCall) -> Message:
-    """Makes an experiment, under the id that the request has to have."""
+    """Creates an experiment, whose id the request has to have."""
     if not call.request.tensorboard_experiment_id:
         raise invalid_field("tensorboard_experiment_id", "it is required")
     return run_standard(call)
 
 
 def delete_experiment(call: ApiCall) -> Message:
-    """Deletes an experiment with its runs."""
+    """Deletes an experiment and its runs."""
     name = call.request.name
     runs = call.services.resources.names(name, "runs")
     answer = run_standard(call)
@@ -95,10 +95,11 @@ def delete_experiment(call: ApiCall) -> Message:
 
 
 def blob_prefix(services: Services, name: str) -> str:
-    """Returns where the blobs of a Tensorboard are.
+    """Returns the place of a Tensorboard's blobs.
 
     Args:
-      name: of the Tensorboard, or of anything in it.
+      services: have the Tensorboard.
+      name: the full name of the Tensorboard, or of anything in it.
     """
     found: Any = services.resources.get(tensorboard_of(name), _Tensorboard)
     prefix: str = found.blob_storage_path_prefix
@@ -111,13 +112,13 @@ def tensorboard_of(name: str) -> str:
 
 
 def _others(services: Services, name: str) -> list[Any]:
-    """Returns the other Tensorboards of the same project in the same location."""
+    """Returns the other Tensorboards in the same location."""
     known: list[Any] = services.resources.list(parent_of(name), "tensorboards", _Tensorboard)
     return [each for each in known if each.name != name]
 
 
 def _demote(services: Services, boards: list[Any]) -> None:
-    """Leaves none of them the default."""
+    """Makes these Tensorboards no longer the default."""
     for board in boards:
         if board.is_default:
             services.resources.update(board.name, _Tensorboard, lambda it: it.ClearField("is_default"))

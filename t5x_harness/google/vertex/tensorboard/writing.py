@@ -1,4 +1,4 @@
-"""Writing data: points of several time series, of several runs."""
+"""Writes points of time series."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def _check_runs(request: Any) -> None:
 
 
 def _write(services: Services, points: Points, requests: Sequence[Any]) -> None:
-    """Writes what all requests have; nothing if some of it cannot be written."""
+    """Writes the data of all requests, or nothing if some of it is not valid."""
     checked = [found for request in requests for found in _checked(services, request)]
     for series, data in checked:
         _move_blobs(services, series, data)
         points.append(series, data.values)
-        if not _tell_extremes(services, series, data.values):  # it was deleted meanwhile
+        if not _tell_extremes(services, series, data.values):  # the time series was deleted meanwhile
             points.forget(series)
             raise not_found(series)
 
 
 def _checked(services: Services, request: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the full names of the time series that a request writes, each with its data."""
+    """Yields the full name of each time series that a request writes, with its data; raises ApiError."""
     points = sum(len(data.values) for data in request.time_series_data)
     if points > _MOST_POINTS:
         message = f"{points} data points; at most {_MOST_POINTS} can be written at once"
@@ -92,7 +92,7 @@ def _violations(series: Any, data: Any, where: str) -> Iterator[FieldViolation]:
 
 
 def _move_blobs(services: Services, series: str, data: Any) -> None:
-    """Writes the bytes of blobs that come with the points to where those are that clients wrote themselves."""
+    """Moves the bytes of blobs out of the points, to where clients write blobs themselves."""
     for point in data.values:
         for blob in point.blobs.values if point.HasField("blobs") else ():
             if blob.data:
@@ -102,7 +102,7 @@ def _move_blobs(services: Services, series: str, data: Any) -> None:
 
 
 def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bool:
-    """Brings what a time series tells of its points up to date; its etag stays. Whether the series is there."""
+    """Updates what a time series reports of its points, without a new etag; returns whether the series exists."""
 
     def changed(data: bytes) -> bytes:
         kept: Any = TensorboardTimeSeries.FromString(data)

@@ -1,1 +1,1 @@
-"""How requests come to methods: over gRPC as bytes, over HTTP as JSON, and errors back."""
+"""Requests to methods, over gRPC as bytes and over HTTP as JSON, and their errors."""

@@ -1,4 +1,4 @@
-"""The API as a whole: a request's bytes in, a response's bytes out, whatever transport they come by."""
+"""The API as a whole: a request's bytes in, a response's bytes out, whatever the transport."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from t5x_harness.google.vertex.jobs.driver import GracePeriods
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
-from t5x_harness.google.vertex.messages.name_checks import check_location, check_names, named_resource
-from t5x_harness.google.vertex.messages.times import check_times
+from t5x_harness.google.vertex.messages.checks import check_location, check_names, check_times, named_resource
 from t5x_harness.google.vertex.metadata import contexts
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.models import registry
@@ -47,9 +46,10 @@ class Api:
     """Vertex AI's services over one state. Any thread may call it.
 
     Args:
-      state: keeps everything; by default what ``settings.options.state`` names.
-      authority: knows who may ask; by default one with a token of its own.
-      graces: for processes of jobs that have to end; by default those of the service.
+      settings: the settings of Vertex AI.
+      state: keeps everything; by default, the state that ``settings.options.state`` names.
+      authority: decides which clients are admitted; by default, one with a token of its own.
+      graces: how long processes of jobs may take to end; by default, as long as on the service.
 
     Raises:
       StateError: the state cannot be opened.
@@ -71,10 +71,10 @@ class Api:
 
     @classmethod
     def local(cls, folder: Path) -> Self:
-        """Returns one in this process without a server, for tests and tools: its state is in memory.
+        """Returns an API in this process, without a server and with its state in memory, for tests and tools.
 
         Args:
-          folder: takes the object store (``root``) and what jobs need on disk (``jobs``).
+          folder: the folder for the object store (``root``) and the files of jobs (``jobs``).
         """
         return cls(VertexSettings(root=folder / "root", folder=folder / "jobs"))
 
@@ -82,17 +82,18 @@ class Api:
         """Answers one request to a method whose response is one message.
 
         Args:
-          path: the method's, as gRPC names it: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
-          token: of the client; see :class:`Authority`.
-          host: that was asked, without a port; its region has to be the request's.
-          transport: by which it came, for the record; empty for what the harness asks: it meets no fault and is not
+          path: the method's path in gRPC: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
+          request: the request's bytes.
+          token: the client's token; see :class:`Authority`.
+          host: the host of the request, without a port; its region has to be that of the request's location.
+          transport: the transport for the record; empty for the harness's own requests, which hit no fault and are not
             recorded.
 
         Returns:
           The response's bytes.
 
         Raises:
-          ApiError: what the client gets.
+          ApiError: the error for the client.
         """
         (answer,) = self.stream(path, request, token, host=host, transport=transport)
         return answer
@@ -100,7 +101,7 @@ class Api:
     def stream(
         self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc"
     ) -> Iterator[bytes]:
-        """Answers one request to any method; the same as :meth:`call`, but for responses that are a stream."""
+        """Answers one request to any method, like :meth:`call`; yields each message of a streamed response."""
         version = "v1beta1" if ".v1beta1." in path else "v1"
         rpc = self.rpc(path)
         code, about = "OK", ""
@@ -142,27 +143,27 @@ class Api:
                 )
 
     def admit(self, token: str) -> None:
-        """Raises ApiError (UNAUTHENTICATED), which says nothing of it, for requests without the session's token."""
+        """Raises ApiError (UNAUTHENTICATED) for a token that is not the session's."""
         if not self.authority.admits(token):
             raise ApiError(StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
 
     def rpc(self, path: str) -> Rpc | None:
-        """Returns the method of v1 that a path of any version stands for; None if there is none."""
+        """Returns the method of v1 for a path of any version, or None."""
         return rpc_table().get(path.replace(".v1beta1.", ".v1."))
 
     def administer(self, name: str, value: Any) -> Any:
-        """Answers the harness itself.
+        """Answers a request of the harness itself.
 
         Args:
           name: ``faults`` (all, and the record), ``arm`` (with a fault), ``reset``, ``state`` (its URL) or ``entries``
             (of logs).
-          value: its argument, as JSON has it.
+          value: the argument, a JSON value.
 
         Returns:
-          A value for JSON.
+          A JSON value.
 
         Raises:
-          ApiError: NOT_FOUND: there is nothing of that name. UNAVAILABLE: the state is lost.
+          ApiError: NOT_FOUND: there is no such request. UNAVAILABLE: the state is lost.
         """
         try:
             match name:
@@ -181,13 +182,13 @@ class Api:
         return self.services.faults.report()
 
     def reset(self) -> None:
-        """Ends all jobs, and forgets all resources, faults and requests."""
+        """Ends all jobs, and removes all resources, faults and recorded requests."""
         self._jobs.reset()
         self.services.state.clear()
         self.services.faults.clear()
 
     def close(self) -> None:
-        """Ends all jobs and lets go of the state; what still waits here goes on at once."""
+        """Ends all jobs, ends all waiting, and closes the state."""
         self.services.closing.set()
         self._jobs.close()
         self.services.state.close()
@@ -210,11 +211,13 @@ def _parsed(rpc: Rpc, request: bytes) -> Message:
     try:
         return rpc.request.FromString(request)
     except DecodeError:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"the request is no {rpc.request.DESCRIPTOR.full_name}") from None
+        raise ApiError(
+            StatusCode.INVALID_ARGUMENT, f"the request is not a {rpc.request.DESCRIPTOR.full_name}"
+        ) from None
 
 
 def _bytes_for(version: str, answer: Any) -> bytes:
-    """Returns the response for a client of a version: what operations carry has to be of the client's version, too."""
+    """Returns the response's bytes for a client's version. Messages inside operations get the version's types."""
     if version == "v1beta1" and isinstance(answer, operations_pb2.Operation):
         theirs = operations_pb2.Operation()
         theirs.CopyFrom(answer)

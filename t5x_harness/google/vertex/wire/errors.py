@@ -1,4 +1,4 @@
-"""Errors that a service answers with, in the words that Google has for them."""
+"""Errors of the service, in Google's terms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StatusCode(enum.StrEnum):
 
     @property
     def number(self) -> int:
-        """As gRPC and google.rpc.Status count them."""
+        """The code's number in gRPC and google.rpc.Status."""
         return list(StatusCode).index(self) + 1
 
     @property
@@ -60,10 +60,11 @@ _HTTP = {
 
 @dataclasses.dataclass(frozen=True)
 class FieldViolation:
-    """One field of a request that a service does not take.
+    """A field of a request that is not valid.
 
     Attributes:
-      field: its path, such as ``job_spec.worker_pool_specs[0].replica_count``.
+      field: the field's path, such as ``job_spec.worker_pool_specs[0].replica_count``.
+      message: what is wrong with it.
     """
 
     field: str
@@ -71,10 +72,12 @@ class FieldViolation:
 
 
 class ApiError(Exception):
-    """A request that is answered with an error.
+    """The error that answers a request.
 
     Attributes:
-      violations: the fields it is about; clients find them in the error's details.
+      code: the error's code.
+      message: the error's message.
+      violations: the fields that are not valid, which clients find in the error's details.
     """
 
     def __init__(self, code: StatusCode, message: str, violations: Iterable[FieldViolation] = ()) -> None:
@@ -85,22 +88,22 @@ class ApiError(Exception):
 
     @classmethod
     def of_violations(cls, violations: Iterable[FieldViolation]) -> Self:
-        """Returns INVALID_ARGUMENT that lists all of them in one text, in the service's form."""
+        """Returns INVALID_ARGUMENT with all violations in one text, in the service's form."""
         listed = tuple(violations)
         found = (f"{count}.Field: {each.field}; Message: {each.message}\t" for count, each in enumerate(listed, 1))
         return cls(StatusCode.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
 
 
 def invalid_field(field: str, message: str) -> ApiError:
-    """Returns INVALID_ARGUMENT for one field."""
+    """Returns INVALID_ARGUMENT with one violation."""
     return ApiError.of_violations([FieldViolation(field, message)])
 
 
 class ApiNotEmulated(ApiError):
-    """A request for what Google has and the harness does not: UNIMPLEMENTED over gRPC.
+    """A request for something that is not emulated: UNIMPLEMENTED over gRPC.
 
-    Over HTTP that would be 501, which clients take for a disturbance and repeat for half a minute, so it is answered
-    there as Google answers for an API that a project does not have.
+    Over HTTP that would be a 501, which clients take for a temporary error and repeat for half a minute. The answer
+    there is Google's for an API that is not enabled.
     """
 
     def __init__(self, message: str) -> None:
@@ -108,5 +111,5 @@ class ApiNotEmulated(ApiError):
 
 
 def not_found(name: str) -> ApiError:
-    """Returns the error of a resource that is not there."""
+    """Returns NOT_FOUND for a resource."""
     return ApiError(StatusCode.NOT_FOUND, f"The requested resource {name} was not found.")

@@ -1,4 +1,4 @@
-"""JSON over HTTP, as Google's APIs transcode it from and to the messages of their methods."""
+"""JSON over HTTP, transcoded from and to messages as Google's APIs do it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf import field_mask_pb2, json_format
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2  # noqa: F401 - errors' details become JSON, by their types' names
+from google.rpc import error_details_pb2  # noqa: F401 - registers the types of errors' details, which become JSON
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
@@ -23,7 +23,7 @@ from t5x_harness.google.vertex.wire.status import to_status
 
 
 def parse_json(body: bytes) -> Any:
-    """Reads a body; raises ApiError (INVALID_ARGUMENT) if ``read_json`` refuses it."""
+    """Reads a body; raises ApiError (INVALID_ARGUMENT) if it is not JSON."""
     try:
         return read_json(body)
     except BadJson as error:
@@ -32,7 +32,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def check_text(text: str, what: str) -> None:
-    """Raises ApiError for a text (``what`` says which) that has no UTF-8, before anything is done with it."""
+    """Raises ApiError for a text that cannot be UTF-8; ``what`` names it in the message."""
     try:
         text.encode()
     except UnicodeError:
@@ -44,7 +44,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
-    """Sets the fields that parameters name, in JSON's or protobuf's spelling; raises ApiError if one cannot be."""
+    """Sets the fields that query parameters name, in JSON's or protobuf's spelling; raises ApiError."""
     for name, value in parameters:
         owner, field = message, None
         for step in name.split("."):
@@ -98,12 +98,12 @@ class RestRequest:
 
     Attributes:
       verb: ``GET``, ``POST``, …
-      path: decoded.
-      query: its parameters, decoded, in order.
-      body: as it came.
-      token: of the client; empty for none.
-      host: that was asked, without a port.
-      unrecorded: whether it meets no fault and is not recorded, as what the harness itself asks.
+      path: the decoded path.
+      query: the decoded parameters, in order.
+      body: the raw body.
+      token: the client's token; empty for none.
+      host: the host, without a port.
+      unrecorded: whether it is a request of the harness itself, which hits no fault and is not recorded.
     """
 
     verb: str
@@ -117,14 +117,14 @@ class RestRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RestAnswer:
-    """A status, and JSON."""
+    """A status and a JSON body."""
 
     status: int
     body: bytes
 
 
 def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
-    """Answers a request, with an error in Google's form if it cannot be answered otherwise."""
+    """Answers a request, if need be with an error in Google's form."""
     try:
         return RestAnswer(200, _answer(api, request))
     except ApiError as error:
@@ -132,7 +132,7 @@ def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
 
 
 def error_answer(error: ApiError) -> RestAnswer:
-    """Returns an error in the form that Google's APIs give it over HTTP."""
+    """Returns an error in the form of Google's APIs over HTTP."""
     if isinstance(error, ApiNotEmulated):
         return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
     body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
@@ -142,7 +142,7 @@ def error_answer(error: ApiError) -> RestAnswer:
 
 
 def _answer(api: Api, request: RestRequest) -> bytes:
-    api.admit(request.token)  # before anything is read for it
+    api.admit(request.token)  # before the request is parsed
     check_text(request.path, "path")
     for name, value in request.query:
         check_text(name + value, "query")
@@ -167,7 +167,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
 
 
 def _message(found: Match, request: RestRequest) -> Message:
-    """Returns the request that a path, a query and a body stand for; raises ApiError in the service's words."""
+    """Returns the request message for a path, a query and a body; raises ApiError in the service's words."""
     message = found.rpc.request()
     if found.binding.body:
         part = message if found.binding.body == "*" else getattr(message, found.binding.body)
@@ -191,17 +191,17 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
     try:
         if not isinstance(document, dict):
             raise ValueError('Unknown name "": Root element must be a message.')
-        json_format.Parse(body, part)  # not of the document: it refuses a name that is there twice
+        json_format.Parse(body, part)  # and not the document: this refuses duplicate names
     except (json_format.ParseError, RecursionError, ValueError) as error:
         if misspelt := _misspelt(document, field):
             raise ApiError(
                 StatusCode.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt
             ) from None
-        # The library's text: what is wrong, and where.
+        # The library's text says what is wrong, and where.
         message = f"Invalid JSON payload received. {error}"
         raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation(field, message)]) from None
 
 
 def _misspelt(document: Any, field: str) -> list[FieldViolation]:
-    """Accelerators that there are none of, which people write often enough to get a hint at what they meant."""
+    """Returns hints for common misspellings of accelerators."""
     return [FieldViolation(each.field, each.message) for each in misspelt_accelerators(document, field)]

@@ -1,4 +1,4 @@
-"""Which method an HTTP request is for, by the URL templates of the library."""
+"""Finds the method of an HTTP request by the library's URL templates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """A method, and what a path says of its request.
+    """A method, and the fields of its request that are in the path.
 
     Attributes:
-      values: of the request's fields, by path: ``{"custom_job.name": "projects/…"}``.
+      rpc: the method.
+      binding: the URL template that matched.
+      values: the fields' values by their paths: ``{"custom_job.name": "projects/…"}``.
     """
 
     rpc: Rpc
@@ -42,18 +44,18 @@ class Routes:
         for rpc in rpcs:
             for binding in rpc.bindings:
                 route = _compiled(rpc, binding)
-                # Thousands of templates differ in these three; ``**`` fits any number of segments.
+                # Narrows thousands of templates down; ``**`` matches any number of segments.
                 segments = 0 if "**" in binding.template else binding.template.count("/")
                 self._routes[binding.verb, _action(binding.template), segments].append(route)
         for routes in self._routes.values():
             routes.sort(key=lambda route: -len(_VARIABLE.sub("", route.binding.template)))
 
     def find(self, verb: str, path: str) -> Match | None:
-        """Returns the method that a request is for; None if there is none.
+        """Returns the method of a request, or None.
 
         Args:
           verb: ``GET``, ``POST``, …
-          path: decoded, such as ``/v1/projects/p/locations/l/customJobs/1:cancel``.
+          path: the decoded path, such as ``/v1/projects/p/locations/l/customJobs/1:cancel``.
         """
         for segments in (path.count("/"), 0):
             for route in self._routes.get((verb, _action(path), segments), ()):
@@ -69,7 +71,7 @@ def routes_of(version: str) -> Routes:
 
 
 def _action(path: str) -> str:
-    """Returns ``cancel`` of a path that ends in ``:cancel``."""
+    """Returns ``cancel`` for a path that ends in ``:cancel``."""
     return path.rpartition("/")[2].partition(":")[2]
 
 

@@ -1,7 +1,6 @@
-"""The methods of Vertex AI's services, read out of the installed library's own client code.
+"""The methods of Vertex AI's services, read from the installed client library.
 
-Nothing of it is written down here: what a library can call, with which messages and under which URLs, is what its
-generated transports say when they make their stubs.
+The library's generated transports know each method, its messages and its URLs, and reveal them when they make stubs.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ _LIBRARIES = ("google.cloud.aiplatform_v1", "google.cloud.resourcemanager_v3")
 
 
 def import_messages_only() -> None:
-    """Has a server import of the library what it reads, which is half: its messages and transports, and no client.
+    """Prepares the library's packages so that a server imports only messages and transports, which is half of it.
 
-    Its packages are put in place without running their own code, which imports each service's clients. For a process
-    that is ours alone: what the packages' own code imports is not found in them.
+    The packages are created without running their code, which would import each service's clients. This is only for
+    the server's own process, because the packages then lack what their code imports.
 
     Raises:
       ModuleNotFoundError: ``google-cloud-aiplatform`` is not installed.
     """
     for library in _LIBRARIES:
-        _put_in_place(library)
-        services = _put_in_place(f"{library}.services")
+        _add_package(library)
+        services = _add_package(f"{library}.services")
         for service in pkgutil.iter_modules(services.__path__):
-            _put_in_place(f"{services.__name__}.{service.name}")
-            _put_in_place(f"{services.__name__}.{service.name}.transports")
+            _add_package(f"{services.__name__}.{service.name}")
+            _add_package(f"{services.__name__}.{service.name}.transports")
 
 
-def _put_in_place(package: str) -> ModuleType:
+def _add_package(package: str) -> ModuleType:
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
@@ -56,8 +55,8 @@ class HttpBinding:
 
     Attributes:
       verb: ``GET``, ``POST``, ``PATCH`` or ``DELETE``.
-      template: of the path, such as ``/v1/{parent=projects/*/locations/*}/customJobs``.
-      body: the field that the body is; ``*`` for the whole request, empty for none.
+      template: the template of the path, such as ``/v1/{parent=projects/*/locations/*}/customJobs``.
+      body: the field of the request in the body; ``*`` for the whole request, empty for none.
     """
 
     verb: str
@@ -70,9 +69,11 @@ class Rpc:
     """One method of a service.
 
     Attributes:
-      path: as gRPC names it: ``/google.cloud.aiplatform.v1.JobService/CreateCustomJob``.
-      response: the class of its response, or of each of several.
-      bindings: how it is called over HTTP; empty if it is not.
+      path: the path in gRPC: ``/google.cloud.aiplatform.v1.JobService/CreateCustomJob``.
+      request: the class of the request.
+      response: the class of the response, or of each message in a stream of them.
+      streams: whether the response is a stream.
+      bindings: how the method is called over HTTP; empty if it is not.
     """
 
     path: str
@@ -93,16 +94,15 @@ class Rpc:
 
     @property
     def name(self) -> str:
-        """``JobService.CreateCustomJob``, as handlers are registered: without a version."""
+        """``JobService.CreateCustomJob``, without a version."""
         return f"{self.service}.{self.method}"
 
 
 class RpcTable(dict[str, Rpc]):
-    """The methods of all services in one version of the API, by path; nobody changes it."""
+    """The methods of all services in one version of the API, by path. It is not changed."""
 
-    def __init__(self, version: str, rpcs: Mapping[str, Rpc]) -> None:
+    def __init__(self, rpcs: Mapping[str, Rpc]) -> None:
         super().__init__(rpcs)
-        self.version = version
         self._named = {rpc.name: rpc for rpc in rpcs.values()}
 
     def named(self, name: str) -> Rpc | None:
@@ -119,13 +119,21 @@ def rpc_table(version: str = "v1") -> RpcTable:
     Raises:
       ModuleNotFoundError: ``google-cloud-aiplatform`` is not installed.
     """
-    with _READING:  # two threads that import the same packages at once may wait for each other
+    with _READING:  # two threads that import the same packages at once may deadlock
         return _read(version)
+
+
+def message_class(name: str) -> type[Message]:
+    """Returns the class of a message of v1 by its short name, such as ``CustomJob``."""
+    rpc_table()  # imports the library, which defines the messages
+    found = descriptor_pool.Default().FindMessageTypeByName(f"google.cloud.aiplatform.v1.{name}")
+    kind: type[Message] = message_factory.GetMessageClass(found)
+    return kind
 
 
 _READING = threading.Lock()
 _NO_STUBS = ("grpc_channel", "host", "kind", "operations_client")
-_PROJECTS = "google.cloud.resourcemanager_v3.services.projects"  # the library asks it for projects' numbers
+_PROJECTS = "google.cloud.resourcemanager_v3.services.projects"  # which the library asks for project numbers
 
 
 @functools.cache
@@ -137,7 +145,7 @@ def _read(version: str) -> RpcTable:
         transports = f"{service}.transports"
         try:
             rest = importlib.import_module(f"{transports}.rest_base")
-        except ModuleNotFoundError:  # a service that is called over gRPC alone
+        except ModuleNotFoundError:  # a service without REST
             rest = None
         for rpc in _rpcs(importlib.import_module(f"{transports}.grpc"), rest):
             known = rpcs.get(rpc.path)  # Operations and Locations come with every service
@@ -145,7 +153,7 @@ def _read(version: str) -> RpcTable:
                 (*known.bindings, *(b for b in rpc.bindings if b not in known.bindings)) if known else rpc.bindings
             )
             rpcs[rpc.path] = dataclasses.replace(rpc, bindings=bindings)
-    return RpcTable(version, rpcs)
+    return RpcTable(rpcs)
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
@@ -179,11 +187,11 @@ def _bindings(rest_transport: Any, method: str) -> Iterator[HttpBinding]:
 
 
 class _StubRecorder:
-    """In the place of a channel: connects to nothing and remembers which stubs were made.
+    """A channel that connects to nothing and remembers the stubs that were made.
 
     Attributes:
-      stubs: of each method its path, what makes bytes of its request and a message of its response, and whether that
-        is a stream.
+      stubs: each method's path, the function that serializes its request, the function that parses its response, and
+        whether the response is a stream.
     """
 
     def __init__(self) -> None:
@@ -192,24 +200,24 @@ class _StubRecorder:
     def unary_unary(
         self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
     ) -> None:
-        """Returns a callable, as grpc.Channel does."""
+        """Records a method whose response is one message."""
         self.stubs.append((path, request_serializer, response_deserializer, False))
 
     def unary_stream(
         self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
     ) -> None:
-        """Returns a method whose response is a stream."""
+        """Records a method whose response is a stream."""
         self.stubs.append((path, request_serializer, response_deserializer, True))
 
     def stream_stream(self, path: str, **_: Callable[..., Any]) -> None:
-        """Refuses a method that takes a stream: none of those is emulated."""
+        """Ignores a method that takes a stream, as none of them is emulated."""
 
 
 def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] | None:
-    """Returns the class that a stub's function makes bytes of, or makes of bytes.
+    """Returns the class that a stub's function serializes or parses, or None if it is unknown.
 
-    The library's own messages are wrapped; those of Operations and Locations are not, and their serializers do not
-    tell the class, but these services are known to protobuf. None if it is unknown.
+    The library's own messages are wrapped. Those of Operations and Locations are not, and their serializers do not
+    reveal the class, but protobuf knows these services.
     """
     owner = getattr(convert, "__self__", None)
     if hasattr(owner, "pb"):
@@ -220,7 +228,7 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
     _, service, method = path.split("/")
     try:
         found = descriptor_pool.Default().FindMethodByName(f"{service}.{method}")
-    except KeyError:  # those of IAM's policies, in services of other names
+    except KeyError:  # IAM's policies are in services of other names
         return None
     made: type[Message] | None = message_factory.GetMessageClass(getattr(found, end))
     return made

@@ -1,4 +1,4 @@
-"""Errors as google.rpc.Status, which clients of both transports and operations read."""
+"""Errors as google.rpc.Status, for clients of both transports and for operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation
 
-# gRPC's clients take 8 KiB of trailers; of a larger one they see RESOURCE_EXHAUSTED, and nothing of the error.
+# gRPC's clients accept 8 KiB of trailers. For larger ones they report RESOURCE_EXHAUSTED instead of the error.
 _ROOM = 7000
 _LONGEST_TEXT, _LONGEST_MESSAGE = 400, 1200
 _MOST = 20
@@ -27,7 +27,7 @@ def to_status(error: ApiError) -> status_pb2.Status:
 
 
 def fit_for_trailer(error: ApiError) -> ApiError:
-    """Shortens an error so that gRPC has room for it: long texts lose their middle, the last violations are counted."""
+    """Shortens an error to fit into gRPC's trailers: cuts the middle of long texts, and counts the last violations."""
     if _size(error) <= _ROOM:
         return error
     if not error.violations:
@@ -49,7 +49,7 @@ def _with_first(violations: list[FieldViolation], number: int) -> ApiError:
 
 
 def _size(error: ApiError) -> int:
-    """Returns the bytes of a trailer: its text is percent-encoded, its details are in base64."""
+    """Returns the size of a trailer, whose text is percent-encoded and whose details are in base64."""
     details: int = to_status(error).ByteSize()
     return len(quote(error.message)) + details * 4 // 3
 

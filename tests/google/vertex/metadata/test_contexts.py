@@ -45,7 +45,8 @@ def test_nodes_are_found_by_the_context_that_they_are_in(call: Call, create: Cal
     assert names("Artifact", f"NOT {in_run}") == ["data"]
 
 
-def test_a_member_that_is_not_there_adds_nothing(call: Call, create: Call, names: Call, refused: Refused) -> None:
+@pytest.mark.usefixtures("call")
+def test_a_member_that_is_not_there_adds_nothing(create: Call, names: Call, refused: Refused) -> None:
     run, model = create("Context", "run"), create("Artifact", "model")
     ask = {"context": run.name, "artifacts": [model.name, f"{STORE}/artifacts/gone"]}
     assert refused("MetadataService.AddContextArtifactsAndExecutions", **ask)[0] == "NOT_FOUND"

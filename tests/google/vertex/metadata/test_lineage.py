@@ -45,7 +45,8 @@ def pipeline(call: Call, create: Call) -> None:
     link(call, "look", reads="data", makes="plot")
 
 
-def test_an_execution_tells_what_it_read_and_made(call: Call, pipeline: None) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_an_execution_tells_what_it_read_and_made(call: Call) -> None:
     graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
     assert ids(graph.executions) == {"train"}
     assert ids(graph.artifacts) == {"data", "model"}
@@ -55,13 +56,15 @@ def test_an_execution_tells_what_it_read_and_made(call: Call, pipeline: None) ->
     assert first.event_time.ToNanoseconds() < second.event_time.ToNanoseconds()
 
 
-def test_a_second_event_between_the_same_two_is_skipped(call: Call, pipeline: None) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_a_second_event_between_the_same_two_is_skipped(call: Call) -> None:
     link(call, "train", reads="model data")
     graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
     assert edges(graph) == {("train", "INPUT", "data"), ("train", "OUTPUT", "model")}
 
 
-def test_events_that_cannot_be_are_refused_and_none_is_added(call: Call, pipeline: None, refused: Refused) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_events_that_cannot_be_are_refused_and_none_is_added(call: Call, refused: Refused) -> None:
     ask = {
         "execution": f"{STORE}/executions/look",
         "events": [
@@ -80,6 +83,7 @@ def test_events_that_cannot_be_are_refused_and_none_is_added(call: Call, pipelin
     assert ids(graph.artifacts) == {"data", "plot"}
 
 
+@pytest.mark.usefixtures("pipeline")
 @pytest.mark.parametrize(
     ("hops", "artifacts", "executions"),
     [
@@ -92,7 +96,10 @@ def test_events_that_cannot_be_are_refused_and_none_is_added(call: Call, pipelin
     ],
 )
 def test_an_artifact_tells_its_lineage_as_far_as_hops_lead(
-    hops: int, artifacts: str, executions: str, call: Call, pipeline: None
+    hops: int,
+    artifacts: str,
+    executions: str,
+    call: Call,
 ) -> None:
     graph = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/raw", max_hops=hops)
     assert ids(graph.artifacts) == set(artifacts.split())
@@ -101,14 +108,16 @@ def test_an_artifact_tells_its_lineage_as_far_as_hops_lead(
     assert all(execution in executions and artifact in artifacts for execution, artifact in told)
 
 
-def test_lineage_leads_back_as_well(call: Call, pipeline: None) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_lineage_leads_back_as_well(call: Call) -> None:
     graph = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/saved", max_hops=2)
     assert edges(graph) == {("export", "INPUT", "model"), ("export", "OUTPUT", "saved")}
     alone = call("MetadataService.QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/alone")
     assert (ids(alone.artifacts), len(alone.executions), len(alone.events)) == ({"alone"}, 0, 0)
 
 
-def test_a_filter_cuts_lineage_off(call: Call, pipeline: None, refused: Refused) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_a_filter_cuts_lineage_off(call: Call, refused: Refused) -> None:
     ask = {"artifact": f"{STORE}/artifacts/raw", "filter": 'NOT display_name = "model"'}
     graph = call("MetadataService.QueryArtifactLineageSubgraph", **ask)
     assert ids(graph.artifacts) == {"raw", "data", "plot"}
@@ -128,7 +137,8 @@ def test_more_than_a_thousand_nodes_are_not_told(call: Call, create: Call, refus
     assert message == "The lineage has more than 1000 artifacts, executions or events; ask for fewer hops"
 
 
-def test_a_context_tells_the_lineage_in_it(call: Call, create: Call, pipeline: None) -> None:
+@pytest.mark.usefixtures("pipeline")
+def test_a_context_tells_the_lineage_in_it(call: Call, create: Call) -> None:
     run = create("Context", "run")
     call(
         "MetadataService.AddContextArtifactsAndExecutions",
@@ -142,9 +152,13 @@ def test_a_context_tells_the_lineage_in_it(call: Call, create: Call, pipeline: N
     assert edges(graph) == {("train", "INPUT", "data")}
 
 
+@pytest.mark.usefixtures("pipeline")
 @pytest.mark.parametrize(("noun", "gone"), [("Artifact", "data"), ("Execution", "train")])
 def test_a_deleted_node_takes_its_events_with_it(
-    noun: str, gone: str, call: Call, create: Call, pipeline: None
+    noun: str,
+    gone: str,
+    call: Call,
+    create: Call,
 ) -> None:
     call(f"MetadataService.Delete{noun}", name=f"{STORE}/{noun.lower()}s/{gone}")
     create(noun, gone)

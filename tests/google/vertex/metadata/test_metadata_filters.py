@@ -38,6 +38,7 @@ def three(create: Call) -> list[Any]:
     ]
 
 
+@pytest.mark.usefixtures("three")
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -61,7 +62,7 @@ def three(create: Call) -> list[Any]:
         (f'name = "{STORE}/artifacts/third"', ["third"]),
     ],
 )
-def test_a_filter_finds_artifacts(text: str, found: list[str], three: list[Any], names: Call) -> None:
+def test_a_filter_finds_artifacts(text: str, found: list[str], names: Call) -> None:
     assert names("Artifact", text) == found
 
 
@@ -71,6 +72,7 @@ def test_times_of_nodes_tell_them_apart(three: list[Any], names: Call) -> None:
     assert names("Artifact", f'create_time <= "{second}"') == ["first", "second"]
 
 
+@pytest.mark.usefixtures("three")
 @pytest.mark.parametrize(
     ("order", "found"),
     [
@@ -80,11 +82,12 @@ def test_times_of_nodes_tell_them_apart(three: list[Any], names: Call) -> None:
         ("schema_title desc, display_name", ["third", "second", "first"]),
     ],
 )
-def test_lists_have_an_order(order: str, found: list[str], three: list[Any], names: Call) -> None:
+def test_lists_have_an_order(order: str, found: list[str], names: Call) -> None:
     assert names("Artifact", order_by=order) == found
 
 
-def test_pages_follow_each_other(three: list[Any], call: Call) -> None:
+@pytest.mark.usefixtures("three")
+def test_pages_follow_each_other(call: Call) -> None:
     seen, token = [], ""
     while True:
         page = call("MetadataService.ListArtifacts", parent=STORE, page_size=2, page_token=token)

@@ -122,9 +122,8 @@ def test_an_update_changes_what_its_mask_names(call: Callable[..., Any], create:
     assert whole.update_time.ToNanoseconds() > made.update_time.ToNanoseconds()
 
 
-def test_an_update_may_create(
-    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+@pytest.mark.usefixtures("create")
+def test_an_update_may_create(call: Callable[..., Any], refused: Callable[..., tuple[str, str]]) -> None:
     new = {"name": f"{STORE}/artifacts/new", "schema_title": "system.Model"}
     assert refused("MetadataService.UpdateArtifact", artifact=new)[0] == "NOT_FOUND"
     made = call("MetadataService.UpdateArtifact", artifact=new, allow_missing=True)

@@ -125,7 +125,7 @@ def test_a_schema_that_cannot_be_registered_is_told(
     ("metadata", "text"),
     [
         ({}, "'rows' is required by the schema."),
-        ({"rows": 1, "more": 2}, "'more' is none of the schema's properties (rows, source), and it takes no others."),
+        ({"rows": 1, "more": 2}, "'more' is not a property of the schema, which takes only rows, source."),
         ({"rows": 1, "source": {}}, "'source.uri' is required by the schema."),
     ],
 )

@@ -66,6 +66,6 @@ def store(opened: Callable[[], StateStore]) -> StateStore:
 
 
 @pytest.fixture
-def other(opened: Callable[[], StateStore], store: StateStore) -> StateStore:
+def other(opened: Callable[[], StateStore]) -> StateStore:
     """The same state by another connection."""
     return opened()

@@ -69,8 +69,11 @@ def test_bytes_that_come_with_a_point_are_put_into_the_bucket(
     assert sorted(path.name for path in folder_of(api, board, graph).iterdir()) == sorted(ids)
 
 
+@pytest.mark.usefixtures("refused")
 def test_a_blob_that_is_not_there_is_told_with_its_place(
-    stream: Call, board: Any, graph: Any, refused: Refused
+    stream: Call,
+    board: Any,
+    graph: Any,
 ) -> None:
     from t5x_harness.google.vertex.wire.errors import ApiError
 

@@ -50,7 +50,8 @@ def test_one_tensorboard_is_the_default(call: Call, make_board: Call) -> None:
     assert defaults(call) == []
 
 
-def test_an_update_leaves_what_only_the_service_sets(call: Call, board: Any, run: Any) -> None:
+@pytest.mark.usefixtures("run")
+def test_an_update_leaves_what_only_the_service_sets(call: Call, board: Any) -> None:
     given = {"name": board.name, "display_name": "new", "description": "d", "run_count": 7}
     given["blob_storage_path_prefix"] = "elsewhere"
     call("TensorboardService.UpdateTensorboard", tensorboard=given, update_mask={"paths": ["*"]})
@@ -130,9 +131,8 @@ def test_experiments_and_runs_need_an_id(
     assert f"1.Field: {field}; Message:" in told[1]
 
 
-def test_an_experiment_that_is_there_is_told_as_the_profiler_expects(
-    experiment: Any, board: Any, refused: Refused
-) -> None:
+@pytest.mark.usefixtures("experiment")
+def test_an_experiment_that_is_there_is_told_as_the_profiler_expects(board: Any, refused: Refused) -> None:
     ask = {"parent": board.name, "tensorboard_experiment_id": "exp", "tensorboard_experiment": {}}
     assert refused("TensorboardService.CreateTensorboardExperiment", **ask)[0] == "ALREADY_EXISTS"
 

@@ -35,9 +35,8 @@ def test_a_time_series_tells_its_extremes_and_keeps_its_etag(call: Call, make_se
     assert found.etag == loss.etag
 
 
-def test_nothing_is_written_if_something_cannot_be(
-    call: Call, make_series: Call, run: Any, read: Call, refused: Refused
-) -> None:
+@pytest.mark.usefixtures("call")
+def test_nothing_is_written_if_something_cannot_be(make_series: Call, run: Any, read: Call, refused: Refused) -> None:
     loss, text = make_series("loss"), make_series("text", "TENSOR")
 
     def data(series: Any, kind: str, **point: Any) -> dict[str, Any]:
@@ -72,11 +71,12 @@ def test_nothing_is_written_if_something_cannot_be(
     assert read(loss) == {}
 
 
+@pytest.mark.usefixtures("read")
 def test_a_request_writes_five_thousand_points_at_most(
-    make_series: Call, write: Call, read: Call, run: Any, refused: Refused
+    make_series: Call, write: Call, run: Any, refused: Refused
 ) -> None:
     loss = make_series("loss")
-    write(loss, {step: 1.0 for step in range(5000)})
+    write(loss, dict.fromkeys(range(5000), 1.0))
     data = {
         "tensorboard_time_series_id": loss.name.rpartition("/")[2],
         "value_type": "SCALAR",
@@ -133,7 +133,7 @@ def test_some_of_many_points_are_told_and_the_last_is_among_them(make_series: Ca
 def test_a_number_of_points_that_cannot_be_told_is_refused(most: int, make_series: Call, refused: Refused) -> None:
     ask = {"tensorboard_time_series": make_series("loss").name, "max_data_points": most}
     told = refused("TensorboardService.ReadTensorboardTimeSeriesData", **ask)
-    assert f"1.Field: max_data_points; Message: {most} is none of 1 to 10000, nor -1 for all" in told[1]
+    assert f"1.Field: max_data_points; Message: {most} is neither from 1 to 10000, nor -1 for all" in told[1]
 
 
 def test_a_batch_tells_a_hundred_points_of_tensors(call: Call, board: Any, make_series: Call, write: Call) -> None:
@@ -183,7 +183,7 @@ def test_a_time_series_is_exported_in_pages(call: Call, make_series: Call, write
 
 def test_an_export_goes_on_behind_its_page_whatever_is_written(call: Call, make_series: Call, write: Call) -> None:
     loss = make_series("loss")
-    write(loss, {step: 1.0 for step in (10, 20, 30)})
+    write(loss, dict.fromkeys((10, 20, 30), 1.0))
     ask = {"tensorboard_time_series": loss.name, "page_size": 2}
     page = call("TensorboardService.ExportTensorboardTimeSeriesData", **ask)
     write(loss, {5: 1.0, 25: 1.0})

@@ -20,7 +20,7 @@ both_transports = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def uploader(sdk: Sdk, sdk_process: SdkClient) -> Sdk:
+def uploader(sdk: Sdk) -> Sdk:
     """``sdk`` that knows the functions of event_files.py, and ``board``, a fresh Tensorboard."""
     try:
         sdk("import tensorflow, tensorboard, clu")
@@ -164,9 +164,7 @@ def test_a_model_is_logged_and_loaded_again(uploader: Sdk) -> None:
 
 
 @pytest.mark.journey
-def test_several_processes_write_one_experiment(
-    uploader: Sdk, sdk_process: SdkClient, client_of_its_own: Callable[[], SdkClient]
-) -> None:
+def test_several_processes_write_one_experiment(uploader: Sdk, client_of_its_own: Callable[[], SdkClient]) -> None:
     """Each logs a run of its own, and all the same time series of one run."""
     begin = """
         init(experiment=name, experiment_tensorboard=board_name)

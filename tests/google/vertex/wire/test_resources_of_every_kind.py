@@ -273,7 +273,7 @@ def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pyt
 
 
 def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(key: str) -> bytes:
+    def lost(_key: str) -> bytes:
         raise StateError("the state at redis://there is lost: Connection refused")
 
     monkeypatch.setattr(api.services.state, "get", lost)

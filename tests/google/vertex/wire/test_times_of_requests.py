@@ -11,7 +11,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from google.cloud.aiplatform_v1 import types
 
-from t5x_harness.google.vertex.messages.times import check_times
+from t5x_harness.google.vertex.messages.checks import check_times
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PARENT = "projects/t5x-harness/locations/us-central1"

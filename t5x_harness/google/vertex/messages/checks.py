@@ -1,28 +1,29 @@
-"""Whether the names in a request fit its method and its host."""
+"""Checks of requests: whether names fit the method and the host, and whether times are valid."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.kinds import verb_of
 from t5x_harness.google.vertex.messages.names import location_of
-from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.messages.paths import is_map, is_repeated
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import Rpc
 
 _HOST = re.compile(r"(?:(?P<region>[a-z0-9-]+)-)?aiplatform(?:\.mtls)?\.googleapis\.com")
 _WITHOUT_REGION = ("us-central1", "global")
+_TIMES = ("google.protobuf.Duration", "google.protobuf.Timestamp")
 
 
 def named_resource(request: Message) -> tuple[str, str]:
-    """Returns the field of a request that names a resource first, and that name; both empty if there is none.
+    """Returns the first field of a request that names a resource, and the name; both empty if there is none.
 
-    A resource that a request holds is looked into last: ``custom_job.name``.
+    Names inside resources (``custom_job.name``) come last.
     """
     held: list[tuple[str, Any]] = []
     for field, value in request.ListFields():
@@ -36,13 +37,14 @@ def named_resource(request: Message) -> tuple[str, str]:
 
 
 def check_location(request: Message, host: str) -> None:
-    """Refuses a request whose location is not its host's.
+    """Checks that a request's location is that of its host.
 
     Args:
-      host: that it was sent to, without a port. One that is not Vertex AI's own has every location.
+      request: the request.
+      host: the host without a port. A host that is not Vertex AI's own serves every location.
 
     Raises:
-      ApiError: INVALID_ARGUMENT, as the service has it.
+      ApiError: INVALID_ARGUMENT, in the service's words.
     """
     found = _HOST.fullmatch(host)
     field, name = named_resource(request) if found else ("", "")
@@ -58,7 +60,7 @@ _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
 
 
 def check_names(rpc: Rpc, request: Any) -> None:
-    """Raises ApiError for a name that no resource of the method's kind can have, with what it has to be like."""
+    """Raises ApiError, with the right form, for a name that no resource of the method's kind can have."""
     bound = _bound(rpc)
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
@@ -77,7 +79,7 @@ def _noun(rpc: Rpc, field: str) -> str:
 
 @functools.cache
 def _bound(rpc: Rpc) -> tuple[Mapping[str, str], ...]:
-    """Returns the fields that each of a method's URLs holds, with their templates."""
+    """Returns the fields in each of a method's URLs, with their templates."""
     return tuple(dict(_VARIABLE.findall(binding.template)) for binding in rpc.bindings)
 
 
@@ -95,5 +97,54 @@ def _value(request: Any, field: str) -> str:
 
 @functools.cache
 def _pattern(template: str) -> re.Pattern[str]:
-    # A resource's parts are kept below its name and a number sign, which no name has.
+    # The state keeps parts of a resource under its name and a number sign, which no name may have.
     return re.compile(re.escape(template).replace(r"\*\*", r"[^#]+").replace(r"\*", r"[^/#]+"))
+
+
+def check_times(request: Message) -> None:
+    """Raises ApiError (INVALID_ARGUMENT), with all of them, for times and durations out of protobuf's range.
+
+    Protobuf's messages can hold some that neither JSON nor a clock can represent.
+    """
+    if violations := list(_wrong_times(request, "")):
+        raise ApiError.of_violations(violations)
+
+
+def _wrong_times(message: Any, at: str) -> Iterator[FieldViolation]:
+    if message.DESCRIPTOR.full_name in _TIMES:
+        try:
+            message.ToJsonString()
+        except ValueError as error:
+            yield FieldViolation(at, str(error))
+        return
+    if not _holds_times(message.DESCRIPTOR):
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None or not _holds_times(field.message_type):
+            continue
+        path = f"{at}.{field.name}" if at else field.name
+        entries: Iterable[tuple[str, Any]]
+        if is_map(field):
+            entries = ((f"{path}[{key!r}]", each) for key, each in value.items())
+        elif is_repeated(field):
+            entries = ((f"{path}[{number}]", each) for number, each in enumerate(value))
+        else:
+            entries = ((path, value),)
+        for where, each in entries:
+            if isinstance(each, Message):
+                yield from _wrong_times(each, where)
+
+
+@functools.cache
+def _holds_times(descriptor: Any) -> bool:
+    """Returns whether messages of this type may hold a time at any depth."""
+    seen: set[str] = set()
+    left = [descriptor]
+    while left:
+        each = left.pop()
+        if each.full_name in _TIMES:
+            return True
+        if each.full_name not in seen:
+            seen.add(each.full_name)
+            left += [field.message_type for field in each.fields if field.message_type is not None]
+    return False
