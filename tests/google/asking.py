@@ -1,4 +1,4 @@
-"""What tests ask an emulated Google with: its REST APIs without a client library, and commands of a shell."""
+"""Requests to an emulated Google Cloud's REST APIs without a client library, and shell commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """The JSON that a host of Google's answers, errors included."""
+    """Returns the JSON of an answer of one of Google's hosts, also of an error."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         session.endpoints.url + path, data, {"Host": host, **(headers or {})}, method=method
@@ -36,7 +36,7 @@ def ask(
 
 
 def run_command(*command: str, env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command without a terminal; its exit status is the caller's to look at."""
+    """Runs a command without a terminal, and does not check its exit status."""
     return subprocess.run(
         command,
         env=dict(env),

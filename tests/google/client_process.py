@@ -1,4 +1,4 @@
-"""A Python process that uses an emulated Google Cloud by its environment alone, and runs what tests send it."""
+"""A Python process that only its environment redirects to an emulated Google Cloud, and that runs code for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["ClientError", "ClientProcess"]
 
-# Runs what it is sent line by line: all of it sees the same names, and the value of `result` goes back.
+# Runs the code on each line with the same global names, and sends the value of `result` back.
 _LOOP = """
 import json, sys, traceback
 asked, told = open(int(sys.argv[1])), open(int(sys.argv[2]), "w")
@@ -31,10 +31,10 @@ for line in asked:
 
 
 class ClientError(Exception):
-    """What a client raised.
+    """An error in a client.
 
     Attributes:
-      kind: the name of its class; the text is its traceback.
+      kind: the name of the error's class. The message is the traceback.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -43,12 +43,12 @@ class ClientError(Exception):
 
 
 class ClientProcess:
-    """Keeps what it has imported from one piece of code to the next.
+    """A process that keeps its imports from one piece of code to the next.
 
     Args:
-      environment: all of the process's.
-      log: takes what it prints.
-      interpreter: its Python.
+      environment: the whole environment of the process.
+      log: the file for its output.
+      interpreter: the Python that it runs.
 
     Attributes:
       interpreter: as above.
@@ -73,20 +73,20 @@ class ClientProcess:
         self._asked, self._told = os.fdopen(to_it, "w"), os.fdopen(from_it)
 
     def run(self, code: str, **given: Any) -> Any:
-        """Runs code that sees ``given`` by name; returns what it leaves in ``result``.
+        """Runs code with the variables ``given``; returns the variable ``result``.
 
         Raises:
-          ClientError: it raised something.
+          ClientError: the code raised an error.
         """
         self.start(code, **given)
         return self.finish()
 
     def start(self, code: str, **given: Any) -> None:
-        """Begins what :meth:`run` does, without waiting for it."""
+        """Begins to run code like :meth:`run`, without waiting for it."""
         print(json.dumps([textwrap.dedent(code), given]), file=self._asked, flush=True)
 
     def finish(self) -> Any:
-        """Waits for what was started; see :meth:`run`."""
+        """Waits for the code that was started; see :meth:`run`."""
         line = self._told.readline()
         assert line, f"the client has ended: {self._log.read_text(errors='replace')[-3000:]}"
         answer = json.loads(line)
@@ -95,7 +95,7 @@ class ClientProcess:
         return answer["result"]
 
     def close(self) -> None:
-        """Ends the process, and whatever its clients still do in threads."""
+        """Ends the process and its threads."""
         self._asked.close()
         self._told.close()
         self._process.kill()

@@ -1,4 +1,4 @@
-"""Two who use one state at once, with every use of it in an order that a test chooses."""
+"""Two actors that use one state at once, step by step in an order that a test chooses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 
 class SteppedStore(MemoryStore):
-    """A state in memory that looks like one that several servers share, and stops before each use by an actor."""
+    """A state in memory that claims to be shared by several servers, and stops before each use by an actor."""
 
     url = "shared:"
 
@@ -31,7 +31,7 @@ class SteppedStore(MemoryStore):
 
 
 class _Gate:
-    """Where an actor waits until it is its turn."""
+    """An actor waits here for its turn."""
 
     def __init__(self) -> None:
         self.arrived, self.go = threading.Semaphore(0), threading.Semaphore(0)
@@ -47,13 +47,13 @@ def interleave(
     """Runs two actors, one step at a time.
 
     Args:
-      store: that they use; a use of it is a step.
+      store: the state that they use. Each use is a step.
       first: an actor.
       second: the other one.
       order: for each step, whether it is the second's; when it is at its end, or an actor is, the other one goes on.
 
     Returns:
-      What each returned, or raised.
+      What each actor returned or raised.
     """
     gates = [_Gate(), _Gate()]
 

@@ -1,4 +1,4 @@
-"""A folder with a folder for each bucket, and a root that has it below: either is taken for what it is."""
+"""A folder with a folder for each bucket and the root of a server are distinguished."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from t5x_harness.settings.project import load_project
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root as serve --root keeps it, with the bucket b."""
+    """A root of serve --root, with the bucket b."""
     for name in ("cloud/buckets/bbb", "cloud/.t5x-harness"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path / "cloud"

@@ -1,4 +1,4 @@
-"""Faults reach clients as they would from outside, and requests are recorded."""
+"""Clients see faults as they would see Google's, and requests are recorded."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_reset(fake_gcs: FakeGcs, bucket: str) -> None:
 def test_reset_in_the_middle_of_a_body(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.reset(bytes=300_000, on="upload", match="new")
     path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=new"
-    ask(fake_gcs, "POST", path, b"x" * 300_000)  # not longer, so this is not the one
+    ask(fake_gcs, "POST", path, b"x" * 300_000)  # not longer than the limit, so it does not hit the fault
     with pytest.raises((ConnectionError, urllib.error.URLError), match=r"reset|pipe"):
         ask(fake_gcs, "POST", path, b"y" * 1_000_000)
     uploads = [(r.status, r.received, r.fault) for r in fake_gcs.requests]
@@ -112,7 +112,7 @@ def test_late_answers_are_whole(fake_gcs: FakeGcs, bucket: str, kind: str) -> No
         fake_gcs.stall(0.2, on="download")
     else:
         fake_gcs.slow(bytes_per_second=50, on="download")
-    assert read(fake_gcs, bucket) == BODY  # and a fault that is not met fails the test at its end
+    assert read(fake_gcs, bucket) == BODY  # a fault that is not hit fails the test at its end
 
 
 def test_the_first_fault_that_is_for_a_request_is_the_one(fake_gcs: FakeGcs, bucket: str) -> None:

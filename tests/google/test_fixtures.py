@@ -1,4 +1,4 @@
-"""The fixtures give each test a clean namespace, and fail it for faults that nobody met."""
+"""The fixtures give each test empty buckets, and fail it for faults that were not hit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_folder_and_its_clients(fake_gcs: FakeGcs, gcs_tree: Callable[[Path], 
     url = gcs_tree(tmp_path)
     blob = storage.Client().bucket(url.removeprefix("gs://")).blob("sub/file")
     assert blob.download_as_bytes() == b"\x00 body"
-    downloads = [r for r in fake_gcs.requests if r.operation == "download"]  # some versions ask for the bucket, too
+    downloads = [r for r in fake_gcs.requests if r.operation == "download"]  # some versions also ask for the bucket
     assert [(r.object, r.status, r.sent) for r in downloads] == [("sub/file", 200, 6)]
 
 

@@ -1,4 +1,4 @@
-"""The emulated Google Cloud of a session's runs: fresh buckets for each, from the user's folder, in one server."""
+"""The emulated Google Clouds of a session's runs: fresh buckets for each run, copied from the user's folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def google(source: Path) -> Iterator[GooglePool]:
 
 
 def names(environment: Mapping[str, str], bucket: str) -> str:
-    """What a client lists, or its error."""
+    """Returns the names that a client lists, or its error."""
     url = f"{environment['STORAGE_EMULATOR_HOST']}/storage/v1/b/{bucket}/o?fields=items/name"
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
@@ -56,7 +56,9 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     (root / "buckets" / "other-bucket" / "left").touch()
     upload = f"{first['STORAGE_EMULATOR_HOST']}/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a//b"
     request = urllib.request.Request(upload, b"x", {"Content-Type": "text/plain"}, method="POST")
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()  # kept beside the tree
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        request
+    ).close()  # kept outside of the bucket's folder
     assert "a//b" in names(first, "my-bucket")
     google.leave(first)
     second = google.enter()
@@ -93,7 +95,7 @@ def test_a_run_that_begins_while_another_goes_on_has_buckets_of_its_own(google: 
     assert "mine" not in names(second, "my-bucket")
     google.leave(second)
     assert "mine" in names(first, "my-bucket")
-    assert google.enter() == second  # a server that is there is used again
+    assert google.enter() == second  # the existing server is used again
     google.leave(second)
     google.leave(first)
     google.leave(first)
@@ -254,7 +256,7 @@ def test_no_file_has_a_name_that_leads_out_of_its_bucket(tmp_path: Path) -> None
 
 
 def test_a_bucket_that_was_made_for_a_request_is_not_the_users(tmp_path: Path) -> None:
-    """A program's MODEL_DIR makes it, and the vocabulary that lies in it on Vertex AI still gets a stand-in."""
+    """MODEL_DIR creates the bucket, and a vocabulary that the real bucket has still gets a stand-in."""
     with ObjectStore(tmp_path, create_buckets=True) as objects:
         objects.create_bucket("given")
         objects.bucket("made")

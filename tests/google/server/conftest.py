@@ -1,4 +1,4 @@
-"""A server whose application says what it was asked."""
+"""A server whose application returns what it was asked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ECHO = "echo_app:make_app"
 
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of an application that says what it was asked, for servers that the test starts."""
+    """The name of an application that returns what it was asked, for servers that a test starts."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     return ECHO
 
 
 @pytest.fixture(scope="session")
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
-    """A session for all tests that only ask something."""
+    """A session for all tests that only send requests."""
     session = EmulatedCloud(tmp_path_factory.mktemp("google"), app=ECHO)
-    with pytest.MonkeyPatch.context() as patch:  # not for what other tests start meanwhile
+    with pytest.MonkeyPatch.context() as patch:  # not for processes of other tests
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         session.start()
     with session:

@@ -1,4 +1,4 @@
-"""An ASGI application that says what it was asked. Imported by the server's process."""
+"""An ASGI application that returns what it was asked. The server's process imports it."""
 
 from __future__ import annotations
 

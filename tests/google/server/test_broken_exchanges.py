@@ -1,4 +1,4 @@
-"""What becomes of exchanges that go wrong: clients that go away, applications that make mistakes, bodies unread."""
+"""Exchanges that go wrong: clients that go away, applications with errors, bodies that are not read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RST = struct.pack("ii", 1, 0)
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-    """A server, and the file that it writes what it has to say into."""
+    """A server, and the file with its output."""
 
     endpoints: Endpoints
     output: Path
@@ -34,7 +34,7 @@ class Served:
         return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.endpoints.http, timeout=60))
 
     def socket(self, kind: str = "http") -> socket.socket:
-        """A connection, plain, of TLS, or of TLS through the proxy."""
+        """Returns a connection: plain, TLS, or TLS through the proxy."""
         ends = self.endpoints
         port = {"http": ends.http, "tls": ends.tls, "tunnel": ends.proxy}[kind]
         made = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -84,7 +84,7 @@ def test_an_upload_broken_off_leaves_nothing_behind_and_nothing_is_said(storage:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST)
     incoming = storage.endpoints.root / ".t5x-harness" / "incoming"
     deadline = time.monotonic() + 60
-    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until it has heard of all of them
+    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until the server has noticed all of them
         time.sleep(0.05)
     assert list(incoming.iterdir()) == []
     with storage.connection() as connection:
@@ -112,7 +112,7 @@ def test_the_store_is_closed_at_the_end(tmp_path: Path) -> None:
         connection.request("POST", "/storage/v1/b?project=p", b'{"name": "bucket"}')
         assert connection.getresponse().status == 200
     kept = {path.name for path in (tmp_path / "root" / ".t5x-harness").iterdir()}
-    # And no log, which a store leaves that was not closed.
+    # There is no log of the database, which a store leaves if it is not closed.
     assert kept == {"storage.db", "lock", "incoming", "aside", "reserve"}
 
 
@@ -175,7 +175,7 @@ def test_a_body_that_nobody_asked_for_is_not_waited_for(served: Served) -> None:
             b"PUT /does-not-read HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
         )
         with connection.makefile("rb") as file:
-            answer = file.read()  # to the end: a body may come, or not, so the connection is of no more use
+            answer = file.read()  # to the end: a body may still arrive, so the connection cannot be used again
     assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert answer.endswith(b"\r\nConnection: close\r\n\r\nno")
 
@@ -216,7 +216,7 @@ def test_an_answer_of_unknown_length(served: Served, version: str, ending: bytes
 def test_what_is_no_request_is_refused(served: Served, request_: bytes, status: bytes) -> None:
     with served.socket() as connection:
         connection.sendall(request_)
-        if status == b"200 OK":  # the parser refuses so long a number, or takes it for what it is
+        if status == b"200 OK":  # depending on its version, the parser refuses such a long number or accepts it
             connection.sendall(b"seven77")
             assert connection.recv(65536).split(b"\r\n")[0] in (b"HTTP/1.1 200 OK", b"HTTP/1.1 400 Bad Request")
             return

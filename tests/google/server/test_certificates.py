@@ -1,4 +1,4 @@
-"""The certificates of a session: whom they are for, how long they last, and that nothing can be signed after it."""
+"""The certificates of a session: their names and validity, and that the CA's key is not kept."""
 
 from __future__ import annotations
 

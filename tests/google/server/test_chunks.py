@@ -1,4 +1,4 @@
-"""A chunked body ends where it says, whatever is in it and however it is cut up."""
+"""The end of a chunked body is found, whatever is in the body and however it is cut up."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cloud"]
 
 
-# As a script's shell starts what an & is behind.
+# As a shell starts a command with an & in a script.
 IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 
 
@@ -282,7 +282,7 @@ def test_a_port_of_ones_own() -> None:
     assert done.stderr == (
         f"t5x-harness serve: port {port} is not available: Address already in use; name another one, or none for any\n"
     )
-    # Free again; nobody else on this machine is likely to take it within a second.
+    # Free again: no other program is likely to take it within a second.
     with subprocess.Popen(
         [*COMMAND, "serve", f"--port={port}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as serving:

@@ -1,4 +1,4 @@
-"""The variables lead every client to the session, keep what the user has, and open no way around."""
+"""The variables redirect every client to the session, keep the user's own, and cannot be bypassed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is given which token; the metadata server knows the project; what is not emulated says so."""
+"""Which client gets which token, what the metadata server knows, and what is not emulated."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_trust_boundaries_are_not_there(google: EmulatedCloud) -> None:
 )
 def test_other_apis_say_that_they_are_not_emulated(google: EmulatedCloud, host: str, path: str) -> None:
     status, text = _ask(google, "GET", host, path)
-    assert status == 403  # clients repeat what is answered with 501
+    assert status == 403  # clients retry after a 501
     error = json.loads(text)["error"]
     assert (error["status"], error["details"][0]["reason"]) == ("PERMISSION_DENIED", "SERVICE_DISABLED")
     assert error["message"] == (
@@ -143,7 +143,7 @@ def test_registries_of_images_refuse_in_their_own_form(google: EmulatedCloud, ho
     "path", ["/storage/v1/b", "/computeMetadata/v1/project/", "/v1/projects/p", "/_t5x_harness/token"]
 )
 def test_another_name_that_leads_here_is_refused(google: EmulatedCloud, host: str, path: str) -> None:
-    """A page may have a name of its own lead to 127.0.0.1, and then read what it is answered."""
+    """A page may point its own domain at 127.0.0.1, and then read the answers."""
     status, text = _ask(google, "POST", host, path)
     assert (status, json.loads(text)["error"]["message"]) == (
         403,

@@ -1,4 +1,4 @@
-"""The gRPC service takes leave of its clients, who else write of it into their user's terminal."""
+"""The gRPC service ends its connections in order, because clients otherwise write to the user's terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frame(kind: int, flags: int, payload: bytes = b"") -> bytes:
 
 
 async def told_until_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[int]:
-    """The error codes that a client is sent off with, which is slow to answer."""
+    """Returns the error codes that a slow client gets when the service ends."""
     codes = []
     try:
         while True:
@@ -56,7 +56,7 @@ def test_the_port_behind_the_relay_answers_nobody_else() -> None:
 
 
 def test_nor_one_with_a_relay_s_port_at_another_address_of_the_loopback_interface() -> None:
-    """Which ports relays have, every user may read in /proc/net/tcp."""
+    """Every user can read the ports of relays in /proc/net/tcp."""
     import grpc
 
     async def status() -> grpc.StatusCode:
@@ -95,7 +95,7 @@ def test_clients_without_a_call_are_sent_off_without_an_error() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", await service.port())
         writer.write(PREFACE + frame(SETTINGS, 0))
         assert (await reader.readexactly(9))[3] == SETTINGS
-        await reader.readuntil(frame(SETTINGS, 1))  # it has taken this one for a client
+        await reader.readuntil(frame(SETTINGS, 1))  # the service accepts this connection
         told = asyncio.create_task(told_until_the_end(reader, writer))
         await service.stop()
         writer.close()

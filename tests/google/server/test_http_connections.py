@@ -1,4 +1,4 @@
-"""What every port of HTTP holds to: large bodies both ways, long names, connections used again, whole URLs."""
+"""The behavior of every HTTP port: large bodies both ways, long names, connections that are used again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x_harness.google.session import EmulatedCloud
 
 
 def _memory(pid: int) -> int:
-    """The most memory that a process has had, in bytes."""
+    """Returns the largest amount of memory that a process has had, in bytes."""
     (line,) = (x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 

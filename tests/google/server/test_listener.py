@@ -1,4 +1,4 @@
-"""Ports take the connections of their own user alone, and go on when there are more than descriptors."""
+"""Ports accept only connections of their own user, and go on when descriptors run out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of processes that are gone are removed, but the last ones; those in use never are."""
+"""Folders of dead processes are removed, except the last ones; folders in use never are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave(number: int) -> Path:
-    """A folder that is kept, as old as its number says."""
+    """Leaves a folder whose age follows from its number."""
     with own_folder(PREFIX, last=100) as folder:
         folder.is_kept = True
     os.utime(folder.path / "lock", ns=(number, number))

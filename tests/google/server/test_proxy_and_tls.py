@@ -1,4 +1,4 @@
-"""The proxy ends TLS for Google's hosts, sends each protocol where it is spoken, and refuses every other host."""
+"""The proxy ends TLS for Google's hosts, distinguishes HTTP/1.1 and gRPC, and refuses every other host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSED = (
 
 
 def _ask_proxy(google: EmulatedCloud, request: bytes) -> bytes:
-    """What the proxy answers before it closes the connection."""
+    """Returns what the proxy answers before it closes the connection."""
     with socket.create_connection(("127.0.0.1", google.endpoints.proxy)) as connection:
         connection.settimeout(60)
         connection.sendall(request)
@@ -119,7 +119,7 @@ def test_what_is_no_tls_in_a_tunnel_ends_it(google: EmulatedCloud) -> None:
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert b"HTTP" not in raw.recv(4096)
-    with _tunnel(google, []) as tls:  # and harms no other
+    with _tunnel(google, []) as tls:  # and other connections go on
         assert tls.version() == "TLSv1.3"
 
 
@@ -165,7 +165,7 @@ except requests.exceptions.ProxyError as error:
 
 
 def test_a_client_that_ignores_the_proxy_trusts_no_other_server(client) -> None:
-    """Nothing but the session's CA is trusted, so that a way around the proxy leads nowhere."""
+    """Only the session's CA is trusted, so a client that bypasses the proxy fails."""
     program = "import ssl; print(*{c['subject'][0][0][1] for c in ssl.create_default_context().get_ca_certs()})"
     assert client(sys.executable, "-c", program).stdout == "t5x-harness session CA\n"
 

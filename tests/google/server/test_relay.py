@@ -18,7 +18,7 @@ DATA = bytes(range(256)) * (4 << 12)  # 4 MB
 async def relayed(
     handler: Handler, *, late: bool = False
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to a handler, through a relay."""
+    """Connects to a handler through a relay."""
     behind = await asyncio.start_server(handler, "127.0.0.1", 0)
 
     async def port() -> int:
@@ -60,7 +60,7 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def test_what_comes_before_reading_was_paused_is_kept() -> None:
-    """As TLS hands it over: what it had decrypted already."""
+    """TLS hands over what it had already decrypted."""
 
     class Eager(Relay):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,7 +98,7 @@ def test_a_side_that_does_not_read_stops_the_other() -> None:
         async with relayed(slow) as (reader, writer):
             sending = asyncio.create_task(_send(writer, DATA * 16))
             done, _ = await asyncio.wait([sending], timeout=1)
-            stopped = not done  # 64 MB would be in memory else
+            stopped = not done  # otherwise, 64 MB would be in memory
             go_on.set()
             await sending
             assert await reader.read() == b""
@@ -135,7 +135,7 @@ def test_without_anybody_behind_it_is_closed_and_that_is_all() -> None:
         finally:
             writer.close()
             front.close()
-            gc.collect()  # which tells of exceptions that nobody took
+            gc.collect()  # which reports exceptions that were not handled
 
     unhandled: list[str] = []
     assert asyncio.run(run()) == b""

@@ -1,4 +1,4 @@
-"""TensorFlow's `Transfer-Encoding: identity` is taken out of heads, however they are cut up; nothing else is."""
+"""TensorFlow's `Transfer-Encoding: identity`, and nothing else, is removed from heads, however they are cut up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.google.session import EmulatedCloud
 HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
 CLEAN = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
 BODY = b"\r\n\r\n\n"  # a body may look like the end of a head
-# As TensorFlow sends it: both headers, of which the first counts. A chunk may look like the end of the body.
+# As TensorFlow sends it, with both headers, of which the first one counts. A chunk may look like the end of the body.
 CHUNKED = (
     b"PUT /chunked HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"
     b"a\r\nab\n\r\n0\r\n\r\n\r\n"
@@ -108,7 +108,7 @@ def test_the_server_takes_it_in_small_pieces(google: EmulatedCloud, size: int) -
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(CHUNKED) + 3 * len(HEAD)), max_size=6))
 def test_requests_that_do_not_wait_for_answers(google: EmulatedCloud, cuts: list[int]) -> None:
-    """Four at once, cut anywhere: each is answered, in order, and none is refused for the header."""
+    """Four requests at once, cut anywhere, are all answered in order."""
     requests = [(b"first", b"/1"), (b"", b"/2"), (b"thirdbody", b"/3")]
     data = CHUNKED + b"".join(
         b"PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n%s"

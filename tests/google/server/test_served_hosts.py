@@ -1,4 +1,4 @@
-"""One list decides what the certificate names, what the proxy takes, and what may not bypass it."""
+"""One list decides which names the certificate has, which hosts the proxy accepts, and which must not bypass it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_does_not(entry: str) -> None:
 
 @given(st.text(string.ascii_lowercase + ".-*:/0123456789", max_size=30))
 def test_no_entry_that_curl_requests_or_python_match_is_let_through(entry: str) -> None:
-    """`requests` compares ends without a dot, urllib with one, curl by whole labels: the first is the widest."""
+    """`requests` compares suffixes without a dot, urllib with one, and curl whole labels. The first is the widest."""
     bare = entry.strip().lstrip(".")
     hosts = [name.replace("*", "abc") for name in SERVED_NAMES]
     if bare and any(host.endswith(bare) for host in hosts):

@@ -1,4 +1,4 @@
-"""A server is there when it says so, ends with the process that it is for, and leaves nothing."""
+"""A server reports when it is ready, ends with its owner, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from t5x_harness.google.server.launch import launch
 from t5x_harness.google.server.settings import ServerSettings
 from t5x_harness.google.session import EmulatedCloud, ServerError
 
-# A process with a session, which says where it is and then does what its argument says.
+# A process with a session, which reports where it is reached and then does what its argument says.
 OWNER = """
 import os, sys
 from t5x_harness.google.session import EmulatedCloud
@@ -37,7 +37,7 @@ exec(sys.argv[2])
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, which the session has to leave empty."""
+    """A folder for temporary files, which has to be empty after the session."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -58,7 +58,7 @@ def owner(app: str, then: str) -> Iterator[tuple[subprocess.Popen[str], Endpoint
 
 
 def assert_gone(endpoints: Endpoints, temporary: Path) -> None:
-    """Waits for the process to end, as long as it takes on a busy machine, and looks for what it left."""
+    """Waits until the process has ended, and checks that it has left nothing."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(endpoints.pid)
         ended = select.select([descriptor], [], [], 60)[0]
@@ -113,7 +113,7 @@ def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Pa
         assert (dict(a.refused()), dict(b.refused())) == ({"example.org:443": 1}, {})
         assert [a.endpoints.root, b.endpoints.root] == roots
         assert_keys_are_for_this_user_alone(a, b)
-        # The application is made and closed in the server's process.
+        # The application is created and closed in the server's process.
         pids = [str(a.endpoints.pid), str(b.endpoints.pid)]
         assert [(root / "opened").read_text() for root in roots] == pids
         assert not any((root / "closed").exists() for root in roots)
@@ -121,7 +121,7 @@ def test_two_sessions_at_once_know_nothing_of_each_other(echo: str, tmp_path: Pa
 
 
 def assert_keys_are_for_this_user_alone(*sessions: EmulatedCloud) -> None:
-    """They are never the same either."""
+    """Only this user can read the keys, and no two sessions have the same."""
     keys = []
     for session in sessions:
         folder = session.endpoints.folder

@@ -1,4 +1,4 @@
-"""Who is let in where jobs can be started: the session's token, and what the session's key has signed."""
+"""Jobs can be started with the session's token, or with a token that the session's key has signed."""
 
 from __future__ import annotations
 

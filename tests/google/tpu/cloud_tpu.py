@@ -1,4 +1,4 @@
-"""Cloud TPU as a client asks it: JSON, with the session's token."""
+"""A client of Cloud TPU's JSON API with the session's token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's Cloud TPU, and shells before it."""
+"""A session's Cloud TPU, and shells that use it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from t5x_harness.google.vertex_admin import FakeVertex
 
 @pytest.fixture
 def tpu(fake_gcs_server: EmulatedCloud) -> Iterator[CloudTpu]:
-    """Asks the session's Cloud TPU; its TPU VMs are gone afterwards."""
+    """A client of the session's Cloud TPU. The TPU VMs are deleted afterwards."""
     yield CloudTpu(fake_gcs_server)
     FakeVertex(fake_gcs_server).reset()
 
 
 @pytest.fixture
 def shell_environment(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> Mapping[str, str]:
-    """The environment that ``exec`` and ``serve`` give, with an empty home."""
+    """The environment of ``exec`` and ``serve``, with an empty home."""
     home = tmp_path / "home"
     home.mkdir()
     environment = {**os.environ, **fake_gcs_server.environment(), "HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -1,4 +1,4 @@
-"""What stands on a worker for programs that would change this machine: stubs of the real ones must not be reached."""
+"""Programs that would change this machine are replaced on a worker: fakes of the real ones must not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a script with a worker's programs in front of a machine whose own say that they were reached."""
+    """Runs a script with a worker's programs first on PATH, followed by programs that report that they ran."""
     own, machine = tmp_path / "bin", tmp_path / "machine"
     workers._write_programs(own)
     machine.mkdir()
@@ -99,7 +99,7 @@ def test_what_needs_no_rights_runs_as_it_is(run: Run) -> None:
 
 
 def process(name: str, host: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Starts a program of that name that does not end, on a machine of that name."""
+    """Starts a program that does not end, with a name and a host name."""
     program = folder / name
     if not program.exists():
         program.symlink_to(shutil.which("sleep") or "sleep")

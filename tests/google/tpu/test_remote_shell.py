@@ -1,4 +1,4 @@
-"""``ssh`` and ``scp`` to workers of TPU VMs: processes here, each worker with a home of its own."""
+"""``ssh`` and ``scp`` to workers of TPU VMs, which are processes with a home for each worker."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def on_its_own(file: Path) -> str:
 
 
 def process_in(file: Path) -> Path:
-    """Returns the folder of /proc of a process, once it has written its number."""
+    """Waits until a process has written its pid, and returns its folder in /proc."""
     while not (file.exists() and file.read_text().endswith("\n")):
         time.sleep(0.02)
     return Path(f"/proc/{file.read_text().strip()}")
@@ -126,7 +126,7 @@ def test_a_deletion_ends_the_command_that_runs(tpu: Any, shell_environment: Mapp
 
 
 def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, shell: Shell, tmp_path: Path) -> None:
-    """Each is refused or killed: what begins in the middle is not left behind."""
+    """Each login is refused or killed, and none is left behind."""
     (host,) = addresses(tpu.create("one"))
     pids = tmp_path / "pids"
     pids.mkdir()
@@ -156,7 +156,7 @@ def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(
     script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status; bash -lc 'command -v sudo apt; which -a python'"
     capabilities, rights, sudo, apt, *pythons = shell("ssh", host, script).stdout.split("\n")
     assert rights.split()[-1] == "1"
-    assert not int(capabilities.split()[-1], 16) & ~0b11110  # those on files of others, of one who is root
+    assert not int(capabilities.split()[-1], 16) & ~0b11110  # root's rights to the files of others
     assert sudo.endswith("/0/bin/sudo")
     assert apt.endswith("/0/bin/apt")
     assert any(python.endswith("/0/home/.python/bin/python") for python in pythons)
@@ -172,7 +172,7 @@ mkdir {other}/folder; ln -s x {other}/link; mv {own}/folder {other}; cat {other}
 
 
 def test_files_are_written_in_a_worker_s_own_folders_alone(tmp_path: Path) -> None:
-    """By anyone, root too: what the kernel keeps, whatever is run."""
+    """The kernel enforces this for every program, also for root's."""
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
     own, other, output = tmp_path / "own", tmp_path / "other", tmp_path / "output"
@@ -273,7 +273,7 @@ def has_landlock() -> bool:
 
 
 def begin(session: EmulatedCloud, tmp_path: Path, more: str = "") -> Path:
-    """Starts something in the background of a new TPU VM; returns its folder of /proc."""
+    """Starts a background process on a new TPU VM, and returns its folder in /proc."""
     (host,) = addresses(CloudTpu(session).create("one"))
     environment = with_programs(session.endpoints, {**os.environ, **session.environment(), "HOME": str(tmp_path)})
     words = ["ssh", host, f"{more}\nnohup sleep 600 > /dev/null 2>&1 & echo $!"]

@@ -20,7 +20,7 @@ NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
 
 
 class Ended:
-    """Remembers which TPU VMs' processes were to end."""
+    """Workers that only remember which TPU VMs' processes were ended."""
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
@@ -62,7 +62,7 @@ def vms(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
 
 @pytest.fixture
 def other(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
-    """Those of another server on the same state."""
+    """The TPU VMs of another server on the same state."""
     return TpuVms(10, 5, ended, state, clock=lambda: now[0])
 
 
@@ -102,7 +102,7 @@ def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) ->
 
 
 def test_workers_meet_where_nobody_else_is(vms: TpuVms) -> None:
-    """Not among the ports of the kernel, which somebody may get before a program runs on the TPU VM."""
+    """The kernel may assign its own ports to other programs before one runs on the TPU VM."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     with contextlib.ExitStack() as stack:
         ports = []
@@ -377,7 +377,7 @@ def test_of_two_servers_that_make_the_same_one_does(
 def test_a_server_that_is_killed_leaves_a_change_whole_or_not_at_all(
     vms: TpuVms, other: TpuVms, ended: Ended, state: SteppedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it does last: the change is one write to the state, and processes are ended after it."""
+    """The change is one write to the state, and processes are ended after it."""
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt

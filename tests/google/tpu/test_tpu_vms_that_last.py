@@ -1,4 +1,4 @@
-"""TPU VMs in a state that outlives their server, and that two servers have."""
+"""TPU VMs in a state that survives their server, and that two servers share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def on_worker(session: EmulatedCloud, address: str, command: str) -> str:
 
 
 def rewrite(url: str, change: Callable[[Any], None]) -> None:
-    """Changes the only TPU VM of a state, as one does who reaches the state and not the server."""
+    """Changes the only TPU VM in a state directly, without a server."""
     store = open_store(url)
 
     def changed(value: bytes) -> bytes:
@@ -57,7 +57,7 @@ def rewrite(url: str, change: Callable[[Any], None]) -> None:
 
 @pytest.mark.parametrize("what", ["another user's", "writable by all", "by a link", "of no uid", "above"])
 def test_nothing_is_run_from_or_removed_in_a_folder_that_the_state_names(state: str, tmp_path: Path, what: str) -> None:
-    """The folder has the attacker's python; commands run in a home of this server, which is deleted."""
+    """The folder has an attacker's python. Commands run in a home of this server instead, which is deleted."""
     theirs = tmp_path / ("0a1b2c3d" if what != "of no uid" else "theirs")
     home = theirs / "0" / "home"
     (home / ".python" / "bin").mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_pat
             gone = CloudTpu(other).create("gone")["networkEndpoints"][0]["ipAddress"]
             background = "nohup sleep 600 > /dev/null 2>&1 & echo $!"
             process = on_worker(first, address, f"echo mine > file; {background}")
-            assert on_worker(other, address, "cat file") == "mine\n"  # a home is one, whichever server is asked
+            assert on_worker(other, address, "cat file") == "mine\n"  # there is one home, whichever server is asked
             os.kill(first.endpoints.pid, signal.SIGKILL)
             while is_running(str(first.endpoints.pid) if not first.how_it_ended() else "0"):
                 time.sleep(0.02)

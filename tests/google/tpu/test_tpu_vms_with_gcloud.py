@@ -1,4 +1,4 @@
-"""A TPU VM's life by gcloud, where it is installed, and by the API's own requests."""
+"""A TPU VM's life with gcloud, if it is installed, and with requests to the API."""
 
 from __future__ import annotations
 

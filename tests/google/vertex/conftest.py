@@ -1,4 +1,4 @@
-"""The API without a server, and processes with an unmodified SDK before a session's server."""
+"""The API without a server, and processes with an unmodified SDK that use a session's server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARENT = "projects/t5x-harness/locations/us-central1"
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Any]:
-    """An API in this process with all of its parts, and with its state in memory."""
+    """An API in this process, with its state in memory."""
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     from t5x_harness.google.vertex.wire.api import Api
 
@@ -33,7 +33,7 @@ def api(tmp_path: Path) -> Iterator[Any]:
 def call(api: Any) -> Callable[..., Any]:
     """Calls a method: ``call("JobService.GetCustomJob", name="…")`` returns the response's message.
 
-    Fields of the request are given as the class of the request takes them; ``ApiError`` is raised for errors.
+    Fields are arguments of the request's class. Errors raise ``ApiError``.
     """
     from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
@@ -64,7 +64,7 @@ def sdk_process(
 def sdk(
     request: pytest.FixtureRequest, sdk_process: SdkClient, fake_gcs_server: EmulatedCloud
 ) -> Iterator[Callable[..., Any]]:
-    """``sdk(code, **given)`` runs code and returns what it leaves in ``result``.
+    """``sdk(code, **given)`` runs code and returns the variable ``result``.
 
     The code knows ``ai``, the SDK; ``init``, its init for a transport, gRPC if a test has no other; and ``name``, which
     is nobody else's. What it has made in Vertex AI is gone afterwards, as the server is other tests', too.

@@ -1,6 +1,6 @@
-"""Unmodified SDKs: processes that import one, with nothing but a session's environment to lead them to it.
+"""Processes with an unmodified SDK, which only a session's environment redirects.
 
-The SDK of this environment is tested always, and those of the interpreters that ``T5X_HARNESS_TEST_SDKS`` lists too.
+The SDK of this environment is always tested, and also those of the interpreters in ``T5X_HARNESS_TEST_SDKS``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SdkClient(ClientProcess):
     """A process that has imported the SDK as ``ai``, and runs code.
 
     Args:
-      interpreter: the Python that has it.
-      environment: of a session.
-      log: takes what it prints.
+      interpreter: a Python that has the SDK.
+      environment: a session's environment.
+      log: the file for its output.
     """
 
     def __init__(self, interpreter: str, environment: Mapping[str, str], log: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: 
 
 
 def test_a_project_has_one_number_in_every_api(sdk: Sdk) -> None:
-    """The SDK compares them, and takes a bucket of another number for a squatter's."""
+    """The SDK compares the numbers, and does not trust a bucket of another project."""
     code = """
         import logging, pathlib
         from google.cloud import storage
@@ -111,7 +111,7 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
     errors = sdk(code)
     is_grpc = sdk("result = ai.initializer.global_config._api_transport") == "grpc"
     kind = "InvalidArgument" if is_grpc else "BadRequest"
-    not_emulated = "MethodNotImplemented" if is_grpc else "Forbidden"  # over HTTP, clients repeat a 501
+    not_emulated = "MethodNotImplemented" if is_grpc else "Forbidden"  # over HTTP, clients retry after a 501
     name = "projects/100000000000/locations/us-central1/tensorboards/1"
     assert errors["missing"] == ["NotFound", f"The requested resource {name} was not found."]
     assert errors["filter"] == [kind, "Invalid filter: there is no field colour"]

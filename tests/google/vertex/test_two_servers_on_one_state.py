@@ -1,4 +1,4 @@
-"""What two servers, or two clients, do at once to one state: in whatever order their steps come."""
+"""Two servers or clients that change one state at once, in any order of their steps."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.Mo
 @in_any_order
 @quickly
 def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[bool]) -> None:
-    """A series that is made later under the same name would have them."""
+    """A later series with the same name would have them."""
     state = SteppedStore()
     settings = VertexSettings(Path("root"), Path("jobs"))
     api = Api(settings, state=state)

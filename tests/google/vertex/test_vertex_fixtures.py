@@ -1,4 +1,4 @@
-"""The fixtures: nothing is left of a test for the next one, faults are counted, and what is missing is named."""
+"""The fixtures leave nothing for the next test, count faults, and name what is missing."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from metadata_names import STORE
 
 @pytest.fixture
 def create(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``create("Artifact", "name", schema_title="…")`` makes a node in the default store."""
+    """``create("Artifact", "name", schema_title="…")`` creates a node in the default store."""
 
     def make(noun: str, identifier: str, **fields: Any) -> Any:
         field = noun.lower()
@@ -23,7 +23,7 @@ def create(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
-    """``names("Artifact", 'uri = "x"')`` tells the ids of the nodes that a filter matches."""
+    """``names("Artifact", 'uri = "x"')`` returns the ids of the nodes that match a filter."""
 
     def find(noun: str, text: str = "", **more: Any) -> list[str]:
         page = call(f"MetadataService.List{noun}s", parent=STORE, filter=text, **more)
@@ -34,7 +34,7 @@ def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
-    """``refused(method, **fields)`` tells the code and the message of the error that a call is answered with."""
+    """``refused(method, **fields)`` returns the code and the message of a call's error."""
     from t5x_harness.google.vertex.wire.errors import ApiError
 
     def ask(method: str, **fields: Any) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Names of the default store: as clients write it, and as the service tells it."""
+"""Names of the default store, in the forms of clients and of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts: members, children, and what becomes of both when nodes are deleted."""
+"""Contexts: their members and children, and how deleted nodes affect them."""
 
 from __future__ import annotations
 

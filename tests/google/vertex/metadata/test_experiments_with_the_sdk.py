@@ -1,4 +1,4 @@
-"""Experiments as users of the SDK know them: what they log is what they get, over gRPC and over REST."""
+"""Experiments with the SDK: users read what they have logged, over gRPC and over REST."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def edges(graph: Any) -> set[tuple[str, str, str]]:
 
 
 def link(call: Call, execution: str, *, reads: str = "", makes: str = "") -> None:
-    """Adds events, of artifacts that are named with spaces between them."""
+    """Adds events of artifacts, whose names are separated by spaces."""
     events = [{"artifact": f"{STORE}/artifacts/{name}", "type_": "INPUT"} for name in reads.split()]
     events += [{"artifact": f"{STORE}/artifacts/{name}", "type_": "OUTPUT"} for name in makes.split()]
     call("MetadataService.AddExecutionEvents", execution=f"{STORE}/executions/{execution}", events=events)

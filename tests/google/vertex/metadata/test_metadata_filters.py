@@ -1,4 +1,4 @@
-"""Filters, orders and pages of nodes, as the service documents them and as the SDK writes them."""
+"""Filters, orders and pages of nodes, in the service's documentation and in the SDK."""
 
 from __future__ import annotations
 

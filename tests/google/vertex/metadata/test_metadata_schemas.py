@@ -1,4 +1,4 @@
-"""Schemas: those that every store has, those that users register, and what they ask of metadata."""
+"""Schemas: those of every store, those that users register, and what they require of metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ properties:
 
 
 def titles(call: Callable[..., Any], text: str) -> list[str]:
-    """The titles of the schemas that a filter matches."""
+    """Returns the titles of the schemas that match a filter."""
     page = call("MetadataService.ListMetadataSchemas", parent=STORE, filter=text, page_size=1000)
     return [schema.schema.partition("\n")[0].removeprefix("title: ") for schema in page.metadata_schemas]
 

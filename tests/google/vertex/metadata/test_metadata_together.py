@@ -1,4 +1,4 @@
-"""Several who use the same metadata at once: threads of a server, and servers with one Redis."""
+"""Concurrent use of the same metadata: by threads of a server, and by servers with one Redis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Call = Callable[..., Any]
 
 
 def outcomes(call_each: Callable[[int], Any], count: int) -> list[str]:
-    """How calls end that are made at once: ``OK``, or the code of an error."""
+    """Returns how concurrent calls end: ``OK``, or the code of an error."""
     from t5x_harness.google.vertex.wire.errors import ApiError
 
     def end(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Stores: in memory, in fakeredis, and in a real Redis where there is one."""
+"""Stores in memory, in fakeredis, and in a real Redis if one is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("memory", "fakeredis", "redis")
 
 @pytest.fixture(scope="session")
 def _redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Redis on a socket of its own, which keeps nothing."""
+    """The URL of a Redis on a socket of its own, which writes nothing to disk."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("no redis-server is installed")
@@ -44,7 +44,7 @@ def _fakeredis() -> Iterator[str]:
 
 @pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[], StateStore]]:
-    """A function that opens one more connection to the same state, which is empty."""
+    """A function that opens another connection to the same state, which is empty at first."""
     url = "memory:" if request.param == "memory" else request.getfixturevalue(f"_{request.param}")
     stores = [open_store(url)]
     stores[0].clear()
@@ -61,11 +61,11 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[], StateStore]]
 
 @pytest.fixture
 def store(opened: Callable[[], StateStore]) -> StateStore:
-    """One store, empty."""
+    """An empty store."""
     return opened()
 
 
 @pytest.fixture
 def other(opened: Callable[[], StateStore]) -> StateStore:
-    """The same state by another connection."""
+    """Another connection to the same state."""
     return opened()

@@ -1,4 +1,4 @@
-"""Whatever is done to a store, it is as a dictionary with the same done to it."""
+"""A store behaves like a dictionary after any sequence of operations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Model(RuleBasedStateMachine):
         self.model: dict[str, Any] = {}
 
     def _holds(self, key: str, kind: type) -> bool:
-        """Whether a key can be used as a kind; the store refuses it where not."""
+        """Returns whether a key can be used as a kind; otherwise the store has to refuse it."""
         return key not in self.model or isinstance(self.model[key], kind)
 
     @rule(key=KEYS, value=DATA)

@@ -1,4 +1,4 @@
-"""What a store promises to several who use it at once, and what a URL may be."""
+"""What a store guarantees to concurrent users, and which URLs are valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store, redis_store
 
-# Memory is one process's, and lets nobody in between.
+# State in memory belongs to one process, and has no interleaving.
 several_may_write = pytest.mark.parametrize("opened", ["fakeredis", "redis"], indirect=True)
 
 

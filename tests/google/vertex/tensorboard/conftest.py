@@ -17,7 +17,7 @@ LOCATION = "projects/t5x-harness/locations/us-central1"
 
 @pytest.fixture
 def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
-    """``refused(method, **fields)`` tells the code and the message of the error that a call is answered with."""
+    """``refused(method, **fields)`` returns the code and the message of a call's error."""
     from t5x_harness.google.vertex.wire.errors import ApiError
 
     def ask(method: str, **fields: Any) -> tuple[str, str]:
@@ -30,7 +30,7 @@ def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
 
 @pytest.fixture
 def make_board(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``make_board(display_name="…")`` makes a Tensorboard and tells it."""
+    """``make_board(display_name="…")`` creates a Tensorboard and returns it."""
     from google.cloud.aiplatform_v1.types import tensorboard
 
     def make(display_name: str = "board", **fields: Any) -> Any:
@@ -58,7 +58,7 @@ def experiment(call: Callable[..., Any], board: Any) -> Any:
 
 @pytest.fixture
 def make_run(call: Callable[..., Any], experiment: Any) -> Callable[..., Any]:
-    """``make_run("name")`` makes a run in the experiment."""
+    """``make_run("name")`` creates a run in the experiment."""
 
     def make(identifier: str, display_name: str = "") -> Any:
         given = {"display_name": display_name or identifier}
@@ -76,7 +76,7 @@ def run(make_run: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def make_series(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
-    """``make_series("loss")`` makes a time series in the run; ``value_type`` is SCALAR if it is not given."""
+    """``make_series("loss")`` creates a time series in the run; ``value_type`` is SCALAR by default."""
 
     def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
         given = {"display_name": display_name, "value_type": value_type, **fields}
@@ -109,7 +109,7 @@ def scalar(step: int, value: float) -> dict[str, Any]:
 
 @pytest.fixture
 def read(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``read(series)`` tells the points that are read, by step."""
+    """``read(series)`` returns the points by step."""
 
     def ask(series: Any, **fields: Any) -> dict[int, float]:
         answer = call("TensorboardService.ReadTensorboardTimeSeriesData", tensorboard_time_series=series.name, **fields)
@@ -122,7 +122,7 @@ def read(call: Callable[..., Any]) -> Callable[..., Any]:
 def client_of_its_own(
     fake_gcs_server: EmulatedCloud, sdk_process: SdkClient, tmp_path: Path
 ) -> Iterator[Callable[[], SdkClient]]:
-    """``client_of_its_own()`` starts one more process with the SDK of ``sdk_process``."""
+    """``client_of_its_own()`` starts another process with the SDK of ``sdk_process``."""
     clients: list[SdkClient] = []
 
     def start() -> SdkClient:

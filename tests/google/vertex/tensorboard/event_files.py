@@ -1,6 +1,6 @@
-"""Run by a client's process: writes event files as training does, and compares them with what an upload left.
+"""Code for a client's process: writes event files as training does, and reads what an upload has left.
 
-Everything is told as ``{run: {tag: {step: value}}}``, with numbers as floats and tensors and blobs as lists of text.
+All values have the form ``{run: {tag: {step: value}}}``, with numbers as floats and tensors and blobs as lists of text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def write_with_clu(logdir: str) -> None:
 
 
 def written(logdir: str) -> dict[str, Any]:
-    """What the event files below a folder hold, read by TensorBoard's own loader."""
+    """Returns the contents of the event files in a folder, read by TensorBoard's own loader."""
     found: dict[str, Any] = collections.defaultdict(lambda: collections.defaultdict(dict))
     for folder, _, files in os.walk(logdir):
         run = os.path.relpath(folder, logdir).replace("/", "-").replace("_", "-")
@@ -64,7 +64,7 @@ def written(logdir: str) -> dict[str, Any]:
 
 
 def uploaded(tensorboard: str, experiment: str) -> dict[str, Any]:
-    """What the service tells of an experiment, blobs with their bytes."""
+    """Returns the service's data of an experiment, with the bytes of blobs."""
     found: dict[str, Any] = {}
     for run in aiplatform.TensorboardRun.list(f"{tensorboard}/experiments/{experiment}"):
         found[run.display_name] = {}
@@ -78,7 +78,7 @@ def uploaded(tensorboard: str, experiment: str) -> dict[str, Any]:
 
 
 def value_of(client: Any, series: Any, point: Any) -> Any:
-    """A point as it is told here."""
+    """Returns the value of a point."""
     if "scalar" in point:
         return point.scalar.value
     if "tensor" in point:
@@ -89,12 +89,12 @@ def value_of(client: Any, series: Any, point: Any) -> Any:
 
 
 def told(array: Any) -> Any:
-    """A tensor, for JSON: a number, or its type and elements."""
+    """Returns a tensor for JSON: a number, or its type and elements."""
     return array.item() if array.dtype.kind == "f" and not array.shape else [str(array.dtype), str(array.tolist())]
 
 
 def digests(blobs: Any, plugin: str) -> list[str]:
-    """Blobs, short. The uploader writes graphs anew, in which their maps may have another order."""
+    """Returns the digests of blobs. The uploader rewrites graphs, whose maps may get another order."""
     if plugin == "graphs":
         blobs = [graph_pb2.GraphDef.FromString(blob).SerializeToString(deterministic=True) for blob in blobs]
     return [f"{len(blob)}:{hashlib.sha256(blob).hexdigest()}" for blob in blobs]

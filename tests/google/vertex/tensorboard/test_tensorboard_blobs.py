@@ -14,7 +14,7 @@ Refused = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def stream(api: Any) -> Call:
-    """``stream(method, **fields)`` tells the responses of a method that has several."""
+    """``stream(method, **fields)`` returns the responses of a method that streams them."""
     from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     def ask(method: str, **fields: Any) -> list[Any]:
@@ -33,7 +33,7 @@ def graph(make_series: Call) -> Any:
 
 
 def folder_of(api: Any, board: Any, series: Any) -> Path:
-    """Where the uploader puts a time series' blobs."""
+    """Returns the folder in which the uploader puts a time series' blobs."""
     ids = series.name.split("/")[5::2]
     prefix = Path(api.services.settings.root) / "buckets" / board.blob_storage_path_prefix
     return prefix / "/".join([f"tensorboard-{ids[0]}", *ids[1:]])

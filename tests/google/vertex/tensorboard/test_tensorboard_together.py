@@ -1,4 +1,4 @@
-"""Several who write and read the same time series at once: threads of a server, and servers with one Redis."""
+"""Concurrent use of the same time series: by threads of a server, and by servers with one Redis."""
 
 from __future__ import annotations
 

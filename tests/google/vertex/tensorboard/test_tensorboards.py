@@ -15,7 +15,7 @@ Refused = Callable[..., tuple[str, str]]
 
 
 def defaults(call: Call) -> list[str]:
-    """The display names of the default Tensorboards, asked for as the SDK does."""
+    """Returns the display names of the default Tensorboards, with the SDK's filter."""
     page = call("TensorboardService.ListTensorboards", parent=LOCATION, filter="is_default=true")
     return [board.display_name for board in page.tensorboards]
 

@@ -1,4 +1,4 @@
-"""The table of methods holds what clients can call, and all of a kind's own five methods."""
+"""The table of methods has only methods of the library, and all standard methods of each kind."""
 
 from __future__ import annotations
 

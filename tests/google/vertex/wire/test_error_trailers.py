@@ -1,4 +1,4 @@
-"""Errors over gRPC: of a larger trailer than it takes, a client sees RESOURCE_EXHAUSTED, and nothing of the error."""
+"""Errors fit into gRPC's trailers; otherwise a client would see only RESOURCE_EXHAUSTED."""
 
 from __future__ import annotations
 

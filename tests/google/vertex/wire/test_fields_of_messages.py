@@ -1,4 +1,4 @@
-"""Fields of messages, as each release of protobuf that the SDK takes describes them."""
+"""Fields of messages with every release of protobuf that the SDK accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = types.CustomJobSpec.pb().DESCRIPTOR.fields_by_name
         pytest.param(types.CustomJob.pb().DESCRIPTOR.fields_by_name["labels"], True, id="map"),
         pytest.param(FIELDS["scheduling"], False, id="message"),
         pytest.param(FIELDS["network"], False, id="text"),
-        # Only one of the two is there in protobuf 5 and 7; the labels' numbers are those of descriptor.proto.
+        # Protobuf 5 and 7 have only one of the two. The labels' numbers are from descriptor.proto.
         pytest.param(SimpleNamespace(label=3), True, id="protobuf-5-list"),
         pytest.param(SimpleNamespace(label=1), False, id="protobuf-5-text"),
         pytest.param(SimpleNamespace(is_repeated=True), True, id="protobuf-7-list"),

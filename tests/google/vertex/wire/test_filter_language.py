@@ -1,4 +1,4 @@
-"""Filters are read as AIP-160 has them, and hold for the resources that they describe."""
+"""Filters are parsed by the rules of AIP-160."""
 
 from __future__ import annotations
 

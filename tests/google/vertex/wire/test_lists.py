@@ -1,4 +1,4 @@
-"""Lists: what filters hold for, orders, pages that fit together, and masks of what is told."""
+"""Lists: filters, orders, pages and read masks."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_pages_are_the_list(names: list[str], size: int) -> None:
 
 @pytest.fixture
 def tensorboards(call: Ask) -> list[str]:
-    """The display names of five, oldest first."""
+    """The display names of five Tensorboards, oldest first."""
     names = [f"board-{number}" for number in range(5)]
     for name in names:
         call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": name})

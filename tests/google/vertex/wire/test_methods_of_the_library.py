@@ -1,4 +1,4 @@
-"""What is read out of the installed library: every method, with messages that are its own."""
+"""Every method is read from the installed library, with the right messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create, get, update and delete by the common rules: names, times, etags, masks."""
+"""The standard methods: names, times, etags and masks of resources."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Answer = tuple[int, Any]
 
 @pytest.fixture
 def rest(api: Any) -> Callable[..., Answer]:
-    """``rest("GET", path, ("name", "value"), …, body=…)`` tells the status and the JSON."""
+    """``rest("GET", path, ("name", "value"), …, body=…)`` returns the status and the JSON."""
 
     def ask(verb: str, path: str, *query: tuple[str, str], body: Any = None, token: str | None = None) -> Answer:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()

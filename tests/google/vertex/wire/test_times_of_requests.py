@@ -1,4 +1,4 @@
-"""Times and durations out of the range that protobuf gives them are refused before anything is stored."""
+"""Times and durations out of protobuf's range are refused before anything is stored."""
 
 from __future__ import annotations
 
