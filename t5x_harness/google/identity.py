@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
+import functools
 import hmac
 import secrets
-import threading
 import time
 import zlib
 
@@ -69,8 +68,7 @@ class Authority:
     def __init__(self, token: str = "", key: bytes | None = None) -> None:
         self.token = token or secrets.token_urlsafe(32)
         self.key = key
-        self._lock = threading.Lock()
-        self._until: collections.OrderedDict[str, float] = collections.OrderedDict()
+        self._valid_until = functools.lru_cache(_MOST_REMEMBERED)(self._verify)
 
     def admits(self, token: str) -> bool:
         """Returns whether a token is the session's, or is signed with the session's key.
@@ -82,25 +80,15 @@ class Authority:
 
     def has_signed(self, token: str) -> bool:
         """Returns whether a JSON web token is signed with the session's key and valid now."""
-        with self._lock:
-            until = self._until.get(token)
-        if until is None:
-            until = self._valid_until(token)
-            with self._lock:
-                self._until[token] = until
-                while len(self._until) > _MOST_REMEMBERED:
-                    self._until.popitem(last=False)
-        return time.time() < until
+        return self.key is not None and token.count(".") == 2 and time.time() < self._valid_until(token)
 
-    def _valid_until(self, token: str) -> float:
+    def _verify(self, token: str) -> float:
         """Returns when a web token expires; 0 if the session's key did not sign it."""
-        if self.key is None or token.count(".") != 2:
-            return 0.0
         from cryptography.hazmat.primitives import serialization
         from google.auth import jwt
 
         pem = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        public = serialization.load_pem_private_key(self.key, password=None).public_key().public_bytes(*pem)
+        public = serialization.load_pem_private_key(self.key or b"", password=None).public_key().public_bytes(*pem)
         try:
             claims = jwt.decode(token, public, clock_skew_in_seconds=_SKEW_SECONDS)
             return float(claims["exp"]) + _SKEW_SECONDS

@@ -127,8 +127,9 @@ class FakeVertex:
         found = [job for job in jobs if name in (job.name, job.name.rpartition("/")[2])]
         found = found or [job for job in jobs if job.display_name == name]
         if len(found) != 1:
+            count = f"{len(found)} jobs are" if found else "no job is"
             there = ", ".join(f"{job.display_name} ({job.name})" for job in jobs) or "none"
-            raise EmulatorError(f"{len(found) or 'no'} jobs are {name!r}; there are: {there}")
+            raise EmulatorError(f"{count} called {name!r}; jobs: {there}")
         return found[0]
 
     def wait(self, name: str, states: Collection[str] = ENDED, *, seconds: float = 60.0) -> VertexJob:

@@ -11,16 +11,8 @@ import json
 from collections.abc import Mapping
 from urllib.parse import parse_qs, parse_qsl
 
-from t5x_harness.google.asgi import (
-    Receive,
-    Scope,
-    Send,
-    answer,
-    answer_error,
-    answer_json,
-    body_of,
-    header_of,
-)
+from t5x_harness.google import asgi
+from t5x_harness.google.asgi import Receive, Scope, Send
 from t5x_harness.google.identity import ACCOUNT, PROJECT, PROJECT_NUMBER, TOKEN, Authority
 from t5x_harness.google.product import PRODUCT
 
@@ -54,33 +46,33 @@ _METADATA = {
 async def answer_token(authority: Authority, scope: Scope, receive: Receive, send: Send) -> None:
     """Answers a well-formed request for an access token."""
     try:
-        form = parse_qs((await body_of(receive)).decode())
+        form = parse_qs((await asgi.body_of(receive)).decode())
     except ValueError as error:
-        return await answer_json(send, 400, {"error": "invalid_request", "error_description": str(error)})
+        return await asgi.answer_json(send, 400, {"error": "invalid_request", "error_description": str(error)})
     grant = form.get("grant_type", [""])[0]
     if scope["method"] != "POST" or grant not in _GRANTS:
         description = f"{PRODUCT} gives tokens to a POST with a grant_type of {' or '.join(_GRANTS)}, not {grant!r}"
-        return await answer_json(send, 400, {"error": "unsupported_grant_type", "error_description": description})
+        return await asgi.answer_json(send, 400, {"error": "unsupported_grant_type", "error_description": description})
     signed = await asyncio.to_thread(authority.has_signed, form.get("assertion", [""])[0])
-    return await answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
+    return await asgi.answer_json(send, 200, {**_TOKEN, "access_token": authority.token} if signed else _TOKEN)
 
 
 async def answer_metadata(scope: Scope, send: Send) -> None:
     """Answers as the metadata server of a machine in Google's cloud."""
-    if header_of(scope, b"metadata-flavor") != "Google":
-        return await answer_error(send, 403, "Missing Metadata-Flavor:Google header.")
+    if asgi.header_of(scope, b"metadata-flavor") != "Google":
+        return await asgi.answer_error(send, 403, "Missing Metadata-Flavor:Google header.")
     path = scope["path"].removeprefix(METADATA_PATH)
     query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
     parts = [part for part in path.split("/") if part]
     if parts[:2] == ["instance", "service-accounts"] and parts[3:] == ["token"]:
-        return await answer_json(send, 200, _TOKEN, {"metadata-flavor": "Google"})
+        return await asgi.answer_json(send, 200, _TOKEN, {"metadata-flavor": "Google"})
     value: object = _METADATA
     for part in parts:
         if not isinstance(value, dict) or part not in value:
-            return await answer_error(send, 404, f"{PRODUCT}: its metadata server has no {path}")
+            return await asgi.answer_error(send, 404, f"{PRODUCT}: the emulated metadata server has no {path}")
         value = value[part]
     text, kind = _shown(value, recursive=query.get("recursive", "").lower() == "true")
-    return await answer(send, 200, text.encode(), {"content-type": kind, "metadata-flavor": "Google"})
+    return await asgi.answer(send, 200, text.encode(), {"content-type": kind, "metadata-flavor": "Google"})
 
 
 def _shown(value: object, *, recursive: bool) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
         # Another loopback address may use the same port number as a relayed connection.
         host = hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
         if host is None:  # it bypassed the relay, and with it the check of the client's user
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{PRODUCT}: this port is its own server's alone")
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{PRODUCT}: this port is only for its own server")
         assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")
         try:

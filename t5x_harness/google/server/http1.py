@@ -9,7 +9,6 @@ import asyncio
 import sys
 import time
 import traceback
-from email.utils import formatdate
 from typing import cast
 from urllib.parse import unquote
 
@@ -42,7 +41,6 @@ class HttpServer:
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
         self._exchanges: set[asyncio.Task[None]] = set()
-        self._date = (0, b"")
 
     def protocol(self) -> HttpProtocol:
         """Returns the protocol for a new connection, plain or TLS."""
@@ -53,14 +51,6 @@ class HttpServer:
         task = asyncio.get_running_loop().create_task(exchange.run(self._app))
         self._exchanges.add(task)
         task.add_done_callback(self._exchanges.discard)
-
-    @property
-    def date(self) -> bytes:
-        """The current time in HTTP's format, computed once a second."""
-        now = int(time.time())
-        if self._date[0] != now:
-            self._date = now, formatdate(now, usegmt=True).encode()
-        return self._date[1]
 
     async def stop(self) -> None:
         """Closes idle connections, waits a moment for pending answers, and cancels the rest."""
@@ -90,10 +80,6 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self._early = b""  # data of the next request, from a client that does not wait for answers
         self._writable = asyncio.Event()
         self._writable.set()
-
-    @property
-    def date(self) -> bytes:
-        return self._server.date
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -325,7 +311,7 @@ class HttpExchange:
         if not self.begun:
             assert self._start is not None
             self.keep_alive = self.keep_alive and not self.waits  # an unwanted body may still arrive
-            head = framing.head(self._start, None if more else len(body), self._connection.date, self.keep_alive)
+            head = framing.head(self._start, None if more else len(body), self.keep_alive)
             self.keep_alive = framing.keep_alive
             self.begun = True
         body = framing.framed(body, more=more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import re
+from email.utils import formatdate
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -208,13 +209,12 @@ class AnswerFraming:
         self._chunked = False
         self._left: int | None = None  # bytes of the body that are still to come; None without a Content-Length
 
-    def head(self, start: Message, size: int | None, date: bytes, keep_alive: bool) -> bytes:
+    def head(self, start: Message, size: int | None, keep_alive: bool) -> bytes:
         """Returns the head of the answer.
 
         Args:
           start: ASGI's ``http.response.start``; its ``reason``, if present, replaces the usual phrase of the status.
           size: the size of a body that is sent in one piece, which the headers need not have.
-          date: the current time in HTTP's format.
           keep_alive: whether the connection may be used again.
         """
         status: int = start["status"]
@@ -240,7 +240,7 @@ class AnswerFraming:
             line = b"HTTP/1.1 %d %b\r\n" % (status, start.get("reason", b""))
         return b"%bDate: %b\r\n%b\r\n%b\r\n" % (
             line,
-            date,
+            formatdate(usegmt=True).encode(),
             _NO_SNIFFING,
             b"".join([b"%b: %b\r\n" % header for header in headers]),
         )

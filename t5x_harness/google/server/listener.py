@@ -86,8 +86,8 @@ class PortListener:
                     raise
                 if not self._connections.make_room(full=True):
                     self._log.write(
-                        f"cannot take a connection: {error.strerror}, and none of the {len(self._connections)} that "
-                        "are open waits for a request; see ulimit -n"
+                        f"cannot accept a connection: {error.strerror}, and none of the "
+                        f"{len(self._connections)} open ones is idle; see ulimit -n"
                     )
                     self._loop.remove_reader(self._socket)
                     self._resuming = self._loop.call_later(_PAUSE_SECONDS, self._resume)
@@ -98,7 +98,7 @@ class PortListener:
                 if refusal:
                     self._log.write(
                         f"a connection to port {self.port} is refused: {refusal}; only the user who started the "
-                        "emulated Google Cloud, and root, may ask it"
+                        "emulated Google Cloud, and root, may use it"
                     )
                 continue
             self._connections.make_room()

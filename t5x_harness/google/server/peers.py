@@ -58,10 +58,10 @@ class Peers:
             found = self._read(peer, local)
         except OSError as error:
             self.close()  # a late answer must not be taken for the next one
-            return f"whose it is cannot be read: {error.strerror or error}"
+            return f"its owner cannot be read: {error.strerror or error}"
         if found is None or not found[1]:
             return ""  # the client has closed it; a socket without an owner is listed as root's
-        return None if found[0] in self._served else f"it is of the user with the uid {found[0]}"
+        return None if found[0] in self._served else f"it belongs to the user with uid {found[0]}"
 
     def close(self) -> None:
         """Closes the connection to the kernel. May be called again."""

@@ -88,8 +88,8 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
         stack.callback(peers.close)
         if not peers.known:
             log.write(
-                "whose connections come in cannot be read here (no sock_diag, no /proc/net/tcp): every user of this "
-                "machine can ask this emulated Google Cloud"
+                "this system does not report the owners of connections (no sock_diag, no /proc/net/tcp): every user of "
+                "this machine can use this emulated Google Cloud"
             )
         await stack.enter_async_context(http.connections.watched())
         stack.push_async_callback(http.stop)

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from t5x_harness.google.asgi import (
-    NOT_EMULATED,
-    App,
-    Receive,
-    Scope,
-    Send,
-    answer_error,
-    answer_json,
-    not_emulated,
-)
+from t5x_harness.google import asgi
+from t5x_harness.google.asgi import App, Receive, Scope, Send
 from t5x_harness.google.identity import PRIVATE, Authority
 from t5x_harness.google.images import service as image_service
 from t5x_harness.google.images.service import ImageService
@@ -65,7 +57,7 @@ def front(
                 site = value
         name, is_googles = _place(host)
         if refusal := _refusal(name, host, origin, site, scope["scheme"].encode()):
-            return await answer_error(send, 403, f"{PRODUCT}: {refusal}")
+            return await asgi.answer_error(send, 403, f"{PRODUCT}: {refusal}")
         path = scope["path"]
         if path in TOKEN_PATHS.get(name, ()):
             return await answer_token(authority, scope, receive, send)
@@ -73,7 +65,7 @@ def front(
             if path == f"{PRIVATE}/token":
                 return await answer_token(authority, scope, receive, send)
             if path == f"{PRIVATE}/refused":
-                return await answer_json(send, 200, refusals.counts)
+                return await asgi.answer_json(send, 200, refusals.counts)
             if path == tpu_service.OWN_PATH:
                 return await tpu.answer(scope, receive, send)
             if path.startswith(_VERTEX_PATHS):
@@ -97,12 +89,12 @@ def front(
         if name == image_service.ANALYSIS:
             return await images.answer_analysis(scope, send)
         if name == "iamcredentials.googleapis.com" and path.endswith("/allowedLocations"):
-            return await answer_error(send, 404, f"{PRODUCT}: accounts have no trust boundary here")
+            return await asgi.answer_error(send, 404, f"{PRODUCT}: accounts have no trust boundary here")
         message = (
             f"{PRODUCT} does not emulate {scope['method']} {name}{path}; Cloud Storage, Vertex AI's training, "
             "TPU VMs and tokens are emulated"
         )
-        return await answer_json(send, NOT_EMULATED, not_emulated(message))
+        return await asgi.answer_json(send, asgi.NOT_EMULATED, asgi.not_emulated(message))
 
     return app
 
@@ -126,11 +118,11 @@ def _refusal(name: str, host: bytes, origin: bytes, site: bytes, scheme: bytes) 
     """
     if host and not name:  # a request of HTTP/1.0 has no Host header
         return (
-            f"{_shown(host)} is neither Google's nor a name of this machine's loopback interface: ask for "
+            f"{_shown(host)} is neither Google's nor a name of this machine's loopback interface: use "
             "127.0.0.1 or localhost"
         )
     if site in (b"cross-site", b"same-site") or (origin and origin.lower() != b"%b://%b" % (scheme, host.lower())):
-        return f"a page of {_shown(origin) or 'another site'} asked for this, and no page of another site may"
+        return f"a page of {_shown(origin) or 'another site'} sent this request, and pages of other sites may not"
     return ""
 
 

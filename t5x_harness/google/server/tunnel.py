@@ -229,7 +229,7 @@ class Proxy(asyncio.Protocol):
             message = self._refusals.refuse(target)
             self._close(403, message, reason=message)
         elif early:
-            self._close(400, f"{PRODUCT}: data came before the tunnel was there")
+            self._close(400, f"{PRODUCT}: data arrived before the tunnel was established")
         else:
             self._connections.discard(self)
             self._transport.pause_reading()  # what comes next is for TLS

@@ -12,18 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from t5x_harness.google.asgi import (
-    NOT_EMULATED,
-    Receive,
-    Scope,
-    Send,
-    answer,
-    answer_error,
-    answer_json,
-    body_of,
-    header_of,
-    not_emulated,
-)
+from t5x_harness.google import asgi
+from t5x_harness.google.asgi import Receive, Scope, Send
 from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, UNRECORDED, Authority, bearer
 from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.google.server.settings import ServerError
@@ -99,32 +89,32 @@ class VertexService:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers JSON over HTTP: for the API, for logs, and for the harness itself below :data:`ADMIN`."""
-        token = bearer(header_of(scope, b"authorization"))
+        token = bearer(asgi.header_of(scope, b"authorization"))
         if not await asyncio.to_thread(self._authority.admits, token):  # before a body is read, or a library imported
-            return await answer_error(send, 401, UNAUTHENTICATED)
+            return await asgi.answer_error(send, 401, UNAUTHENTICATED)
         try:
-            body = await body_of(receive, _LARGEST_BODY)
+            body = await asgi.body_of(receive, _LARGEST_BODY)
         except ValueError as error:
-            return await answer_error(send, 400, f"{PRODUCT}: {error}")
+            return await asgi.answer_error(send, 400, f"{PRODUCT}: {error}")
         if scope["path"] == f"{ADMIN}warm":
             self._load()
-            return await answer_json(send, 200, None)
+            return await asgi.answer_json(send, 200, None)
         if scope["path"] == f"{ADMIN}reset":
             for reset in self.resets:
                 await self._run(reset)
         try:
             api = await self._api()
         except VertexMissing as error:
-            return await answer_json(send, NOT_EMULATED, not_emulated(str(error)))
+            return await asgi.answer_json(send, asgi.NOT_EMULATED, asgi.not_emulated(str(error)))
         path = scope["path"]
         if path.startswith(ADMIN) or path == LOG_ENTRIES:
             name = "entries" if path == LOG_ENTRIES else path.removeprefix(ADMIN)
             answered = await self._run(_administer, api, name, token, body)
         elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECTS_V1.fullmatch(path):
-            return await answer_json(send, 200, await self._run(_projects_v1, api, path))
+            return await asgi.answer_json(send, 200, await self._run(_projects_v1, api, path))
         else:
             answered = await self._run(_transcode, api, scope, token, body)
-        return await answer(send, answered.status, answered.body, _JSON)
+        return await asgi.answer(send, answered.status, answered.body, _JSON)
 
     async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
         """Answers one request over gRPC, message by message.
@@ -169,7 +159,7 @@ def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
     from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
 
     query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    unrecorded = bool(header_of(scope, UNRECORDED.encode()))
+    unrecorded = bool(asgi.header_of(scope, UNRECORDED.encode()))
     return answer_rest(api, RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
 
 
@@ -202,4 +192,4 @@ def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
 
 
 def _host(scope: Scope) -> str:
-    return header_of(scope, b"host").lower().partition(":")[0]
+    return asgi.header_of(scope, b"host").lower().partition(":")[0]

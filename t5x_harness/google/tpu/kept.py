@@ -59,7 +59,9 @@ class Kept:
         """Returns the numbers of free addresses. A number is used again as late as possible."""
         taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
         if len(taken) + count > _ADDRESSES:
-            raise TpuError("RESOURCE_EXHAUSTED", f"{PRODUCT} has {_ADDRESSES} addresses for workers, and no more")
+            raise TpuError(
+                "RESOURCE_EXHAUSTED", f"{PRODUCT} has {_ADDRESSES} addresses for workers, and all are in use"
+            )
         found: list[int] = []
         while len(found) < count:
             self.addresses = (self.addresses + 1) % _ADDRESSES

@@ -9,17 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from t5x_harness.google.asgi import (
-    NOT_EMULATED,
-    Receive,
-    Scope,
-    Send,
-    answer_error,
-    answer_json,
-    body_of,
-    header_of,
-    not_emulated,
-)
+from t5x_harness.google import asgi
+from t5x_harness.google.asgi import Receive, Scope, Send
 from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
@@ -84,25 +75,27 @@ class TpuService:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers JSON over HTTP, at ``tpu.googleapis.com`` and at :data:`OWN_PATH`."""
-        if not await asyncio.to_thread(self._authority.admits, bearer(header_of(scope, b"authorization"))):
-            return await answer_error(send, 401, UNAUTHENTICATED)
+        if not await asyncio.to_thread(self._authority.admits, bearer(asgi.header_of(scope, b"authorization"))):
+            return await asgi.answer_error(send, 401, UNAUTHENTICATED)
         try:
-            text = await body_of(receive)
-            body = read_json(text) if text else {}
-            if not isinstance(body, dict):
+            text = await asgi.body_of(receive)
+            document = read_json(text) if text else {}
+            if not isinstance(document, dict):
                 raise BadJson("An object is expected.")
         except (BadJson, ValueError) as error:
-            return await answer_error(send, 400, f"Invalid JSON payload received. {error}")
+            return await asgi.answer_error(send, 400, f"Invalid JSON payload received. {error}")
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
-            found = await asyncio.to_thread(self._answer, scope["method"], scope["path"], query, body)
+            found = await asyncio.to_thread(self._answer, scope["method"], scope["path"], query, document)
         except (TpuError, StateError) as error:
             code, status = (error.http_status, error.code) if isinstance(error, TpuError) else (503, "UNAVAILABLE")
-            return await answer_json(send, code, {"error": {"code": code, "message": str(error), "status": status}})
+            return await asgi.answer_json(
+                send, code, {"error": {"code": code, "message": str(error), "status": status}}
+            )
         if found is None:
             message = f"{PRODUCT} does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
-            return await answer_json(send, NOT_EMULATED, not_emulated(message))
-        return await answer_json(send, 200, found)
+            return await asgi.answer_json(send, asgi.NOT_EMULATED, asgi.not_emulated(message))
+        return await asgi.answer_json(send, 200, found)
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
         """Returns the answer, or None for what is not emulated."""

@@ -95,7 +95,7 @@ class TpuVms:
         def delete(kept: Kept) -> tuple[Json, Json]:
             node = kept.node(name, self._clock())
             if owner := node.get("queuedResource"):
-                message = f"{name} is of the queued resource {owner}: delete that one, with force"
+                message = f"{name} belongs to the queued resource {owner}: delete that one with force"
                 raise TpuError("FAILED_PRECONDITION", message)
             del kept.nodes[name]
             return node, self._operation(kept, _parent(name), name, "delete", 0, {})

@@ -22,7 +22,7 @@ def get_operation(call: ApiCall) -> Message:
 def list_operations(call: ApiCall) -> Message:
     request = call.request
     if request.filter:
-        raise ApiNotEmulated(f"{PRODUCT} lists operations without filters only")
+        raise ApiNotEmulated(f"{PRODUCT} lists operations only without a filter")
     operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
     page, token = page_of(operations, request, page_size(request, _PAGE, _LARGEST_PAGE))
     return call.rpc.response(operations=page, next_page_token=token)

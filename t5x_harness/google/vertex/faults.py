@@ -74,13 +74,13 @@ class VertexFault(CountedFault):
         if self.after < 0 or self.seconds < 0:
             raise ValueError(f"after={self.after}, seconds={self.seconds:g}: neither may be negative")
         if not self.on:
-            raise ValueError("on='' is for nothing; '*' is for all")
+            raise ValueError("on='' matches nothing; use '*' for all")
         try:
             re.compile(self.output)
         except re.error as error:
             raise ValueError(f"output={self.output!r} is not a regular expression: {error}") from None
         if self.kind == "fail" and self.code not in list(StatusCode):
-            raise ValueError(f"code={self.code!r} is none of {', '.join(StatusCode)}")
+            raise ValueError(f"code={self.code!r} is not one of {', '.join(StatusCode)}")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -147,7 +147,7 @@ def test_another_name_that_leads_here_is_refused(google: EmulatedCloud, host: st
     status, text = _ask(google, "POST", host, path)
     assert (status, json.loads(text)["error"]["message"]) == (
         403,
-        f"t5x-harness: {host} is neither Google's nor a name of this machine's loopback interface: ask for 127.0.0.1 "
+        f"t5x-harness: {host} is neither Google's nor a name of this machine's loopback interface: use 127.0.0.1 "
         "or localhost",
     )
 
@@ -169,7 +169,7 @@ def test_pages_of_other_sites_may_ask_nothing(google: EmulatedCloud, host: str, 
     status, text = _ask(google, "POST", host, path, "evil", Content_Type="text/plain", **headers)
     assert status == 403
     asking = headers.get("Origin", "another site")
-    assert f"a page of {asking} asked for this, and no page of another site may" in text
+    assert f"a page of {asking} sent this request, and pages of other sites may not" in text
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://localhost:8000"}, {"Sec-Fetch-Site": "none"}], ids=str)

@@ -51,7 +51,7 @@ def test_the_port_behind_the_relay_answers_nobody_else() -> None:
 
     assert asyncio.run(status()) == (
         grpc.StatusCode.PERMISSION_DENIED,
-        "t5x-harness: this port is its own server's alone",
+        "t5x-harness: this port is only for its own server",
     )
 
 

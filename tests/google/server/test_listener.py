@@ -62,7 +62,7 @@ def test_connections_of_the_same_user_are_served_and_those_of_others_are_not(
         assert peers.known
         assert peers.refusal(*ends) is None
     with contextlib.closing(Peers([SOMEBODY_ELSE])) as peers:
-        assert peers.refusal(*ends) == f"it is of the user with the uid {ME}"
+        assert peers.refusal(*ends) == f"it belongs to the user with uid {ME}"
 
 
 @pytest.mark.usefixtures("read")
@@ -81,7 +81,7 @@ def test_an_ipv6_socket_is_its_owners_too() -> None:
         client.connect(("::ffff:127.0.0.1", listening.getsockname()[1]))
         accepted, peer = listening.accept()
         with accepted, contextlib.closing(Peers([SOMEBODY_ELSE])) as peers:
-            assert peers.refusal(peer, accepted.getsockname()) == f"it is of the user with the uid {ME}"
+            assert peers.refusal(peer, accepted.getsockname()) == f"it belongs to the user with uid {ME}"
 
 
 def test_a_system_that_does_not_tell_is_known_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_every_port_refuses_other_users_and_says_so_once_a_second(
     assert 1 <= len(lines) < 5
     assert lines[0].startswith("t5x-harness: a connection to port ")
     assert lines[0].endswith(
-        f" is refused: it is of the user with the uid {ME}; only the user who started the emulated Google Cloud, and "
-        "root, may ask it"
+        f" is refused: it belongs to the user with uid {ME}; only the user who started the emulated Google Cloud, and "
+        "root, may use it"
     )
 
 
@@ -217,8 +217,8 @@ def test_a_server_without_descriptors_closes_what_waits_or_else_says_so_and_goes
         patch.setattr(socket.socket, "accept", full)
         asyncio.run(main())
     assert capsys.readouterr().err == (
-        "t5x-harness: cannot take a connection: Too many open files, and none of the 1 that are open waits for a "
-        "request; see ulimit -n\n"
+        "t5x-harness: cannot accept a connection: Too many open files, and none of the 1 open ones is idle; "
+        "see ulimit -n\n"
     )
 
 

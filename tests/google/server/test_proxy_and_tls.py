@@ -101,7 +101,10 @@ def test_plain_requests_for_googles_hosts_are_answered(google: EmulatedCloud) ->
         (b"CONNECT storage.googleapis.com:port HTTP/1.1\r\n\r\n", b"CONNECT takes HOST:PORT"),
         (b"CONNECT :443 HTTP/1.1\r\n\r\n", b"CONNECT takes HOST:PORT"),
         (b"CONNECT storage.googleapis.com:443\r\n\r\n", b"CONNECT takes HOST:PORT"),
-        (b"CONNECT storage.googleapis.com:443 HTTP/1.1\r\n\r\n\x16\x03", b"data came before the tunnel was there"),
+        (
+            b"CONNECT storage.googleapis.com:443 HTTP/1.1\r\n\r\n\x16\x03",
+            b"data arrived before the tunnel was established",
+        ),
         (b"CONNECT " + b"x" * 70_000, b"a request of more than 65536 bytes"),
     ],
 )

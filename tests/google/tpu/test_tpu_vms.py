@@ -250,7 +250,7 @@ def test_no_two_workers_have_one_address_however_many_there_were(vms: TpuVms, st
         return json.dumps(kept).encode()
 
     state.update("tpu", full)
-    said = "RESOURCE_EXHAUSTED: t5x-harness has 65536 addresses for workers, and no more"
+    said = "RESOURCE_EXHAUSTED: t5x-harness has 65536 addresses for workers, and all are in use"
     assert refused(vms.create_node, ZONE, "more", NODE) == said
 
 
@@ -322,7 +322,7 @@ def test_a_queued_resource_waits_and_has_its_nodes(vms: TpuVms, now: list[float]
     now[0] += 10
     assert [each["state"] for each in vms.list_queued(ZONE)] == [{"state": "ACTIVE"}]
     assert vms.get_node(node)["queuedResource"] == name
-    assert f"is of the queued resource {name}: delete that one, with force" in refused(vms.delete_node, node)
+    assert f"belongs to the queued resource {name}: delete that one with force" in refused(vms.delete_node, node)
     said = refused(vms.delete_queued, name, force=False)
     assert said == f"FAILED_PRECONDITION: {name} is ACTIVE, and its TPU VMs would go with it: delete it with force"
     vms.delete_queued(name, force=True)

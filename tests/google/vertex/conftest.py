@@ -47,6 +47,19 @@ def call(api: Any) -> Callable[..., Any]:
     return ask
 
 
+@pytest.fixture
+def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
+    """``refused(method, **fields)`` returns the code and the message of a call's error."""
+    from t5x_harness.google.vertex.wire.errors import ApiError
+
+    def ask(method: str, **fields: Any) -> tuple[str, str]:
+        with pytest.raises(ApiError) as caught:
+            call(method, **fields)
+        return caught.value.code.value, caught.value.message
+
+    return ask
+
+
 @pytest.fixture(scope="session", params=INTERPRETERS)
 def sdk_process(
     request: pytest.FixtureRequest, fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory

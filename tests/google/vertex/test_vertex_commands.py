@@ -67,11 +67,11 @@ def test_exec_runs_jobs_of_images_that_commands_stand_for_which_wait_and_meet_fa
     [
         (
             ("exec", "--slice=none", "--vertex-state=nowhere:", "--", "true"),
-            "'nowhere:' names no state: memory:, fakeredis: or redis://HOST:PORT/DB",
+            "'nowhere:' is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB",
         ),
         (
             ("serve", "--vertex-state=nowhere:"),
-            "'nowhere:' names no state: memory:, fakeredis: or redis://HOST:PORT/DB",
+            "'nowhere:' is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB",
         ),
     ],
 )

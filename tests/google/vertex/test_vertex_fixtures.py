@@ -131,13 +131,13 @@ def test_what_is_set_in_the_sdk_is_gone_after_the_test(pytester: pytest.Pytester
 
 def test_the_handle_names_what_there_is(fake_gcs_server: EmulatedCloud) -> None:
     vertex = FakeVertex(fake_gcs_server)
-    with pytest.raises(EmulatorError, match=r"^no jobs are 'train'; there are: none$"):
+    with pytest.raises(EmulatorError, match=r"^no job is called 'train'; jobs: none$"):
         vertex.job("train")
     with pytest.raises(EmulatorError, match=r"^Invalid filter 'x': an operator "):
         vertex.jobs("x")
     with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
         vertex.fail("*", times=0)
-    with pytest.raises(ValueError, match="code='UNAVAIL' is none of CANCELLED, UNKNOWN, INVALID_ARGUMENT, "):
+    with pytest.raises(ValueError, match="code='UNAVAIL' is not one of CANCELLED, UNKNOWN, INVALID_ARGUMENT, "):
         vertex.fail("*", "UNAVAIL")
 
 

@@ -51,7 +51,7 @@ def test_two_servers_on_one_state_have_the_same_resources() -> None:
 @pytest.mark.parametrize("state", ["nowhere:", "unix:///none?db=0"])
 def test_a_state_that_cannot_be_had_is_said_at_the_start(state: str) -> None:
     pytest.importorskip("redis", reason="needs the extra vertex")
-    with pytest.raises(ServerError, match="names no state" if state == "nowhere:" else "cannot be used for state"):
+    with pytest.raises(ServerError, match="is not a state" if state == "nowhere:" else "cannot be used for state"):
         EmulatedCloud(vertex=VertexOptions(state=state)).start()
 
 

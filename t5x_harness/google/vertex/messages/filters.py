@@ -103,7 +103,7 @@ class _Parser:
         while at < end:
             found = _TOKEN.match(text, at)
             if found is None:
-                raise self._wrong(at + len(text[at:]) - len(text[at:].lstrip()), "nothing that can be read")
+                raise self._wrong(at + len(text[at:]) - len(text[at:].lstrip()), "it cannot be parsed")
             assert found.lastgroup
             tokens.append(_Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup)))
             at = found.end()
@@ -154,7 +154,7 @@ class _Parser:
     def _name(self) -> str:
         token = self._token
         if token.kind == "word" and token.text in (*_BETWEEN, *_NEGATIONS):
-            raise self._wrong(token.at, f"{token.text} joins nothing here")
+            raise self._wrong(token.at, f"{token.text} is not expected here")
         if token.kind not in ("word", "string"):
             raise self._wrong(token.at, "a field is expected")
         return _unquoted(self._take())

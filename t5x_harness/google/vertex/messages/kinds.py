@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -22,8 +23,6 @@ class ResourceKind:
     Attributes:
       service: the service with its methods.
       name: the name of its message, such as ``CustomJob``.
-      plural: the plural in ``ListCustomJobs``.
-      collection: the collection in names, such as ``customJobs``.
       newest_first: whether lists put the newest first by default.
       page: the size of a page by default.
       largest_page: the largest size of a page.
@@ -33,12 +32,21 @@ class ResourceKind:
 
     service: str
     name: str
-    plural: str
-    collection: str
     newest_first: bool = False
     page: int = 100
     largest_page: int = 1000
     capitals: bool = False
+
+    @property
+    def plural(self) -> str:
+        """The plural in the name of the List method, such as ``CustomJobs``."""
+        return self.name if self.name.endswith("Series") else f"{self.name}s"
+
+    @property
+    def collection(self) -> str:
+        """The collection in names, such as ``customJobs``, and ``runs`` for TensorboardRun."""
+        plural = re.sub(r"^Tensorboard(?=[A-Z])", "", self.plural)
+        return plural[0].lower() + plural[1:]
 
     @property
     def field(self) -> str:
@@ -53,24 +61,18 @@ class ResourceKind:
 
 # The sizes of pages are from the documentation of the requests.
 _ALL = (
-    ResourceKind("JobService", "CustomJob", "CustomJobs", "customJobs", newest_first=True),
-    ResourceKind(
-        "JobService",
-        "HyperparameterTuningJob",
-        "HyperparameterTuningJobs",
-        "hyperparameterTuningJobs",
-        newest_first=True,
-    ),
-    ResourceKind("PipelineService", "TrainingPipeline", "TrainingPipelines", "trainingPipelines", newest_first=True),
-    ResourceKind("MetadataService", "MetadataStore", "MetadataStores", "metadataStores"),
-    ResourceKind("MetadataService", "MetadataSchema", "MetadataSchemas", "metadataSchemas"),
-    ResourceKind("MetadataService", "Artifact", "Artifacts", "artifacts", capitals=True),
-    ResourceKind("MetadataService", "Execution", "Executions", "executions", capitals=True),
-    ResourceKind("MetadataService", "Context", "Contexts", "contexts", capitals=True),
-    ResourceKind("TensorboardService", "Tensorboard", "Tensorboards", "tensorboards", largest_page=100),
-    ResourceKind("TensorboardService", "TensorboardExperiment", "TensorboardExperiments", "experiments", page=50),
-    ResourceKind("TensorboardService", "TensorboardRun", "TensorboardRuns", "runs", page=50, capitals=True),
-    ResourceKind("TensorboardService", "TensorboardTimeSeries", "TensorboardTimeSeries", "timeSeries", page=1000),
+    ResourceKind("JobService", "CustomJob", newest_first=True),
+    ResourceKind("JobService", "HyperparameterTuningJob", newest_first=True),
+    ResourceKind("PipelineService", "TrainingPipeline", newest_first=True),
+    ResourceKind("MetadataService", "MetadataStore"),
+    ResourceKind("MetadataService", "MetadataSchema"),
+    ResourceKind("MetadataService", "Artifact", capitals=True),
+    ResourceKind("MetadataService", "Execution", capitals=True),
+    ResourceKind("MetadataService", "Context", capitals=True),
+    ResourceKind("TensorboardService", "Tensorboard", largest_page=100),
+    ResourceKind("TensorboardService", "TensorboardExperiment", page=50),
+    ResourceKind("TensorboardService", "TensorboardRun", page=50, capitals=True),
+    ResourceKind("TensorboardService", "TensorboardTimeSeries", page=1000),
 )
 
 KINDS: Mapping[str, ResourceKind] = MappingProxyType({kind.name: kind for kind in _ALL})

@@ -57,8 +57,8 @@ class PageToken:
         if not content or seal != _seal(request, content):
             raise ApiError(
                 StatusCode.INVALID_ARGUMENT,
-                "Invalid page_token: it is none that a page of this list was answered with; parent, filter and "
-                "order_by have to be those of the first page",
+                "Invalid page_token: it is not from a page of this list; parent, filter and "
+                "order_by have to be the same as for the first page",
             )
         last, offset = json.loads(content)
         return cls(last, offset)

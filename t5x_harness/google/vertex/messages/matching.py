@@ -59,7 +59,7 @@ def _restricts(restriction: Restriction, resource: Any) -> bool:
         path = FieldPath.of(resource.DESCRIPTOR, restriction.path)
     except SeveralValues as error:
         whole = ".".join(restriction.path)
-        raise _invalid(f"{whole}: {error} has several values; it can be asked for with `:` only") from None
+        raise _invalid(f"{whole}: {error} has several values; it can be compared only with `:`") from None
     except NoField as error:
         raise _invalid(f"there is no field {error}") from None
     value, field = path.value(resource), path.field
@@ -88,7 +88,7 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
     if value is ABSENT:
         return restriction.operator == "!="
     if is_repeated(field) and not field.message_type and not isinstance(value, str):
-        raise _invalid(f"{field.name} has several values; it can be asked for with `:` only")
+        raise _invalid(f"{field.name} has several values; it can be compared only with `:`")
     value, wanted = _comparable(value, field, restriction.value)
     if isinstance(value, str) and "*" in wanted and restriction.operator in ("=", "!="):
         return _text_matches(value, wanted) == (restriction.operator == "=")
@@ -111,7 +111,7 @@ def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
     except (KeyError, ValueError):
         raise _invalid(f"{field.name} cannot be compared with {wanted!r}") from None
     if not isinstance(value, str):
-        raise _invalid(f"{field.name} is not a value to compare with")
+        raise _invalid(f"{field.name} cannot be compared with a value")
     return value, wanted
 
 
@@ -119,7 +119,7 @@ def _enum(value: int, kind: Any, wanted: str) -> tuple[Any, Any]:
     if wanted.isdigit():
         return value, int(wanted)
     if wanted not in kind.values_by_name and "*" not in wanted:
-        raise _invalid(f"{wanted!r} is none of {', '.join(kind.values_by_name)}")
+        raise _invalid(f"{wanted!r} is not one of {', '.join(kind.values_by_name)}")
     found = kind.values_by_number.get(value)
     return (found.name if found else str(value)), wanted
 

@@ -81,7 +81,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     """Evaluates ``child_contexts:"NAME"``: whether a context is a parent of another."""
     operator, wanted = arguments
     if operator != ":":
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: child_contexts can be asked for with `:` only")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: child_contexts can be compared only with `:`")
     found = links.children(services, context.name)
     return bool(found) if wanted == "*" else wanted in found
 
@@ -91,7 +91,7 @@ def _schema_title(_: Services, schema: Any, arguments: Sequence[str]) -> bool:
     operator, wanted = arguments
     if operator not in ("=", "!=", ":"):
         raise ApiError(
-            StatusCode.INVALID_ARGUMENT, "Invalid filter: schema_title can be asked for with =, != and : only"
+            StatusCode.INVALID_ARGUMENT, "Invalid filter: schema_title can be compared only with =, != and :"
         )
     pattern = re.escape(wanted).replace(r"\*", ".*")
     return bool(re.fullmatch(pattern, title_of(schema))) == (operator != "!=")

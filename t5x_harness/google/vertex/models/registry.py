@@ -22,7 +22,7 @@ from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
 
 # Not one of the standard kinds: a model is uploaded, and kept together with its versions.
-_MODEL = ResourceKind("ModelService", "Model", "Models", "models")
+_MODEL = ResourceKind("ModelService", "Model")
 _GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LONGEST_NAME = 128
 _SET_BY_THE_SERVICE = (
@@ -226,7 +226,7 @@ def _model_id(_: Services, model: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``model=ID``."""
     operator, wanted = arguments
     if operator not in ("=", "!="):
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: model can be asked for with = and != only")
+        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: model can be compared only with = and !=")
     found = split_name(model.name)[0].rpartition("/")[2]
     return (found == wanted) == (operator == "=")
 

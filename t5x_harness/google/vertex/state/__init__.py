@@ -27,4 +27,4 @@ def open_store(url: str) -> StateStore:
         return open_fake_redis()
     if separator and scheme in ("redis", "rediss", "unix"):
         return open_redis(url)
-    raise StateError(f"{url!r} names no state: memory:, fakeredis: or redis://HOST:PORT/DB")
+    raise StateError(f"{url!r} is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB")

@@ -132,7 +132,7 @@ class Api:
             code = StatusCode.INTERNAL.value
             traceback.print_exc()
             raise ApiError(
-                StatusCode.INTERNAL, f"{PRODUCT} has a fault: {path} ended in {type(error).__name__}: {error}"
+                StatusCode.INTERNAL, f"{PRODUCT} has a bug: {path} failed with {type(error).__name__}: {error}"
             ) from error
         finally:
             name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")

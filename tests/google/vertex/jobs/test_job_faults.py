@@ -248,11 +248,11 @@ def test_a_fault_in_text(text: str, fault: VertexFault) -> None:
             "crash",
             "there is no fault 'crash'; there are fail, stall, preempt, stockout, internal, expire, oom, exceed_hbm",
         ),
-        ("fail:*", "code='' is none of CANCELLED, "),
+        ("fail:*", "code='' is not one of CANCELLED, "),
         ("oom,second=1", "a fault has no 'second'; it has code, message, seconds, output, replica, times, after"),
         ("oom,times=often", "times='often' is not a number"),
         ("oom,times=0", "times=0: a fault happens at least once, or always with None"),
-        ("preempt:,seconds=1", "on='' is for nothing; '*' is for all"),
+        ("preempt:,seconds=1", "on='' matches nothing; use '*' for all"),
         ("preempt,output=(", "output='(' is not a regular expression: "),
     ],
 )

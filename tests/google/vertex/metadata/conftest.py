@@ -30,16 +30,3 @@ def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
         return [node.name.rpartition("/")[2] for node in getattr(page, f"{noun.lower()}s")]
 
     return find
-
-
-@pytest.fixture
-def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
-    """``refused(method, **fields)`` returns the code and the message of a call's error."""
-    from t5x_harness.google.vertex.wire.errors import ApiError
-
-    def ask(method: str, **fields: Any) -> tuple[str, str]:
-        with pytest.raises(ApiError) as caught:
-            call(method, **fields)
-        return caught.value.code.value, caught.value.message
-
-    return ask

@@ -135,7 +135,7 @@ def test_a_deleted_context_is_nobodys_parent_or_child(call: Call, create: Call, 
     [
         ("Context", 'in_context("x")', "in_context takes the full name of one context, and is for artifacts"),
         ("Artifact", "in_context()", "in_context takes the full name of one context"),
-        ("Context", 'child_contexts = "x"', "child_contexts can be asked for with `:` only"),
+        ("Context", 'child_contexts = "x"', "child_contexts can be compared only with `:`"),
         ("Context", 'nowhere = "x"', "there is no field nowhere"),
     ],
 )

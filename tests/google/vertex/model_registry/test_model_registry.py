@@ -154,7 +154,7 @@ def test_lists_have_filters_and_pages(call: Ask) -> None:
     assert listed(filter=f"model={identifier}") == [1]
     assert listed(filter=f"model!={identifier}", page_size=2) == [0, 2]
     message = refused(StatusCode.INVALID_ARGUMENT, call, "ModelService.ListModels", parent=PARENT, filter="model:1")
-    assert message == "Invalid filter: model can be asked for with = and != only"
+    assert message == "Invalid filter: model can be compared only with = and !="
     for _ in range(11):
         upload(call, parent_model=names[0])
     page = call("ModelService.ListModelVersions", name=names[0], page_size=10)

@@ -160,7 +160,7 @@ def test_another_process_sees_the_same_state(store: StateStore) -> None:
 
 @pytest.mark.parametrize("url", ["", "memory", "redis", "mysql://localhost/db", "memory:x", "/tmp/state"])
 def test_what_is_no_state(url: str) -> None:
-    with pytest.raises(StateError, match="names no state: memory:, fakeredis: or redis://HOST:PORT/DB"):
+    with pytest.raises(StateError, match="is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB"):
         open_store(url)
 
 
@@ -198,7 +198,7 @@ def test_a_fake_redis_serves_its_own_user_and_root(
     monkeypatch.setattr(redis_store, "Peers", lambda: Peers([somebody]))
     with pytest.raises(StateError, match=r"redis://127\.0\.0\.1:\d+/0 cannot be used for state: "):
         open_store("fakeredis:")
-    refusal = f" is refused: it is of the user with the uid {os.geteuid()}\n"
+    refusal = f" is refused: it belongs to the user with uid {os.geteuid()}\n"
     assert refusal in capfd.readouterr().err
 
 

@@ -16,19 +16,6 @@ LOCATION = "projects/t5x-harness/locations/us-central1"
 
 
 @pytest.fixture
-def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
-    """``refused(method, **fields)`` returns the code and the message of a call's error."""
-    from t5x_harness.google.vertex.wire.errors import ApiError
-
-    def ask(method: str, **fields: Any) -> tuple[str, str]:
-        with pytest.raises(ApiError) as caught:
-            call(method, **fields)
-        return caught.value.code.value, caught.value.message
-
-    return ask
-
-
-@pytest.fixture
 def make_board(call: Callable[..., Any]) -> Callable[..., Any]:
     """``make_board(display_name="…")`` creates a Tensorboard and returns it."""
     from google.cloud.aiplatform_v1.types import tensorboard

@@ -124,9 +124,9 @@ def test_filters_on_metadata(api: Any, text: str, holds: bool) -> None:
     ("text", "message"),
     [
         ("display_nam=x", "Invalid filter: there is no field display_nam"),
-        ("state=SUCCEEDED", "Invalid filter: 'SUCCEEDED' is none of JOB_STATE_UNSPECIFIED, JOB_STATE_QUEUED, "),
+        ("state=SUCCEEDED", "Invalid filter: 'SUCCEEDED' is not one of JOB_STATE_UNSPECIFIED, JOB_STATE_QUEUED, "),
         ("create_time>yesterday", "Invalid filter: create_time cannot be compared with 'yesterday'"),
-        ("job_spec=x", "Invalid filter: job_spec is not a value to compare with"),
+        ("job_spec=x", "Invalid filter: job_spec cannot be compared with a value"),
         ("in_space(x)", "Invalid filter: there is no function in_space"),
         ("display_name=train-t5 OR nowhere=1", "Invalid filter: there is no field nowhere"),
     ],
@@ -139,7 +139,7 @@ def test_filters_that_mean_nothing(api: Any, text: str, message: str) -> None:
 
 
 def test_a_list_in_a_filter_is_asked_for_with_a_colon(api: Any) -> None:
-    with pytest.raises(ApiError, match="parent_contexts has several values; it can be asked for with `:` only"):
+    with pytest.raises(ApiError, match="parent_contexts has several values; it can be compared only with `:`"):
         matcher('parent_contexts="p/1"', api.services)(_context())
 
 
@@ -247,7 +247,7 @@ def test_a_list_goes_on_where_it_was_although_others_come_and_go(call: Ask) -> N
 )
 def test_a_page_token_is_good_for_its_own_list(call: Ask, change: dict[str, str]) -> None:
     token = _list(call, page_size=2).next_page_token
-    with pytest.raises(ApiError, match="Invalid page_token: it is none that a page of this list was answered with"):
+    with pytest.raises(ApiError, match="Invalid page_token: it is not from a page of this list"):
         _list(call, page_token=token, **change)
 
 

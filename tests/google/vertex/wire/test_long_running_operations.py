@@ -75,7 +75,7 @@ def test_lists_of_operations_have_pages(api: Any, call: Ask) -> None:
     assert (len(first.operations), second.next_page_token) == (2, "")
     with pytest.raises(ApiError, match="Field: page_size; Message: -1 is negative"):
         call("Operations.ListOperations", name=PARENT, page_size=-1)
-    with pytest.raises(ApiError, match="lists operations without filters only"):
+    with pytest.raises(ApiError, match="lists operations only without a filter"):
         call("Operations.ListOperations", name=PARENT, filter="done=true")
 
 

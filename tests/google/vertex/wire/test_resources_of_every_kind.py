@@ -268,7 +268,7 @@ def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pyt
     with pytest.raises(ApiError) as caught:
         call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
     assert caught.value.code is StatusCode.INTERNAL
-    assert "t5x-harness has a fault: " in caught.value.message
+    assert "t5x-harness has a bug: " in caught.value.message
     assert "Traceback" in capfd.readouterr().err
 
 

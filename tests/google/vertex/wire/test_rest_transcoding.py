@@ -238,8 +238,8 @@ def test_what_json_cannot_say_is_an_error_that_says_so(rest: Callable[..., Answe
     call("MetadataService.CreateArtifact", parent=store, artifact={"metadata": {"a": float("nan")}})
     status, answer = rest("GET", f"/v1/{store}/artifacts")
     assert (status, answer["error"]["status"]) == (500, "INTERNAL")
-    assert answer["error"]["message"].startswith("The answer has no form in JSON: Failed to serialize metadata field:")
-    assert answer["error"]["message"].endswith(" Ask for it over gRPC.")
+    assert answer["error"]["message"].startswith("The answer cannot be JSON: Failed to serialize metadata field:")
+    assert answer["error"]["message"].endswith(" Use gRPC instead.")
 
 
 @pytest.mark.parametrize("body", [b"true", b"5", b"[" * 100_000, b'{"pageSize":1e999}', b'{"filter":"\\ud800"}'])
