@@ -18,8 +18,8 @@ from t5x_harness.fixtures.runs import RUNNER
 from t5x_harness.fixtures.vertex_target import TARGET
 from t5x_harness.promotion.expression import MARKERS
 from t5x_harness.settings.auxiliary import MARKER
+from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.settings.pytest_options import add_to_pytest
-from t5x_harness.settings.specs import rewrite_gin
 
 from . import collection, gin_items, marks, options, promoted_items, promotion, reports
 from .requested_runs import compile_for, run_auxiliary_for, run_for
@@ -114,7 +114,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     harness = session.config.stash[SESSION]
     specs = {item.spec for item in session.items if hasattr(item, "spec")}
     with options.usage_errors():
-        harness.options.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
+        harness.configuration.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
     harness.warm_for(session.items)
 
 

@@ -34,7 +34,7 @@ def header(config: pytest.Config, session: HarnessSession) -> list[str]:
     lines = [*([session.header()] if session.expects_runs else []), *session.left_out(paths)]
     if not _names_files(config) and _asks_for_configs(config):
         lines += session.left_open(session.configured_files())
-    if session.options.aot and not selects(session.expression, AOT):
+    if session.configuration.given("aot") and not selects(session.expression, AOT):
         lines.append(f"t5x-harness: -m {session.expression!r} leaves the stage {AOT} out; 'or {AOT}' runs it, too")
     return lines
 

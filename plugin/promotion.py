@@ -14,12 +14,11 @@ from t5x_harness.fixtures.vertex_target import Targets
 from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.session import PromotionSession
-from t5x_harness.settings.options import JOBS, option
+from t5x_harness.settings.options import option_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.target import VertexTarget
 
-from . import marks
-from .options import values
+from . import marks, options
 from .session import HarnessSession
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ class Promotion(PromotionSession):
         super().__init__(
             session.expression,
             active=session.promotes,
-            given=lambda: values(config, JOBS),
-            option_of=lambda name: option(name).pytest[0],
+            given=lambda: options.job_settings(config),
+            option_of=lambda name: option_of(name).pytest[0],
             tpu=session.project.tpu,
             vertex=session.project.vertex,
             say=session.say if streams else None,
@@ -83,7 +82,7 @@ class Promotion(PromotionSession):
             _ = self.target
         session, settings = self._session, self.settings
         if promoted and settings.emulated and not settings.dry_run and not session.config.option.collectonly:
-            self.emulate(session.options.gcs_root or session.project.gcs_root, [*self._machines(promoted)])
+            self.emulate(session.configuration.settings.gcs_root, [*self._machines(promoted)])
             session.take_surroundings()
 
     def resources(self, item: pytest.Item) -> TpuResources:

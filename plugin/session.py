@@ -11,8 +11,6 @@ import pytest
 
 from t5x_harness.promotion.expression import AOT, SMOKE, promotes, selects, selects_only
 from t5x_harness.runs.session import RunSession
-from t5x_harness.settings.options import RUNS
-from t5x_harness.settings.specs import Given
 from t5x_harness.spec import AotMode, Stage
 from t5x_harness.system.ending import Ending
 from t5x_harness.upstream.pytest import temporary_folders, write_past_line
@@ -46,8 +44,7 @@ class HarnessSession(RunSession):
         promoting = promotes(self.expression)
         by_name = any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args)
         super().__init__(
-            Given.of(options.values(config, RUNS), config.invocation_params.dir, lambda row: row.pytest[0]),
-            config.rootpath,
+            options.configuration_of(config),
             expects_runs=promoting or by_name or any(selects_only(self.expression, mark) for mark in (SMOKE, AOT)),
             promotes=promoting,
             debugs=config.option.usepdb,

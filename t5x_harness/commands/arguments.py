@@ -9,14 +9,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from t5x_harness.findings.printable import printable
+from t5x_harness.settings.command_line import add_to_command, configuration_of
+from t5x_harness.settings.configuration import Configuration
 from t5x_harness.settings.configured import files_of, require_matches
-from t5x_harness.settings.numbers import count, duration
-from t5x_harness.settings.options import RUNS, add_to_command, from_environment, option
-from t5x_harness.settings.project import ProjectConfig, SettingsError, find_project
-from t5x_harness.settings.specs import Given
+from t5x_harness.settings.forms import SettingsError, count, duration
+from t5x_harness.settings.options import RUNS, option_of
+from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.job_options import STRATEGIES
@@ -64,9 +64,11 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
 
 
 _JOB_ROWS = {
-    "run_mode": dataclasses.replace(option("run_mode"), choices=None),  # any of T5X's, which the command judges
+    "mode": dataclasses.replace(
+        option_of("mode"), choices=(), metavar="RUN_MODE"
+    ),  # any of T5X's, which the command judges
     "model_dir": dataclasses.replace(
-        option("model_dir"),
+        option_of("model_dir"),
         help="where the job writes, gs://…",
         default="the folder that the config names, or one of its own in the bucket",
     ),
@@ -74,7 +76,7 @@ _JOB_ROWS = {
 
 
 _OF_FIT = (
-    *("bindings", "search_paths", "python_path", "run_mode", "runtime", "gcs_root", "tfds_data_dir"),
+    *("bindings", "search_paths", "python_path", "mode", "runtime", "gcs_root", "tfds_data_dir"),
     *("standins", "read_seconds", "gcs", "timeout", "network", "ignore"),
 )
 """Options of ``plan`` that decide how a config is read and planned, whatever it is compiled for."""
@@ -194,50 +196,44 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
             "FILE and --gin_file at once: each FILE is a run of its own, several --gin_file are one run; use either"
         )
     project = find_project(cwd)
-    values = vars(arguments) | from_environment(RUNS, vars(arguments), os.environ)
-    given = Given.of(values, cwd, lambda row: row.shell[0])
+    named = arguments.files or arguments.gin_file
     try:
-        specs = _specs(given, arguments, project, cwd)
-        given.check_goldens(specs)
+        configuration = configuration_of(vars(arguments), project, os.environ, cwd, cwd if named else project.root)
+        specs = tuple(_specs(configuration, arguments))
+        configuration.check_goldens(specs)
     except SettingsError as error:
         raise UsageError(str(error)) from None
-    if given.model_dir is not None and len(specs) > 1:
+    if (model_dir := arguments.model_dir if hasattr(arguments, "model_dir") else None) is not None and len(specs) > 1:
         raise UsageError(
-            f"--model_dir {given.model_dir} for {len(specs)} runs: two runs cannot write into one folder; "
+            f"--model_dir {model_dir} for {len(specs)} runs: two runs cannot write into one folder; "
             "run them one at a time"
         )
     return specs
 
 
-def _specs(given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> tuple[RunSpec, ...]:
+def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Iterator[RunSpec]:
     if arguments.gin_file:
-        return (_spec(given, arguments, project, cwd, arguments.gin_file),)
-    if arguments.files:
-        files = _expanded(given, arguments, project, cwd)
-        return tuple(_spec(given, arguments, project, cwd, [file]) for file in files)
-    return tuple(_of_project(given, arguments, project, cwd))
+        runs = [(Path(arguments.gin_file[-1]).stem, configuration.spec(arguments.gin_file))]
+    elif arguments.files:
+        files = _expanded(configuration, arguments.files)
+        runs = [(Path(file).stem, configuration.spec([file])) for file in files]
+    else:
+        runs = [*_of_project(configuration)]
+    keeps_plans = hasattr(arguments, "plan_golden")  # commands that plan nothing do not
+    for name, spec in runs:
+        yield configuration.with_golden(spec, name) if keeps_plans else spec
 
 
-def _spec(
-    given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path, files: Sequence[str]
-) -> RunSpec:
-    return given.spec(files, project, cwd, **_golden(given, arguments, project, Path(files[-1]).stem))
-
-
-def _golden(given: Given, arguments: argparse.Namespace, project: ProjectConfig, name: str) -> dict[str, Any]:
-    """Returns the golden plan of a run; commands that plan nothing have none."""
-    return given.golden_of(name, project) if hasattr(arguments, "golden") else {}
-
-
-def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[str]:
+def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[str]:
     """Yields the files that were named, with each folder replaced by the run configs below it.
 
-    Says which are left out.
+    It prints which files are left out.
     """
     from t5x_harness.gin.reading import program_of
     from t5x_harness.lint.classify import Kind, classify_program
 
-    for name in dict.fromkeys(arguments.files):
+    cwd = configuration.cwd
+    for name in dict.fromkeys(names):
         if not name:
             raise UsageError("a FILE is empty: name a gin file or a folder, or give none for the project's runs")
         if not (cwd / name).is_dir():
@@ -249,7 +245,7 @@ def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfi
         included: set[str] = set()
         for path in below:
             file = os.path.join(name, path.relative_to(cwd / name))
-            program = program_of(given.spec([file], project, cwd))
+            program = program_of(configuration.spec([file]))
             verdict = classify_program(program)
             included.update(program.files[1:])
             # What cannot be read is taken too: lint then says why.
@@ -265,17 +261,16 @@ def _expanded(given: Given, arguments: argparse.Namespace, project: ProjectConfi
         yield from chosen
 
 
-def _of_project(given: Given, arguments: argparse.Namespace, project: ProjectConfig, cwd: Path) -> Iterator[RunSpec]:
-    """Yields the declared runs and the files of the globs, started from the project's folder."""
+def _of_project(configuration: Configuration) -> Iterator[tuple[str, RunSpec]]:
+    """Yields the declared runs and the files of the globs, started from the project's folder, each with its name."""
+    project, root = configuration.project, configuration.cwd
     if not project.runs and not project.gin_files:
         raise UsageError(
             "nothing to run: name a gin file, or declare runs in [tool.t5x_harness] of a pyproject.toml "
-            f"(looked in {cwd} and above)"
+            f"(looked in {configuration.here} and above)"
         )
-    root = project.root
     for declared in project.runs:
-        spec = given.as_declared(given.spec(declared.gin_files, project, root), declared, project)
-        yield spec.with_settings(**_golden(given, arguments, project, declared.name))
+        yield declared.name, configuration.spec(declared.gin_files, declared=declared)
     require_matches(root, project.gin_files)
     for file in files_of(root, project.gin_files):
-        yield _spec(given, arguments, project, root, [str(file.relative_to(root))])
+        yield file.stem, configuration.spec([str(file.relative_to(root))])

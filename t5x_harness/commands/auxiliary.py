@@ -26,10 +26,10 @@ from t5x_harness.findings.text import Style
 from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
 from t5x_harness.runtime.choice import RuntimeChoiceError
-from t5x_harness.settings.numbers import count, duration
-from t5x_harness.settings.options import add_option, option
+from t5x_harness.settings.command_line import add_option, configuration_of
+from t5x_harness.settings.forms import argparse_arguments, count, duration
+from t5x_harness.settings.options import option_of
 from t5x_harness.settings.project import find_project
-from t5x_harness.settings.specs import Given
 from t5x_harness.slices.slice import SliceError
 from t5x_harness.spec import DEFAULT_SLICE, Severity
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
@@ -48,7 +48,7 @@ _FOUND = 1
 _CELL = re.compile(r"[a-z]{2}")
 _REPLACE = "--replace_gin_file"
 _WIDTH = 120
-_OPTION_NAMES = {"train_job": "--train_job", "max_chip_hours": option("max_chip_hours").shell[0]}
+_OPTION_NAMES = {"train_job": "--train_job", "max_chip_hours": option_of("max_chip_hours").shell[0]}
 _TARGET = tuple(field for field in FIELDS if field not in ("experiment", "tensorboard"))  # evaluations have no run
 _EPILOG = """\
 examples:
@@ -163,13 +163,13 @@ def _add_vertex(group: argparse._ArgumentGroup) -> None:
         help="as processes of this machine, or there (default: here)",
     )
     for field in _TARGET:
-        row = option(field)
+        row = option_of(field)
         group.add_argument(*row.shell, dest=field, metavar=row.metavar, help=row.full_help)
     group.add_argument("--timeout", type=duration, metavar="TIME", help="when one is ended (default: 4h)")
     group.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the jobs")
     group.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of their containers")
-    row = option("max_chip_hours")
-    group.add_argument(*row.shell, dest=row.field, help=row.full_help, **row.of_argparse())
+    row = option_of("max_chip_hours")
+    group.add_argument(*row.shell, dest=row.field, help=row.full_help, **argparse_arguments(row))
     add_job_options(group)
     group.add_argument("--train_job", metavar="JOB", help="the train job's name or number: when it ends, these do")
 
@@ -356,9 +356,9 @@ def _request(args: argparse.Namespace) -> AuxiliaryRequest:
     if not files:
         raise UsageError("no TRAIN_GIN: name the gin files of the train job whose checkpoints the jobs are for")
     cwd = Path.cwd()
-    given = Given.of(vars(args), cwd, lambda row: row.shell[0])
+    configuration = configuration_of(vars(args), find_project(cwd), os.environ, cwd, cwd)
     return AuxiliaryRequest(
-        given.spec(files, find_project(cwd), cwd, model_dir=None),
+        configuration.spec(files).with_settings(model_dir=None),
         tuple(each.strip() for text in args.auxiliary_job_mixtures for each in text.split(",") if each.strip()),
         tuple(args.auxiliary_job_gin_file),
         replace_gin_file=args.replace_gin_file,

@@ -15,7 +15,8 @@ from t5x_harness.doctor.check import Diagnosis
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.report.json import json_text
 from t5x_harness.runtime.choice import folders_of
-from t5x_harness.settings.project import SettingsError, find_project
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.project import find_project
 from t5x_harness.version import __version__
 
 

@@ -29,8 +29,10 @@ from t5x_harness.commands.google_arguments import (
 from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 from t5x_harness.runtime.program_environment import program_environment
-from t5x_harness.settings.options import RUNS, add_option, from_environment
-from t5x_harness.settings.project import SettingsError, find_project
+from t5x_harness.settings.command_line import add_option, from_environment
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.options import RUNS
+from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
-from t5x_harness.settings.numbers import count, positive
-from t5x_harness.settings.specs import Given
+from t5x_harness.settings.command_line import session_options
+from t5x_harness.settings.forms import count, positive
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
 
-    given = Given.of(vars(arguments), Path.cwd(), lambda row: row.shell[0])
+    given = session_options(vars(arguments))
     pool = RunPool(timeout=given.timeout, in_process=False, at_once=1)
     printer = ProgressPrinter(sys.stderr, label=spec.name)
     progress = _Progress(None if arguments.quiet else printer)

@@ -73,7 +73,7 @@ def run(
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
     """Returns how the user wants files to be taken: where a run's arguments are given, a run is meant."""
-    means_run = bool(arguments.gin_file or arguments.bindings or arguments.run_mode or not arguments.files)
+    means_run = bool(arguments.gin_file or arguments.bindings or arguments.mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
     if arguments.fragments:
@@ -83,7 +83,7 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
 
 def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
     """Returns whether the slice of a run is one that the user named, and not the usual one."""
-    if arguments.slice is None and find_project(Path(spec.cwd)).slice is None:
+    if arguments.slice is None and "slice" not in find_project(Path(spec.cwd)).layer:
         return False
     try:
         get_slice(spec.slice)

@@ -16,9 +16,8 @@ from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_
 from t5x_harness.findings.printable import printable
 from t5x_harness.report.report import Report
 from t5x_harness.runs.model_dirs import ModelDirError
-from t5x_harness.settings.options import with_values
-from t5x_harness.settings.project import SettingsError
-from t5x_harness.settings.specs import Given, rewrite_gin
+from t5x_harness.settings.command_line import rewrite_gin, session_options, with_values
+from t5x_harness.settings.forms import SettingsError
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.system.processes import handle_interrupts
 from t5x_harness.version import __version__
@@ -355,13 +354,13 @@ def _report_of(
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
 
-    given = Given.of(vars(arguments), Path.cwd(), lambda row: row.shell[0])
+    given = session_options(vars(arguments))
     options = RunOptions(
         workspace,
         given.timeout,
         given.in_process,
         network=given.network == "allow",
-        ahead=0 if given.ahead is None and given.full_size else given.ahead,
+        ahead=0 if given.ahead is None and any(spec.settings.full_size for spec in specs) else given.ahead,
     )
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []

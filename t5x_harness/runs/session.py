@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.settings.configuration import Configuration
 from t5x_harness.settings.session import SessionSettings
-from t5x_harness.settings.specs import Given
 
 if TYPE_CHECKING:
     from t5x_harness.report import Report
@@ -24,8 +24,7 @@ class RunSession(SessionSettings, abc.ABC):
     """Owns everything that outlives a run.
 
     Args:
-      options: what is given for runs.
-      root: the folder that they work in.
+      configuration: what is set for the runs.
       expects_runs: whether the session is going to make runs.
       promotes: whether they are jobs elsewhere, which handle Ctrl-C.
       debugs: whether a debugger is to handle it.
@@ -36,13 +35,13 @@ class RunSession(SessionSettings, abc.ABC):
     """
 
     def __init__(
-        self, options: Given, root: Path, *, expects_runs: bool, promotes: bool, debugs: bool, is_worker: bool
+        self, configuration: Configuration, *, expects_runs: bool, promotes: bool, debugs: bool, is_worker: bool
     ) -> None:
-        super().__init__(options, root)
+        super().__init__(configuration)
         self.expects_runs = expects_runs
         self.promotes = promotes
         self.is_worker = is_worker
-        self._leaves_interrupts = debugs or options.in_process or promotes
+        self._leaves_interrupts = debugs or self.options.in_process or promotes
         self._started = time.perf_counter()
 
     @abc.abstractmethod
@@ -123,7 +122,7 @@ class RunSession(SessionSettings, abc.ABC):
         from t5x_harness.runs.background import runs_at_once
 
         ahead = self.options.ahead
-        if ahead is None and self.options.full_size:
+        if ahead is None and self.configuration.settings.full_size:
             ahead = 0  # two such runs may need more memory than there is
         return 1 if self.options.in_process or self.is_worker or self.promotes else runs_at_once(ahead)
 

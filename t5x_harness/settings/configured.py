@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from t5x_harness.settings.project import SettingsError
+from t5x_harness.settings.forms import SettingsError
 from t5x_harness.system.misspelling import closest
 
 _WILDCARD = re.compile(r"[*?\[]")

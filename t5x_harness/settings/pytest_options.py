@@ -1,23 +1,33 @@
-"""The table of all options as pytest takes them; it hands in what declares and reads them, so this needs no pytest."""
+"""Options as pytest takes them; pytest hands in what declares and reads them, so this needs no pytest."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from t5x_harness.settings.options import JOBS, RUNS, Option
+from t5x_harness.settings.forms import argparse_arguments, from_word
+from t5x_harness.settings.layers import Layer, layer_of, layer_of_variables
+from t5x_harness.settings.options import JOBS, RUNS
+from t5x_harness.spec.option import Form, Option
 
 OLD_NAMES = "t5x_old_names"
 """Where pytest's options keep the old names that were used, each with the new one."""
+
+_GROUPS = (
+    ("t5x-harness", "T5X configs on an emulated TPU slice", RUNS),
+    ("t5x-harness-tpu", "tests promoted to TPU jobs on Vertex AI (-m tpu)", JOBS),
+)
 
 
 class _OldName(argparse.Action):
     """Takes an option by its earlier name, and notes that."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, *, row: Option, **kwargs: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0 if row.kind == "flag" else None, **kwargs)
-        self._row = row
+    def __init__(self, option_strings: Sequence[str], dest: str, *, option: Option, **kwargs: Any) -> None:
+        nargs = 0 if option.form is Form.FLAG else None
+        super().__init__(option_strings, dest, nargs=nargs, **kwargs)
+        self._option = option
 
     def __call__(
         self,
@@ -27,16 +37,13 @@ class _OldName(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Does what the option does by its new name."""
-        row = self._row
-        value = {"flag": True, "list": [*(getattr(namespace, self.dest) or ()), values], "value": values}[row.kind]
-        setattr(namespace, self.dest, value)
-        setattr(namespace, OLD_NAMES, {**getattr(namespace, OLD_NAMES, {}), row.old: row.pytest[0]})
-
-
-_GROUPS = (
-    ("t5x-harness", "T5X configs on an emulated TPU slice", RUNS),
-    ("t5x-harness-tpu", "tests promoted to TPU jobs on Vertex AI (-m tpu)", JOBS),
-)
+        option = self._option
+        if option.form is Form.FLAG:
+            values = True
+        elif option.form.is_list:
+            values = [*(getattr(namespace, self.dest) or ()), values]
+        setattr(namespace, self.dest, values)
+        setattr(namespace, OLD_NAMES, {**getattr(namespace, OLD_NAMES, {}), option.old: option.pytest[0]})
 
 
 def add_to_pytest(group: Callable[[str, str], Any], add_ini: Callable[..., None]) -> None:
@@ -46,53 +53,74 @@ def add_to_pytest(group: Callable[[str, str], Any], add_ini: Callable[..., None]
       group: the parser's ``getgroup``.
       add_ini: its ``addini``.
     """
-    for name, title, rows in _GROUPS:
-        for row in rows:
-            _add(row, group(name, title).addoption, add_ini)
+    for name, title, options in _GROUPS:
+        for option in options:
+            add_option_to_pytest(option, group(name, title).addoption, add_ini)
 
 
-def _add(row: Option, add_option: Callable[..., None], add_ini: Callable[..., None]) -> None:
-    # House rules for help texts: start with a capital, no period at the end, name the default.
-    text = row.full_help[0].upper() + row.full_help[1:]
-    about: dict[str, Any] = {"dest": _dest(row), **row.of_argparse()}
-    if row.pytest:
-        add_option(*row.pytest, help=text, **about)
-    if row.old:
-        about.pop("action", None)
-        add_option(row.old, action=_OldName, row=row, help=argparse.SUPPRESS, **about)
-    if row.ini:
-        add_ini(row.ini, text, row.ini_type, "" if row.ini_type == "string" else [])
-
-
-def values_of(
-    rows: Iterable[Option], option: Callable[[str], Any], ini: Callable[[str], Any], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """Returns what options, variables and ini values say, by field; the first that says something counts.
-
-    Lists of options and ini values add up. A value is None, or empty, where nothing says it.
+def add_option_to_pytest(option: Option, add_option: Callable[..., None], add_ini: Callable[..., None]) -> None:
+    """Declares an option of pytest, with its ini value.
 
     Args:
-      rows: of the table.
-      option: the configuration's ``getoption``.
-      ini: its ``getini``.
+      option: the option; nothing is declared of one that pytest does not have.
+      add_option: the group's ``addoption``.
+      add_ini: the parser's ``addini``.
+    """
+    # House rules for help texts: start with a capital, no period at the end, name the default.
+    text = option.full_help[0].upper() + option.full_help[1:]
+    about = {"dest": _dest(option), **argparse_arguments(option)}
+    if option.pytest:
+        add_option(*option.pytest, help=text, **about)
+    if option.old:
+        about.pop("action", None)
+        add_option(option.old, action=_OldName, option=option, help=argparse.SUPPRESS, **about)
+    if option.ini:
+        kind = "paths" if option.form.is_path else "linelist" if _is_lines(option) else "string"
+        add_ini(option.ini, text, kind, "" if kind == "string" else [])
+
+
+def pytest_name(option: Option) -> str:
+    """Returns the name of an option as it is typed for pytest."""
+    return option.pytest[0]
+
+
+def layers_of(
+    options: Iterable[Option],
+    get_option: Callable[[str], Any],
+    get_ini: Callable[[str], Any],
+    environment: Mapping[str, str],
+    here: Path,
+    cwd: Path,
+) -> tuple[Layer, ...]:
+    """Returns what the command line, variables and ini values say, the strongest first.
+
+    Args:
+      options: those that are read.
+      get_option: the configuration's ``getoption``.
+      get_ini: its ``getini``.
       environment: variables of the process.
+      here: the folder that pytest is called in.
+      cwd: the folder that runs work in.
 
     Raises:
       SettingsError: a variable or an ini value is none of those that there are.
     """
-    values: dict[str, Any] = {}
-    for row in (row for row in rows if row.pytest or row.ini):
-        given = option(_dest(row)) if row.pytest else None
-        kept = ini(row.ini) if row.ini else None
-        if row.kind == "list":
-            words, more = list(given or ()), [*map(str, kept or ())]
-            given = words + more if row.ini_type == "paths" else more + words
-        elif given is None:
-            variable = environment.get(row.variable) if row.variable else None
-            given = row.value_of(row.variable, variable) if variable else row.value_of(row.ini, kept)
-        values[row.field] = given
-    return values
+    options = [option for option in options if option.pytest or option.ini]
+    given = {option.field: get_option(_dest(option)) for option in options if option.pytest}
+    kept = {option.field: get_ini(option.ini) for option in options if option.ini}
+    for option in options:
+        if isinstance(word := kept.get(option.field), str) and word:
+            kept[option.field] = from_word(option, option.ini, word)
+    return (
+        layer_of(options, given, pytest_name, here, cwd),
+        layer_of_variables(options, environment),
+        layer_of(options, kept, lambda option: option.ini, here, cwd),
+    )
 
 
-def _dest(row: Option) -> str:
-    return f"t5x_{row.field}"
+def _is_lines(option: Option) -> bool:
+    return option.form.is_list or option.form is Form.RESOURCES
+
+
+def _dest(option: Option) -> str:
+    return f"t5x_{option.field}"

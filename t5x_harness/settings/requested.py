@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from t5x_harness.settings.auxiliary import Auxiliary
@@ -53,30 +53,23 @@ class RequestedRun:
 
     def spec(self, settings: SessionSettings, marked: str | None) -> RunSpec:
         """Returns the run under the session's settings; ``marked`` is the slice that a marker names."""
-        base = settings.spec(self.gin_files)
-        ours = dataclasses.replace(
-            base.settings,
-            full_size=self.full_size or base.settings.full_size,
-            full_mesh=self.full_mesh or base.settings.full_mesh,
-            tpu_numerics=self.tpu_numerics or base.settings.tpu_numerics,
-            exact_numerics=self.exact_numerics or base.settings.exact_numerics,
-            samples=samples_with(self.samples, base.settings.samples),
-            aot=self.aot,
-            until=Stage.AOT if self.aot else self.until,
-        )
-        return dataclasses.replace(
-            base,
-            mode=self.mode,
-            bindings=(*base.bindings, *self.bindings),
-            slice=self.slice or marked or self.otherwise_slice or base.slice,
-            search_paths=(*self.search_paths, *base.search_paths),
-            python_path=(*self.python_path, *base.python_path),
-            settings=ours,
-        )
+        asked = {
+            "bindings": self.bindings,
+            "slice": self.slice or marked or self.otherwise_slice,
+            "search_paths": self.search_paths,
+            "python_path": self.python_path,
+            "full_size": self.full_size or None,
+            "full_mesh": self.full_mesh or None,
+            "tpu_numerics": self.tpu_numerics or None,
+            "exact_numerics": self.exact_numerics or None,
+            "samples": texts_of(self.samples),
+        }
+        spec = dataclasses.replace(settings.spec(self.gin_files, asked), mode=self.mode)
+        return spec.with_settings(aot=self.aot, until=Stage.AOT if self.aot else self.until)
 
 
-def samples_with(own: Mapping[str, Mapping[str, Any]], others: Sequence[str]) -> tuple[str, ...]:
-    """Returns the rows that a test declares, before those of the project: of one name, the first count."""
+def texts_of(samples: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns the rows that a test declares as a run takes them."""
     from t5x_harness.standins.rows import Samples
 
-    return (*(Samples(name, splits).to_text() for name, splits in own.items()), *others)
+    return tuple(Samples(name, splits).to_text() for name, splits in samples.items())

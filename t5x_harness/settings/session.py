@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.buckets.emulated import store
 from t5x_harness.promotion.expression import SMOKE
+from t5x_harness.settings.configuration import Configuration
 from t5x_harness.settings.configured import files_of, is_pattern, matches, require_matches
-from t5x_harness.settings.project import ProjectConfig, SettingsError, load_project
-from t5x_harness.settings.specs import Given
-from t5x_harness.spec import DEFAULT_SLICE, AotMode, Location, RunSpec, RuntimeChoice
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.layers import Layer
+from t5x_harness.settings.options import SessionOptions
+from t5x_harness.settings.project import DeclaredRun, ProjectConfig
+from t5x_harness.spec import AotMode, Location, RunSpec, RuntimeChoice
 from t5x_harness.version import __version__
 
 if TYPE_CHECKING:
@@ -40,19 +43,18 @@ class CollectedRun:
 
 
 class SessionSettings:
-    """Settings of a session; each is read when it is first asked for.
+    """Settings of a session.
 
     Args:
-      options: what the command line and the ini file say.
-      root: the folder that runs work in, with the project's pyproject.toml.
+      configuration: what is set for its runs, which work in the folder of the project's pyproject.toml.
 
     Attributes:
-      options: as above.
+      configuration: as above.
     """
 
-    def __init__(self, options: Given, root: Path) -> None:
-        self.options = options
-        self._root = root
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._root = configuration.cwd
         self._store = store()
         self._read: dict[Path, tuple[RunSpec, Classification, Sequence[str]]] = {}
 
@@ -62,21 +64,20 @@ class SessionSettings:
         Raises:
           SettingsError: something is wrong with it.
         """
-        if self.options.slice or self.project.slice:
-            _ = self.slice_name
-        if self.options.runtime is RuntimeChoice.INSTALLED:
+        _ = self.slice_name
+        if self.configuration.common.runtime is RuntimeChoice.INSTALLED:
             _ = self.runtime
-        self.options.silenced(self.project)
-        self.options.golden_of("run", self.project)
+        self.configuration.with_golden(self.configuration.common, "run")
 
-    @functools.cached_property
+    @property
+    def options(self) -> SessionOptions:
+        """What is set for all runs together."""
+        return self.configuration.session
+
+    @property
     def project(self) -> ProjectConfig:
-        """``[tool.t5x_harness]`` of the root folder's pyproject.toml.
-
-        Raises:
-          SettingsError: the table has a mistake in it.
-        """
-        return load_project(self._root)
+        """``[tool.t5x_harness]`` of the root folder's pyproject.toml."""
+        return self.configuration.project
 
     @functools.cached_property
     def runtime(self) -> Runtime:
@@ -88,16 +89,15 @@ class SessionSettings:
         from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 
         try:
-            own = (*self.options.python_path, *self.project.python_path)
-            return find_runtime(self.options.runtime, folders_of(self._root, own))
+            common = self.configuration.common
+            return find_runtime(common.runtime, folders_of(self._root, common.python_path))
         except RuntimeChoiceError as error:
             raise SettingsError(str(error)) from None
 
     @property
     def aot(self) -> AotMode | None:
         """How the programs of collected runs are compiled for their slice; None for not at all."""
-        mode = self.options.aot or self.project.aot
-        return AotMode(mode) if mode else None
+        return self.configuration.settings.aot
 
     @property
     def slice_name(self) -> str:
@@ -108,7 +108,7 @@ class SessionSettings:
         """
         from t5x_harness.slices.slice import SliceError, get_slice
 
-        name = self.options.slice or self.project.slice or DEFAULT_SLICE
+        name = self.configuration.common.slice
         try:
             get_slice(name)
         except SliceError as error:
@@ -125,16 +125,19 @@ class SessionSettings:
             f"({tpu.num_devices} devices), emulated on CPU"
         )
 
-    def spec(self, gin_files: Sequence[str], **overrides: Any) -> RunSpec:
-        """Returns a run of these files under the session's options; ``overrides`` are fields of :class:`RunSpec`."""
+    def spec(self, gin_files: Sequence[str], *above: Layer, declared: DeclaredRun | None = None) -> RunSpec:
+        """Returns a run of these files under the session's settings.
+
+        Args:
+          gin_files: as T5X takes them.
+          *above: layers that come before the session's own.
+          declared: the run, if the project declares it.
+        """
+        spec = self.configuration.spec(gin_files, *above, declared=declared)
         # Tests that call t5x_run run all stages that execute, and compile nothing for a TPU: t5x_aot does.
-        own: dict[str, Any] = {"until": None, "aot": None}
-        if buckets := self.fake_buckets:
-            own["gcs_root"] = buckets
-        spec = self.options.spec(gin_files, self.project, self._root, **own)
-        return dataclasses.replace(
-            spec, **{"slice": self.slice_name, "python_path": (*spec.python_path, str(self._root)), **overrides}
-        )
+        gcs_root = self.fake_buckets or spec.settings.gcs_root
+        spec = spec.with_settings(until=None, aot=None, gcs_root=gcs_root)
+        return dataclasses.replace(spec, python_path=(*spec.python_path, str(self._root)))
 
     def configured_files(self) -> list[Path]:
         """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
@@ -147,7 +150,7 @@ class SessionSettings:
         Raises:
           SettingsError: one does not.
         """
-        require_matches(self._root, self.project.gin_files, self.options.gin_files)
+        require_matches(self._root, self.project.gin_files, self.configuration.given("gin_files") or ())
 
     def left_open(self, files: Iterable[Path]) -> list[str]:
         """Says which configured files bind a run and leave a value open, so that they are not collected as runs.
@@ -157,7 +160,7 @@ class SessionSettings:
         seen = {file: self._classified(file) for file in files if file.suffix == ".gin"}
         included = {(self._root / name).resolve() for _, _, names in seen.values() for name in names}
         return [
-            f"t5x-harness: left out: {verdict.reason.replace(str(file), os.path.relpath(file, self.options.here))}"
+            f"t5x-harness: left out: {self._shown(verdict.reason, file)}"
             for file, (_, verdict, _) in seen.items()
             if verdict.kind == "fragment"
             and verdict.mode
@@ -215,7 +218,7 @@ class SessionSettings:
 
         runs = []
         for declared in self.project.runs:
-            spec = self.options.as_declared(self.spec(declared.gin_files), declared, self.project)
+            spec = self.spec(declared.gin_files, declared=declared)
             verdict = classify(spec, t5x_parent=self.runtime.location)
             seen = verdict.mode if verdict.kind is Kind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)
@@ -234,15 +237,21 @@ class SessionSettings:
 
     @property
     def _globs(self) -> tuple[str, ...]:
-        return (*self.options.gin_files, *self.project.gin_files)
+        return self.options.gin_files
+
+    def _shown(self, reason: str, file: Path) -> str:
+        """Returns a reason with its file as people name it from where pytest was called."""
+        return reason.replace(str(file), os.path.relpath(file, self.configuration.here))
 
     def _no_run(self, file: Path, reason: str) -> str:
         return (
-            f"{reason.replace(str(file), os.path.relpath(file, self.options.here))}\n    fix: name the config that "
-            "includes it; or declare a run of several files, [[tool.t5x_harness.runs]] in pyproject.toml"
+            f"{self._shown(reason, file)}\n    fix: name the config that includes it; or declare a run of "
+            "several files, [[tool.t5x_harness.runs]] in pyproject.toml"
         )
 
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
         """Returns a run as it is collected: to the last stage that is asked for, and with its golden plan."""
-        golden = self.options.golden_of(name, self.project)
-        return dataclasses.replace(spec.with_settings(until=self.options.until, aot=self.aot, **golden), **overrides)
+        spec = self.configuration.with_golden(spec, name).with_settings(
+            until=self.configuration.settings.until, aot=self.aot
+        )
+        return dataclasses.replace(spec, **overrides)

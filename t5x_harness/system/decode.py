@@ -30,7 +30,7 @@ class JsonValue:
 
 def decode_fields(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those of a dataclass's fields that a mapping has."""
-    return {name: _decode(hint, value[name]) for name, hint in _hints(kind).items() if name in value}
+    return {name: _decode(hint, value[name]) for name, hint in type_hints(kind).items() if name in value}
 
 
 def _decode(hint: Any, value: Any) -> Any:
@@ -49,4 +49,7 @@ def _decode(hint: Any, value: Any) -> Any:
     return value
 
 
-_hints = functools.cache(typing.get_type_hints)
+@functools.cache
+def type_hints(kind: type) -> dict[str, Any]:
+    """Returns the types of a dataclass's fields."""
+    return typing.get_type_hints(kind)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.settings.configured import files_of, require_matches
-from t5x_harness.settings.project import ProjectConfig, ProjectError, SettingsError, find_project, load_project
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.project import ProjectConfig, ProjectError, find_project, load_project
 from t5x_harness.spec import Mode
 
 TABLE = """\
@@ -48,26 +49,30 @@ def _load(folder: Path, text: str) -> ProjectConfig:
 
 def test_the_whole_table(tmp_path: Path) -> None:
     project = _load(tmp_path, TABLE)
-    assert (project.gin_files, project.slice, project.bindings) == (
-        ("configs/*.gin",),
-        "v3-32",
-        ("USE_CACHED_TASKS = False",),
-    )
-    assert (project.search_paths, project.python_path) == ((f"{tmp_path}/configs",), (f"{tmp_path}/src",))
+    assert {key: value for key, value in project.layer.items() if key != "runs"} == {
+        "gin_files": ("configs/*.gin",),
+        "search_paths": (f"{tmp_path}/configs",),
+        "python_path": (f"{tmp_path}/src",),
+        "slice": "v3-32",
+        "bindings": ("USE_CACHED_TASKS = False",),
+    }
     small, big = project.runs
-    assert (small.name, small.gin_files, small.mode, small.line) == ("small", ("model.gin", "run.gin"), Mode.EVAL, 11)
-    assert small.bindings == (
+    assert (small.name, small.gin_files, small.line) == ("small", ("model.gin", "run.gin"), 11)
+    assert small.layer["mode"] == Mode.EVAL
+    assert small.layer["bindings"] == (
         "TASK = 'my_task'",
         "LENGTHS = {'inputs': 8, 'targets': [1, 2.5, True]}",
         "MODEL = %OTHER",
         "OPT = @adafactor.Adafactor()",
     )
-    assert (big.slice, big.line) == ("v4-8", 22)
+    assert (big.layer["slice"], big.line) == ("v4-8", 22)
 
 
 def test_prices_are_numbers_by_generation(tmp_path: Path) -> None:
-    assert _load(tmp_path, "[tool.t5x_harness.prices]\nv3 = 2\nv5e = 0.55\n").prices == {"v3": 2.0, "v5e": 0.55}
-    assert _load(tmp_path, "[tool.t5x_harness]\nslice = 'v3-8'\n").prices == {}
+    assert _load(tmp_path, "[tool.t5x_harness.prices]\nv3 = 2\nv5e = 0.55\n").layer["prices"] == (
+        ("v3", 2.0),
+        ("v5e", 0.55),
+    )
 
 
 def test_the_nearest_project_above_counts(tmp_path: Path) -> None:
@@ -113,9 +118,9 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
     [
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
-         "unknown key 'xyz': there are gin_files, search_paths, bindings, slice, python_path, ignore, select, strict, "
-         "tpu_numerics, exact_numerics, standins, aot, samples, read_seconds, gcs, gcs_root, plan_golden, vertex, tpu, "
-         "prices, runs"),
+         "unknown key 'xyz': there are gin_files, runs, samples, prices, bindings, search_paths, python_path, slice, "
+         "gcs_root, standins, read_seconds, gcs, tpu_numerics, exact_numerics, aot, plan_golden, ignore, select, "
+         "strict, vertex, tpu"),
         ("[tool.t5x_harness]\nread_seconds = '5'\n", 2, "read_seconds has to be a whole number of seconds, at least 1"),
         ("[tool.t5x_harness]\ntpu_numerics = 1\n", 2, "tpu_numerics has to be true or false, not 1"),
         ("[tool.t5x_harness]\nstrict = 'yes'\n", 2, "strict has to be true or false, not 'yes'"),

@@ -13,7 +13,7 @@ from page_blocks import blocks
 from t5x_harness.commands.main import parser_of
 from t5x_harness.findings.examples import FILES, trained
 from t5x_harness.rulebook.codes import every_code
-from t5x_harness.settings.options import with_values
+from t5x_harness.settings.command_line import with_values
 from t5x_harness.spec import AotMode
 
 

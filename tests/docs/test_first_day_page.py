@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from t5x_harness.commands.main import main, parser_of
+from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.settings.project import load_project
-from t5x_harness.settings.specs import rewrite_gin
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_commands_parse(block: Callable[[str, int], str], pytester: pytest.P
 def test_the_table_is_read(block: Callable[[str, int], str], tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(block("toml", 0))
     project = load_project(tmp_path)
-    assert (project.slice, project.gin_files) == ("v3-8", ("configs/runs/*.gin",))
+    assert (project.layer["slice"], project.gin_files) == ("v3-8", ("configs/runs/*.gin",))
     assert project.python_path == (str(tmp_path / "src"),)
 
 

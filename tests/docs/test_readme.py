@@ -12,8 +12,8 @@ from page_blocks import blocks
 from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import parser_of
 from t5x_harness.lint import lint
+from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.settings.project import load_project
-from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 
 
@@ -110,8 +110,11 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
         "TRAIN_STEPS = 1_000_000\n"
     )
     project = load_project(tmp_path)
-    assert (project.slice, project.gin_files) == ("v3-32", ("configs/runs/*.gin",))
-    assert (project.search_paths, project.python_path) == ((str(tmp_path / "configs"),), (str(tmp_path / "src"),))
+    assert (project.layer["slice"], project.gin_files) == ("v3-32", ("configs/runs/*.gin",))
+    assert (project.layer["search_paths"], project.python_path) == (
+        (str(tmp_path / "configs"),),
+        (str(tmp_path / "src"),),
+    )
     (run,) = project.runs
     assert run.name == "small_finetune"
 
@@ -122,7 +125,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
         result = lint(spec)
         return result.outcome, result.errors
 
-    assert result_of(run.bindings) == (Outcome.PASSED, ())
+    assert result_of(run.layer["bindings"]) == (Outcome.PASSED, ())
     assert result_of(())[0] is Outcome.FAILED  # the binding of the table is what makes it right: CKP02
 
 

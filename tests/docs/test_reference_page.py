@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import dataclasses
 import inspect
 import re
 import subprocess
@@ -19,10 +18,7 @@ import t5x_harness.vertex
 from t5x_harness import variables
 from t5x_harness.commands import main
 from t5x_harness.fixtures import every
-from t5x_harness.settings import project
 from t5x_harness.settings.options import JOBS, RUNS, reference
-from t5x_harness.settings.specs import Given
-from t5x_harness.vertex.target import FIELDS
 
 
 @pytest.fixture(scope="module")
@@ -137,20 +133,6 @@ def test_every_option_and_ini_value_of_pytest_is_listed(page: str, pytester: pyt
 def test_the_tables_are_those_of_the_program(page: str) -> None:
     for rows in (RUNS, JOBS):
         assert reference(rows) in page, f"write it anew:\n{reference(rows)}"
-
-
-def test_a_field_of_the_table_is_one_of_what_is_given() -> None:
-    taken = {row.field for row in RUNS if row.shell or row.pytest or row.ini}
-    assert taken == {field.name for field in dataclasses.fields(Given)} - {"here", "name"}
-
-
-def test_every_key_of_the_project_s_table_is_listed(page: str) -> None:
-    rows = cells(section(page, "Options and settings"))
-    keys = {key for row in rows for key in quoted(row[2])}
-    known = {field.name for field in dataclasses.fields(project.ProjectConfig)} - {"root"}
-    assert {key.partition(".")[0] for key in keys} == known
-    text = section(page, "Options and settings")
-    assert [name for name in FIELDS if f"`vertex.{name}`" not in text and f"`{name}`" not in text] == []
 
 
 def test_the_options_of_commands_are_there(page: str) -> None:

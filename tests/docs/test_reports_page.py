@@ -14,7 +14,7 @@ from page_blocks import blocks
 
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.settings.specs import rewrite_gin
+from t5x_harness.settings.command_line import rewrite_gin
 
 EMBEDDED = "--t5x-runtime=embedded"
 SUBJECT = "finetune.gin"

@@ -14,8 +14,8 @@ from page_blocks import blocks
 
 from t5x_harness.commands.main import parser_of
 from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.settings.project import load_project
-from t5x_harness.settings.specs import rewrite_gin
 from t5x_harness.vertex.cloud import GoogleSession
 from t5x_harness.vertex.target import FIELDS, VertexTarget
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.google_arguments import root_of
-from t5x_harness.settings.numbers import buckets
+from t5x_harness.settings.forms import buckets
 from t5x_harness.settings.project import load_project
 
 
@@ -25,7 +25,7 @@ def test_a_root_given_as_a_folder_of_buckets(root: Path, capsys: pytest.CaptureF
         f"t5x-harness: the buckets of {root} are the folders in {root}/buckets, as serve --root has them\n"
     )
     (root.parent / "pyproject.toml").write_text('[tool.t5x_harness]\ngcs_root = "cloud"\n')
-    assert load_project(root.parent).gcs_root == str(root / "buckets")
+    assert load_project(root.parent).layer["gcs_root"] == str(root / "buckets")
 
 
 @pytest.mark.parametrize("names", [(), ("my-bucket",), ("buckets", "my-bucket")])

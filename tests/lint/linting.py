@@ -55,7 +55,7 @@ class Folder:
         **settings: object,
     ) -> RunSpec:
         self.write({"run.gin": gin})
-        spec = RunSpec(("run.gin",), tuple(bindings), search_paths, mode, python_path=python_path, cwd=str(self.path))
+        spec = RunSpec(("run.gin",), tuple(bindings), search_paths, python_path, mode, cwd=str(self.path))
         return spec.with_settings(ignore=ignore, **settings)
 
     def read(self, gin: str, **fields: object) -> GinProgram:

@@ -93,7 +93,7 @@ def test_families_and_selected_codes() -> None:
 
 def test_codes_of_the_project_are_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.t5x_harness]\nignore = ['GIN02', 'MSH02']\n")
-    assert load_project(tmp_path).ignore == ("GIN02", "MSH02")
+    assert load_project(tmp_path).layer["ignore"] == ("GIN02", "MSH02")
 
 
 @given(

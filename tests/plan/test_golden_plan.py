@@ -9,7 +9,7 @@ import pytest
 
 from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError
 from t5x_harness.plan.golden_check import check_golden
-from t5x_harness.settings.specs import golden_file
+from t5x_harness.settings.configuration import golden_file
 from t5x_harness.spec import (
     Assignment,
     BoundValue,

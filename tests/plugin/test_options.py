@@ -109,8 +109,8 @@ def test_an_old_name_works_and_is_warned_of_once(pytester: pytest.Pytester) -> N
     olds = ("--standins=off", "--gcs-root=buckets", "--plan-golden-update", "--plan-golden=kept/")
     spec = (settings := settings_of(pytester.parseconfig(*olds))).spec(["run.gin"])
     assert (spec.settings.standins, spec.settings.gcs_root) == ("off", str(pytester.path / "buckets"))
-    golden = settings.options.golden_of("run", settings.project)
-    assert golden == {"plan_golden": str(pytester.path / "kept" / "run.plan"), "plan_golden_update": True}
+    kept = settings.configuration.with_golden(spec, "run").settings
+    assert (kept.plan_golden, kept.plan_golden_update) == (str(pytester.path / "kept" / "run.plan"), True)
     result = pytester.runpytest_subprocess("--standins=off", "--tpu-reuse=1", "--tpu-reuse=2", "-p", "xdist", "-n0")
     result.assert_outcomes(passed=1, warnings=2)
     result.stdout.fnmatch_lines(

@@ -18,8 +18,9 @@ from t5x_harness.commands.arguments import (
 )
 from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError
-from t5x_harness.settings.numbers import duration
-from t5x_harness.settings.options import JOBS, add_to_command, option
+from t5x_harness.settings.command_line import add_to_command
+from t5x_harness.settings.forms import duration
+from t5x_harness.settings.options import JOBS, option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec, StandInPolicy
 from t5x_harness.vertex.container import FOUR_HOURS
@@ -33,7 +34,7 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.run_mode import RunMode, RunModeError
 from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
-_SERVICES, _SERVICE_VARIABLE = option("vertex").choices or (), option("vertex").variable
+_SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable
 _EPILOG = """\
 examples:
   t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
@@ -157,7 +158,7 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
       ProjectError: pyproject.toml has a mistake in it.
     """
     try:
-        mode = RunMode.parse(args.run_mode) if args.run_mode else None
+        mode = RunMode.parse(args.mode) if args.mode else None
         specs = specs_of(_as_shared(args), Path.cwd())
         jobs = [_job(args, spec, mode, target) for spec in specs]
         for job in jobs:
@@ -187,7 +188,7 @@ def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
 
     The folder for results is the job's, any mode may be meant.
     """
-    return argparse.Namespace(**{**vars(args), "model_dir": None, "run_mode": None})
+    return argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})
 
 
 def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:

@@ -20,7 +20,8 @@ from t5x_harness.commands.submit.arguments import (
 )
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
-from t5x_harness.settings.options import from_environment, option
+from t5x_harness.settings.command_line import from_environment
+from t5x_harness.settings.options import option_of
 from t5x_harness.spec import Mode
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.describing import refusals, verdict_of
@@ -126,7 +127,7 @@ class _Submission:
         from t5x_harness.runs.several import plan_specs
         from t5x_harness.runs.verdicts import aot_mode
 
-        given = vars(self._args) | from_environment([option("tpu_aot")], vars(self._args), os.environ)
+        given = {**vars(self._args), **from_environment([option_of("tpu_aot")], vars(self._args), os.environ)}
         aot, why = aot_mode(given["tpu_aot"], full_size=True)
         if why:
             self._output.note(f"not checked: whether the programs fit: {why}")

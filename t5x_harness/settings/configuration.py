@@ -1,0 +1,121 @@
+"""What is set for runs, by command line, variables, ini values and pyproject.toml, and the runs that it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.layers import Layer, all_codes, merged
+from t5x_harness.settings.options import SessionOptions, option_of
+from t5x_harness.settings.project import DeclaredRun, ProjectConfig
+from t5x_harness.spec import RunSettings, RunSpec
+from t5x_harness.spec.option import Option, options_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What is set for the runs of a command or of a session of pytest.
+
+    Attributes:
+      layers: what is given here, the strongest first; the project's table holds where they leave something open.
+      project: the project.
+      here: the folder where relative paths that are given here begin.
+      cwd: the folder that runs work in.
+      name: gives the name of an option as it is typed here, for messages.
+    """
+
+    layers: tuple[Layer, ...]
+    project: ProjectConfig
+    here: Path
+    cwd: Path
+    name: Callable[[Option], str]
+
+    @functools.cached_property
+    def session(self) -> SessionOptions:
+        """What is set for all runs together."""
+        return SessionOptions(**merged(options_of(SessionOptions), (*self.layers, self.project.layer)))
+
+    @functools.cached_property
+    def settings(self) -> RunSettings:
+        """The settings of a run that sets nothing itself."""
+        return RunSettings(**merged(options_of(RunSettings), (*self.layers, self.project.layer)))
+
+    @functools.cached_property
+    def common(self) -> RunSpec:
+        """A run of no file that sets nothing itself."""
+        return self.spec(())
+
+    def given(self, field: str) -> Any:
+        """Returns what is given here for an option, whatever the project sets; None if nothing is."""
+        return next((layer[field] for layer in self.layers if field in layer), None)
+
+    def spec(self, gin_files: Sequence[str], *above: Layer, declared: DeclaredRun | None = None) -> RunSpec:
+        """Builds a run of these files; it keeps no golden plan.
+
+        Args:
+          gin_files: as T5X takes them.
+          *above: layers that come before what is given here.
+          declared: the run, if the project declares it: what it sets comes before what the project sets for all.
+        """
+        from t5x_harness.findings.silencing import codes_to_silence
+
+        layers = (*above, *self.layers, declared.layer if declared else {}, self.project.layer)
+        settings = RunSettings(**merged(options_of(RunSettings), layers))
+        settings = dataclasses.replace(
+            settings,
+            ignore=codes_to_silence(settings.ignore, settings.select, all_codes),
+            plan_golden=None,
+            plan_golden_update=False,
+        )
+        fields = merged(options_of(RunSpec), layers)
+        return RunSpec(tuple(gin_files), cwd=os.fspath(self.cwd), settings=settings, **fields)
+
+    def with_golden(self, spec: RunSpec, name: str) -> RunSpec:
+        """Returns a run that keeps its plan where the settings say, if they do.
+
+        Args:
+          spec: the run.
+          name: what it is called.
+
+        Raises:
+          SettingsError: plans are to be written, and nobody says where.
+        """
+        target, update = self.settings.plan_golden, self.settings.plan_golden_update
+        if target is None:
+            if update:
+                wanted, missing = self.typed("plan_golden_update"), self.typed("plan_golden")
+                raise SettingsError(f"{wanted}: name the file or folder, too: {missing}=PATH")
+            return spec
+        file = os.path.abspath(golden_file(target, name))
+        return spec.with_settings(plan_golden=file, plan_golden_update=update)
+
+    def check_goldens(self, specs: Sequence[RunSpec]) -> None:
+        """Checks that each run keeps its plan in a file of its own.
+
+        Raises:
+          SettingsError: two do not.
+        """
+        files: dict[str, RunSpec] = {}
+        for spec in specs:
+            file = spec.settings.plan_golden
+            if file is not None and (other := files.setdefault(file, spec)) != spec:
+                raise SettingsError(
+                    f"{self.typed('plan_golden')}: {file} would be the golden plan of {other.gin_files[-1]} and of "
+                    f"{spec.gin_files[-1]}; for several runs name a folder, and give each run its own name"
+                )
+
+    def typed(self, field: str) -> str:
+        """Returns the name of an option as it is typed here."""
+        return self.name(option_of(field))
+
+
+def golden_file(target: str, name: str) -> str:
+    """Returns where the golden plan of a run is: the file that was named, which has a suffix, or one in the folder."""
+    path = Path(target)
+    is_folder = path.is_dir() or not path.suffix or target.endswith("/")
+    return os.fspath(path / f"{name}.plan" if is_folder else path)

@@ -1,0 +1,161 @@
+"""The forms of values as people write them, in arguments, ini values, variables and pyproject.toml.
+
+A parser of one word raises :exc:`argparse.ArgumentTypeError`; its message completes a sentence that begins with the
+name of the option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from t5x_harness.buckets.emulated import buckets_in
+from t5x_harness.promotion.duration import seconds_of
+from t5x_harness.spec.option import Form, Option
+from t5x_harness.system.switch import is_on
+
+
+class SettingsError(ValueError):
+    """Settings contradict each other, or one has no such value; the message names the option."""
+
+
+def positive(text: str) -> float:
+    """Parses a number above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return number
+
+
+def count(text: str) -> int:
+    """Parses a whole number from 1 up."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
+    return int(text)
+
+
+def from_zero(text: str) -> int:
+    """Parses a whole number from 0 up."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, not {text!r}")
+    return int(text)
+
+
+def duration(text: str) -> int:
+    """Parses a length of time into whole seconds."""
+    try:
+        return max(1, int(seconds_of(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def switch(text: str) -> bool:
+    """Parses on or off."""
+    try:
+        return is_on(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def folder(text: str) -> str:
+    """Returns the absolute path of a folder, which has to exist before anything is run."""
+    if not os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"there is no folder {os.path.abspath(text)}")
+    return os.path.abspath(text)
+
+
+def buckets(text: str) -> str:
+    """Returns the absolute path of a folder with a folder for each bucket; a root that ``serve`` keeps has one."""
+    given = folder(text)
+    found = buckets_in(given)
+    if found != given:
+        print(
+            f"t5x-harness: the buckets of {text} are the folders in {found}, as serve --root has them", file=sys.stderr
+        )
+    return found
+
+
+_PARSERS: Mapping[Form, Callable[[str], Any]] = {
+    Form.FLAG: switch,
+    Form.COUNT: count,
+    Form.FROM_ZERO: from_zero,
+    Form.POSITIVE: positive,
+    Form.BUCKETS: buckets,
+}
+
+
+def argparse_arguments(option: Option) -> dict[str, Any]:
+    """Returns what ``add_argument`` takes for an option; a value that is not given is None, or an empty list."""
+    if option.form is Form.FLAG:
+        return {"action": "store_true", "default": None}
+    about: dict[str, Any] = {
+        "metavar": option.metavar,
+        "choices": option.choices or None,
+        "type": _PARSERS.get(option.form),
+    }
+    if option.form.is_list:
+        about |= {"action": "append", "default": []}
+    return {name: value for name, value in about.items() if value is not None}
+
+
+def from_word(option: Option, source: str, word: str) -> Any:
+    """Reads what a variable or an ini value has for an option.
+
+    Args:
+      option: the option.
+      source: the name of the variable or of the ini value, for messages.
+      word: the text.
+
+    Raises:
+      SettingsError: the option takes no such value.
+    """
+    if option.choices and word not in option.choices:
+        others, last = ", ".join(option.choices[:-1]), option.choices[-1]
+        raise SettingsError(f"{source} must be {others} or {last}, not {word!r}")
+    try:
+        return _PARSERS[option.form](word) if option.form in _PARSERS else word
+    except argparse.ArgumentTypeError as error:
+        raise SettingsError(f"{source} {error}") from None
+
+
+def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
+    """Reads what ``[tool.t5x_harness]`` has for an option.
+
+    Args:
+      option: the option, whose form is not a table.
+      key: its name there, for messages.
+      value: of TOML.
+      root: the folder of pyproject.toml, where relative paths begin.
+
+    Raises:
+      ValueError: the option takes no such value; the message begins with the key.
+    """
+    if option.form.is_list:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValueError(f"{key} has to be a list of strings, not {value!r}")
+        return tuple(str(Path(root, item)) if option.form.is_path else item for item in value)
+    if option.form is Form.FLAG:
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} has to be true or false, not {value!r}")
+        return value
+    if option.form is Form.COUNT:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{key} has to be a whole number of seconds, at least 1")
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{key} has to be a string, not {value!r}")
+    if option.choices and value not in option.choices:
+        raise ValueError(f"{key} {value!r} is none of {', '.join(option.choices)}")
+    if option.form is Form.BUCKETS:
+        found = str(Path(root, value))
+        if not os.path.isdir(found):
+            raise ValueError(f"{key}: there is no folder {found}")
+        return buckets_in(found)
+    return str(Path(root, value)) if option.form.is_path else value
