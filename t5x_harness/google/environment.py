@@ -92,7 +92,7 @@ def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _exceptions(base: Mapping[str, str], name: str) -> str:
-    """Returns the user's list, without what would let Google's hosts through, behind the names of this machine."""
+    """Returns this machine's names and the user's list, without entries that would let Google's hosts through."""
     theirs = [entry.strip() for key in (name, name.upper()) for entry in base.get(key, "").split(",")]
     kept = [entry for entry in theirs if entry and not would_bypass(entry)]
     return ",".join(dict.fromkeys([*_LOCAL, socket.gethostname(), *kept]))

@@ -1,4 +1,4 @@
-"""A test's handle on an emulated Google Cloud: its buckets, faults and requests."""
+"""A test's handle on an emulated Cloud Storage: its buckets, faults and requests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FakeGcs:
         return [RecordedRequest(**value) for value in self._ask("GET", f"{PRIVATE}/faults")["requests"]]
 
     def clear(self) -> None:
-        """Forgets all faults and requests."""
+        """Removes all faults and recorded requests."""
         self._ask("DELETE", f"{PRIVATE}/faults")
 
     def unmet(self) -> list[UnmetFault[Fault]]:

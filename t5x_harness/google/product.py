@@ -1,4 +1,4 @@
-"""The name under which the emulated Google Cloud speaks: that of the package that it is a part of."""
+"""The name of the product in messages of the emulated Google Cloud: that of the package that contains it."""
 
 from __future__ import annotations
 

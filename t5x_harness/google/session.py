@@ -66,7 +66,7 @@ class EmulatedCloud:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where the server is reached.
+        """The server's ports and folders.
 
         Raises:
           ServerError: it was not started, or has been closed.

@@ -1,4 +1,4 @@
-"""What the emulated Vertex AI is given before it starts."""
+"""The options and settings of the emulated Vertex AI."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from t5x_harness.google.vertex.faults import VertexFault
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedJobs:
-    """Jobs that the one who starts the server is about to send: their interpreters are made ready before.
+    """Jobs that will be sent soon, whose interpreters are started in advance.
 
     Attributes:
-      machine: their ``MachineSpec``, by the names of its fields or of its JSON.
+      image: the image of the jobs.
+      machine: the ``MachineSpec`` of the jobs, with names of fields or of JSON.
+      jobs: the number of jobs.
     """
 
     image: str
@@ -26,21 +28,21 @@ class ExpectedJobs:
 
 @dataclasses.dataclass(frozen=True)
 class VertexOptions:
-    """What a user may choose. It travels to the server's process as JSON.
+    """The choices of a user, which are passed to the server's process as JSON.
 
     Attributes:
       state: where resources are kept: ``memory:``, ``fakeredis:`` or ``redis://HOST:PORT/DB``.
-      images: which command stands for a container image: globs for image URIs, each with a command line.
+      images: the commands that replace container images: globs for image URIs, each with a command line.
       queued_seconds: how long a job is queued.
-      pending_seconds: how long it is pending after that.
-      running_seconds: how long it is running at least, as clients that poll seldom may else never see it.
-      pod_hosts: how many hosts a TPU slice may have to be as many processes, each with its host's devices; a larger one
+      pending_seconds: how long a job is pending after that.
+      running_seconds: how long a job is at least running, so that clients that poll rarely see that state.
+      pod_hosts: up to how many hosts a TPU slice has a process for each host, with the host's devices; a larger slice
         is one process with all devices.
-      warm: whether Google's library is loaded when the server starts, and not at the first request for Vertex AI.
-      expected: jobs that are about to come; None if nobody knows.
-      faults: that are armed from the start.
+      warm: whether Google's library is loaded when the server starts, instead of with the first request.
+      expected: jobs that will be sent soon; None if that is not known.
+      faults: the faults that are armed from the start.
       programs: the import path, ``module:name``, of what is known of the programs in jobs; see ``jobs/programs.py``.
-      job_environment: variables that the processes of all jobs are given, such as those by which they make stand-ins.
+      job_environment: variables for the processes of all jobs.
     """
 
     state: str = "memory:"
@@ -57,7 +59,7 @@ class VertexOptions:
 
     @property
     def has_lasting_state(self) -> bool:
-        """Whether the state is there when the server has ended."""
+        """Whether the state survives the server."""
         return self.state not in ("memory:", "fakeredis:")
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,12 +77,13 @@ class VertexOptions:
 
 @dataclasses.dataclass(frozen=True)
 class VertexSettings:
-    """The options, and what the server that it runs in has for it.
+    """The options, and what the server provides.
 
     Attributes:
-      root: of the object store: ``gs://b/x`` is the file ``buckets/b/x`` in it.
-      folder: for what jobs need on disk; it is removed when the server ends.
-      environment: the variables that lead clients to this server; jobs' processes are given them.
+      root: the root of the object store, in which ``gs://b/x`` is the file ``buckets/b/x``.
+      folder: the folder for files of jobs, which is removed when the server ends.
+      environment: the variables that redirect clients to this server, for the processes of jobs.
+      options: the user's choices.
     """
 
     root: Path

@@ -88,7 +88,7 @@ def _is_looked_into(kind: Any) -> bool:
 
 
 def parent_of(name: str) -> str:
-    """Returns ``projects/1/locations/l`` of ``projects/1/locations/l/customJobs/2``."""
+    """Returns ``projects/1/locations/l`` for ``projects/1/locations/l/customJobs/2``."""
     return name.rsplit("/", 2)[0]
 
 
@@ -98,7 +98,7 @@ def is_resource(parent: str) -> bool:
 
 
 def collection_of(name: str) -> str:
-    """Returns ``customJobs`` of ``projects/1/locations/l/customJobs/2``."""
+    """Returns ``customJobs`` for ``projects/1/locations/l/customJobs/2``."""
     return name.split("/")[-2]
 
 
