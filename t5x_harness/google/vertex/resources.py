@@ -83,10 +83,10 @@ class Resources:
 
     def get(self, name: str, kind: type[Kept]) -> Kept:
         """Returns a resource; raises ApiError (NOT_FOUND)."""
-        data = self._state.get(name)
-        if data is None:
+        found = self.find(name, kind)
+        if found is None:
             raise not_found(name)
-        return _read(kind, data)
+        return found
 
     def find(self, name: str, kind: type[Kept]) -> Kept | None:
         """Returns a resource, or None if it does not exist."""

@@ -55,7 +55,7 @@ class Services:
         self.filters: Mapping[str, FilterFunction] = {}
 
     def message(self, name: str) -> type[Message]:
-        """Returns the class of a message of v1 by its short name; see :func:`message_class`."""
+        """Returns the class of a message of v1; see :func:`message_class`."""
         return message_class(name)
 
     def ask(self, method: str, **fields: Any) -> Any:

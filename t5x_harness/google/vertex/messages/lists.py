@@ -28,6 +28,10 @@ from t5x_harness.google.vertex.messages.paths import (
 from t5x_harness.google.vertex.services import ApiCall
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
 
+_SEAL = 12
+_ORDERED = ("google.protobuf.Timestamp", "google.protobuf.Duration")
+_DIRECTIONS = {"": False, "asc": False, "desc": True}
+
 
 @dataclasses.dataclass(frozen=True)
 class PageToken:
@@ -62,9 +66,6 @@ class PageToken:
             )
         last, offset = json.loads(content)
         return cls(last, offset)
-
-
-_SEAL = 12
 
 
 def _seal(request: Any, content: bytes) -> bytes:
@@ -114,10 +115,6 @@ def page_size(request: Any, default: int, largest: int) -> int:
     if size < 0:
         raise invalid_field("page_size", f"{size} is negative")
     return min(size or default, largest)
-
-
-_ORDERED = ("google.protobuf.Timestamp", "google.protobuf.Duration")
-_DIRECTIONS = {"": False, "asc": False, "desc": True}
 
 
 def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list[Any]:

@@ -20,6 +20,7 @@ from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _LARGEST_METADATA = 200 * 1024  # bytes
 _LONGEST_DISPLAY_NAME = 128
+_LARGEST_SAMPLE = 100
 
 
 def create(call: ApiCall) -> Message:
@@ -100,9 +101,6 @@ def _trim_keys(metadata: Any) -> None:
     for key in [key for key in metadata.fields if key != key.strip()]:
         metadata.fields[key.strip()].CopyFrom(metadata.fields[key])
         del metadata.fields[key]
-
-
-_LARGEST_SAMPLE = 100
 
 
 def purge(call: ApiCall) -> Message:

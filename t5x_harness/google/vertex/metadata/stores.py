@@ -24,6 +24,13 @@ from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 _VERSION_OF_ALL = "0.0.1"
+_COLLECTION = "metadataSchemas"
+_Schema = metadata_schema.MetadataSchema.pb()
+_ANY_KIND = metadata_schema.MetadataSchema.MetadataSchemaType.METADATA_SCHEMA_TYPE_UNSPECIFIED
+_DEFAULT = "/metadataStores/default"
+_Store = metadata_store.MetadataStore.pb()
+_TITLE = re.compile(r"^[a-z][a-z0-9-_]{2,20}[.][A-Z][a-zA-Z0-9-_]{2,49}$")
+_VERSION = re.compile(r"^[0-9]+[.][0-9]+[.][0-9]+$")
 
 _ARTIFACTS = (
     "system.Artifact system.ClassificationMetrics system.Dataset system.HTML system.Markdown system.Metrics "
@@ -99,11 +106,6 @@ def _missing(schema: Mapping[str, Any], value: Mapping[str, Any], path: tuple[st
     for name, inner in (schema.get("properties") or {}).items():
         if isinstance(inner, Mapping) and isinstance(value.get(name), Mapping):
             yield from _missing(inner, value[name], (*path, name))
-
-
-_COLLECTION = "metadataSchemas"
-_Schema = metadata_schema.MetadataSchema.pb()
-_ANY_KIND = metadata_schema.MetadataSchema.MetadataSchemaType.METADATA_SCHEMA_TYPE_UNSPECIFIED
 
 
 def add_system_schemas(services: Services, store: str) -> None:
@@ -184,10 +186,6 @@ def parse_schema(text: str) -> Mapping[str, Any]:
     return read
 
 
-_DEFAULT = "/metadataStores/default"
-_Store = metadata_store.MetadataStore.pb()
-
-
 def create_store(call: ApiCall) -> Message:
     """Creates a store with the schemas of every store."""
     call.request.metadata_store.ClearField("state")
@@ -209,10 +207,6 @@ def ensure_default_store(services: Services, store: str) -> None:
             raise
     else:
         add_system_schemas(services, store)
-
-
-_TITLE = re.compile(r"^[a-z][a-z0-9-_]{2,20}[.][A-Z][a-zA-Z0-9-_]{2,49}$")
-_VERSION = re.compile(r"^[0-9]+[.][0-9]+[.][0-9]+$")
 
 
 def create_schema(call: ApiCall) -> Message:

@@ -22,6 +22,12 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import blob_prefix, tens
 from t5x_harness.google.vertex.wire.errors import invalid_field
 
 _VIEWS = "views/"
+_PAGE, _LARGEST_PAGE = 1000, 10_000
+_TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
+_SCALAR = tensorboard_time_series.TensorboardTimeSeries.ValueType.SCALAR
+_ALL = -1
+_POINTS, _MOST_POINTS = 1000, 10_000
+_POINTS_OF_OTHERS = 100
 
 
 def read_usage(call: ApiCall) -> Message:
@@ -50,9 +56,6 @@ def _get(services: Services, name: str) -> Any:
     return services.resources.get(name, tensorboard.Tensorboard.pb())
 
 
-_PAGE, _LARGEST_PAGE = 1000, 10_000
-
-
 def export_page(call: ApiCall, points: PointsOfSeries) -> tuple[list[Any], str]:
     """Returns one page of points.
 
@@ -77,13 +80,6 @@ def export_page(call: ApiCall, points: PointsOfSeries) -> tuple[list[Any], str]:
     last = int(PageToken.decode(request.page_token, request).last) if request.page_token else None
     page = list(itertools.islice(filter(matches, points.after(last)), size + 1))
     return page[:size], PageToken(str(page[size - 1].step), 0).encode(request) if len(page) > size else ""
-
-
-_TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
-_SCALAR = tensorboard_time_series.TensorboardTimeSeries.ValueType.SCALAR
-_ALL = -1
-_POINTS, _MOST_POINTS = 1000, 10_000
-_POINTS_OF_OTHERS = 100
 
 
 def read(points: Points, call: ApiCall) -> Message:

@@ -19,6 +19,13 @@ from t5x_harness.google.vertex.tensorboard.tensorboards import count_run, uncoun
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
+TensorboardRun = tensorboard_run.TensorboardRun.pb()
+TensorboardTimeSeries = tensorboard_time_series.TensorboardTimeSeries.pb()
+_ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
+
+_MOST_IN_A_BATCH = 1000
+_LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
+
 
 @contextlib.contextmanager
 def claimed(services: Services, parent: str, display_name: str, kind: str) -> Iterator[None]:
@@ -53,14 +60,6 @@ def release(services: Services, parent: str, display_name: str) -> None:
 
 def _key(parent: str, display_name: str) -> str:
     return aspect_key(parent, f"display-name/{display_name}")
-
-
-TensorboardRun = tensorboard_run.TensorboardRun.pb()
-TensorboardTimeSeries = tensorboard_time_series.TensorboardTimeSeries.pb()
-_ValueType = tensorboard_time_series.TensorboardTimeSeries.ValueType
-
-_MOST_IN_A_BATCH = 1000
-_LARGEST_PLUGIN_DATA = 65 * 1024  # bytes
 
 
 def create_run(call: ApiCall) -> Message:

@@ -118,7 +118,10 @@ class Api:
             check_location(message, host)
             check_times(message)
             self.services.projects.normalize(message)
-            answer = self._answer(ApiCall(rpc, message, self.services))
+            method = self.services.methods.get(rpc.name)
+            if method is None:
+                raise _unimplemented(path)
+            answer = method(ApiCall(rpc, message, self.services))
             answers = [answer] if isinstance(answer, Message) else answer
             for each in answers:
                 yield _bytes_for(version, each)
@@ -199,12 +202,6 @@ class Api:
             self.services.closing.wait(fault.seconds)
             return
         raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
-
-    def _answer(self, call: ApiCall) -> Message | Iterator[Message]:
-        method = self.services.methods.get(call.rpc.name)
-        if method is None:
-            raise _unimplemented(call.rpc.path)
-        return method(call)
 
 
 def _parsed(rpc: Rpc, request: bytes) -> Message:
