@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
       UsageError: the arguments make no sense.
     """
     from t5x_harness.aot import libtpu
-    from t5x_harness.google.server.own_folders import own_folder
+    from t5x_harness.system.own_folders import own_folder
 
     spec = _spec(arguments)
     slices = _slices(arguments, spec)

@@ -329,7 +329,7 @@ def _lint(arguments: argparse.Namespace, started: float) -> int:
 
 def _run(arguments: argparse.Namespace, started: float) -> int:
     from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
-    from t5x_harness.google.server.own_folders import own_folder
+    from t5x_harness.system.own_folders import own_folder
 
     specs = _checked_specs(arguments)
     if arguments.aot and not is_installed():

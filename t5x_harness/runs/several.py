@@ -97,7 +97,7 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
       specs: with their modes; golden plans are not looked at.
       aot: how their programs are compiled for the slice; None for not at all.
     """
-    from t5x_harness.google.server.own_folders import own_folder
+    from t5x_harness.system.own_folders import own_folder
 
     planned = [
         spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot) for spec in specs

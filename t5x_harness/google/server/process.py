@@ -18,12 +18,12 @@ from t5x_harness.google.asgi import StorageApp
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority
 from t5x_harness.google.images.service import ImageService
+from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.grpc_endpoint import GrpcService
 from t5x_harness.google.server.http1 import HttpServer
 from t5x_harness.google.server.listener import PortListener
-from t5x_harness.google.server.own_folders import SERVERS, own_folder
 from t5x_harness.google.server.peers import Peers
 from t5x_harness.google.server.router import front
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
@@ -34,6 +34,7 @@ from t5x_harness.google.server.vertex_endpoint import VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StoreError
 from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.system.own_folders import own_folder
 
 _DESCRIPTORS = 1 << 16  # no client needs more, and some programs in jobs close all possible descriptors
 _POLL_SECONDS = 0.5
@@ -55,7 +56,7 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             loop.add_signal_handler(number, stopped.set)
-    with own_folder(SERVERS) as own:
+    with own_folder(f"{PRODUCT}-google-") as own:
         async with _running(settings, SessionFolder(own.path)) as endpoints:
             ready(endpoints)
             async with _watching(settings.owner, stopped):

@@ -11,11 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.google.product import PRODUCT
-
-SERVERS = f"{PRODUCT}-google-"
-"""The prefix of the names of servers' folders."""
-
 _LOCK = "lock"
 
 

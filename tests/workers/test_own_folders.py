@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.server.own_folders import own_folder
+from t5x_harness.system.own_folders import own_folder
 
 PREFIX = "t5x-harness-test-"
 
@@ -49,7 +49,7 @@ def test_one_that_is_not_kept_goes_with_its_block(temporary: Path) -> None:
 def test_another_process_in_work_keeps_its_own(temporary: Path) -> None:
     code = (
         "import sys, tempfile\n"
-        "from t5x_harness.google.server.own_folders import own_folder\n"
+        "from t5x_harness.system.own_folders import own_folder\n"
         f"tempfile.tempdir = {str(temporary)!r}\n"
         f"with own_folder({PREFIX!r}) as folder:\n"
         "    print(folder.path, flush=True)\n"
