@@ -10,7 +10,8 @@ For a notebook or a script::
     end = LaunchedJob.launch(job).follow(on_log=print)
     end.metrics.frame("inference_eval/")
 
-Each name is imported from its module when it is first used, Google's libraries when a job is made a message or sent.
+Each name is imported from its module when it is first used, and Google's libraries when a job becomes a message or is
+sent.
 """
 
 from __future__ import annotations

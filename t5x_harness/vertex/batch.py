@@ -1,31 +1,33 @@
-"""Jobs in flight: submitted, followed, and cancelled together where they are not to go on."""
+"""Jobs in flight, which are submitted, followed, and cancelled together."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from t5x_harness.buckets.bucket_folder import StagedFile
-from t5x_harness.vertex.cancelled_runs import end_run_of
+from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.logs import LogLine
+from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+from t5x_harness.vertex.outcome import ENDED, JobOutcome
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
+from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import Patience
 
 
 @dataclasses.dataclass(frozen=True)
 class CancelMessages:
-    """The report of a job that is cancelled.
+    """The messages about jobs that are to be cancelled.
 
     Attributes:
-      cancelled: of one that the service ends.
-      refused: of one that it does not, with the reason.
-      interrupted: of one of which nobody knows, as Ctrl-C came.
+      cancelled: returns the message about a job that the service ends.
+      refused: returns the message about a job that it does not end, with the reason.
+      interrupted: returns the message about a job whose cancellation Ctrl-C interrupted.
     """
 
     cancelled: Callable[[SubmittedJob], str]
@@ -36,10 +38,10 @@ class CancelMessages:
 class JobBatch:
     """Jobs that have not ended.
 
-    From :meth:`begin` to :meth:`end` no Ctrl-C is lost, as a program that goes on has jobs that cost money.
+    From :meth:`begin` to :meth:`end` no Ctrl-C is lost, because jobs that go on cost money.
 
     Args:
-      on_sent: called when Vertex AI has a job, before anything else is done about it.
+      on_sent: called once Vertex AI has accepted a job, before anything else.
     """
 
     def __init__(self, on_sent: Callable[[SubmittedJob], None] | None = None) -> None:
@@ -51,7 +53,7 @@ class JobBatch:
         return len(self._in_flight)
 
     def begin(self) -> None:
-        """Notes Ctrl-C from now on. May be called again."""
+        """Records Ctrl-C from now on. May be called again."""
         self.interrupts.begin()
 
     def submit(
@@ -66,7 +68,7 @@ class JobBatch:
         return LaunchedJob.submit(job, staged, run=run, alone=alone, on_sent=self._sent, interrupts=self.interrupts)
 
     def attach(self, name: str, target: VertexTarget) -> LaunchedJob:
-        """Takes up a job that was sent before; see :meth:`LaunchedJob.attach`."""
+        """Adds a job that was sent earlier; see :meth:`LaunchedJob.attach`."""
         attached = LaunchedJob.attach(name, target)
         self._sent(attached.submitted)
         return attached
@@ -86,20 +88,20 @@ class JobBatch:
         return end
 
     def wait_for_room(self, most: int) -> None:
-        """Waits until fewer jobs than ``most`` have not ended."""
+        """Waits until fewer than ``most`` jobs are running."""
         patience = Patience(check=self.interrupts.raise_pending)
         while len(self) >= most:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
 
     def cancel(self, say: Callable[[str], None], messages: CancelMessages) -> None:
-        """Cancels the jobs that have not ended; then, as these cost nothing, ends their runs in experiments.
+        """Cancels the jobs that have not ended, and then completes their runs in experiments, which cost nothing.
 
-        Ctrl-C meanwhile leaves what is not done yet as it is, which is said. May be called again.
+        Ctrl-C meanwhile leaves the rest as it is; a message says so. May be called again.
 
         Args:
-          say: takes a message for each job, and for each run.
-          messages: those of jobs.
+          say: called with a message for each job, and for each run.
+          messages: the messages about jobs.
         """
         self.interrupts.forget()
         ending = []
@@ -108,11 +110,11 @@ class JobBatch:
                 ending.append(self._in_flight[0])
             del self._in_flight[0]
         for job in ending:
-            if message := end_run_of(job, self.interrupts.raise_pending):
+            if message := _end_run_of(job, self.interrupts.raise_pending):
                 say(message)
 
     def end(self) -> None:
-        """Has Ctrl-C handled as before. May be called again."""
+        """Restores the handling of Ctrl-C. May be called again."""
         self.interrupts.end()
 
     def _sent(self, job: SubmittedJob) -> None:
@@ -121,7 +123,7 @@ class JobBatch:
             self._on_sent(job)
 
     def _cancelled(self, job: SubmittedJob, say: Callable[[str], None], messages: CancelMessages) -> bool:
-        """Cancels a job unless it has ended; returns whether nothing of it goes on."""
+        """Cancels a job unless it has ended; returns whether it has ended or will."""
         try:
             self.interrupts.raise_pending()
             if not job.has_ended:
@@ -133,3 +135,49 @@ class JobBatch:
         except KeyboardInterrupt:
             say(messages.interrupted(job))
         return False
+
+
+def _end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:
+    """Completes the run of a job that was cancelled or has ended, with the job's results until now.
+
+    It does not wait for the service to end the job: the run of a job that is ending is marked as cancelled. Ctrl-C
+    leaves the run as it is.
+
+    Args:
+      job: the job.
+      check: raises a Ctrl-C that came earlier.
+
+    Returns:
+      A message that says what was done, or why it was not; empty for a job without a run.
+    """
+    experiment = job.target.experiment
+    if experiment is None:
+        return ""
+    where = f"of the experiment {experiment}"
+    later = f"t5x-harness submit --attach={job.id} completes it"
+    try:
+        check()
+        run = TrackedRun.resume(job, experiment)
+        if run is None:
+            return ""
+        outcome = _outcome(job)
+        metrics, problem = _metrics(job)
+        run.end(outcome, metrics)
+    except (StorageError, VertexError) as error:
+        return f"the run {where} for {job.name} is not completed: {error}. {later}"
+    except KeyboardInterrupt:
+        return f"Ctrl-C left the run {where} for {job.name} as it was: {later}"
+    return f"the run {run.name} {where} has ended as {JobOutcome(outcome.state)}{problem}"
+
+
+def _outcome(job: SubmittedJob) -> JobOutcome:
+    seen = job.look()
+    return seen if seen.state in ENDED else JobOutcome("JOB_STATE_CANCELLED")
+
+
+def _metrics(job: SubmittedJob) -> tuple[RunMetrics, str]:
+    """Returns the metrics of the job, and the reason if they cannot be read."""
+    try:
+        return read_metrics(Folder(job.model_dir or job.output, job.target.project)), ""
+    except (MetricsError, StorageError) as error:
+        return RunMetrics({}), f", without metrics: {error}"

@@ -1,4 +1,4 @@
-"""The chip-hours that a job may use up: what is paid for, whatever comes of the job."""
+"""The chip-hours that a job may use, which have to be paid for even if the job fails."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.machine import Machine
 
 DEFAULT_MAX_CHIP_HOURS = 16.0
-"""What a job may use up where nobody says more: four hours of a v3-8, or one of a v3-32."""
+"""How many a job may use by default: four hours of a v3-8, or one of a v3-32."""
 
 _OPTION = "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours)"
 _HOUR = 3600
 
 
 class ChipHoursError(ValueError):
-    """A job could use up more than it may; the message has the sum and both ways out."""
+    """A job could use more chip-hours than it may; the message has the sum, and what can be changed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChipHours:
-    """The most that a job can use up: all chips of its slice until its deadline.
+    """The most that a job can use: all chips of its slice until its deadline.
 
     Attributes:
-      machine: the machine, or the name of the slice that it makes up.
-      chips: TPU chips; 0 for a machine without, None where their number is not known.
-      seconds: the job's deadline.
+      machine: the machine, or the name of its slice.
+      chips: how many TPU chips it has; 0 for a machine without TPUs, None if the number is not known.
+      seconds: the job's timeout.
     """
 
     machine: str
@@ -35,23 +35,23 @@ class ChipHours:
 
     @classmethod
     def of(cls, machine: Machine, seconds: int) -> ChipHours:
-        """Returns what a machine can use up in a time."""
+        """Returns what a machine can use in so many seconds."""
         chips = machine.chips or (None if machine.is_tpu else 0)
         return cls(str(machine.slice or machine), chips, seconds)
 
     @property
     def total(self) -> float:
-        """Chips times hours."""
+        """The product of chips and hours."""
         return (self.chips or 0) * self.seconds / _HOUR
 
     def require(self, most: float) -> None:
-        """Refuses what may be more than ``most`` chip-hours.
+        """Checks that the job cannot use more than ``most`` chip-hours.
 
         Raises:
-          ChipHoursError: it may.
+          ChipHoursError: it can.
         """
         if self.chips is None:
-            raise ChipHoursError(f"{self}: they cannot be held to the {most:g} of {_OPTION}")
+            raise ChipHoursError(f"{self}: it is not known whether they exceed the {most:g} of {_OPTION}")
         if self.total > most:
             hours = most / self.chips
             raise ChipHoursError(

@@ -1,7 +1,7 @@
-"""Everything of a run that its job needs and the image cannot have: gin files, those they include, and modules.
+"""The closure of a run: all files that its job needs and the image does not have, from gin files to modules.
 
-T5X's own gin files are the image's. All others are staged under names of their own, two files called ``model.gin``
-too, and staged copies include each other by these names: a job looks nothing up in folders that it does not have.
+T5X's own gin files are in the image. All others are staged under unique names, even two files called ``model.gin``, and
+staged copies include each other by these names, so that a job never searches folders that it does not have.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _UNREADABLE: Mapping[ProblemKind, str] = {
     ProblemKind.MISSING_FILE: "there is no such file",
     ProblemKind.NOT_A_PACKAGE: "Gin finds no such file: a folder on its way is not a Python package",
     ProblemKind.UNREADABLE_FILE: "it cannot be read",
-    ProblemKind.INCLUDE_CYCLE: "it is being read already, so this would never end",
+    ProblemKind.INCLUDE_CYCLE: "it includes itself, so this would never end",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class GinPath:
-    """Where a job finds a gin file.
+    """The place of a gin file in a job.
 
     Attributes:
-      name: its name in the stage, or its path elsewhere: of T5X's own as any T5X finds it, in a bucket ``/gcs/…``.
+      name: its name in the stage; otherwise the path by which any T5X finds its own file, or ``/gcs/…`` in a bucket.
       staged: whether it is in the stage.
     """
 
@@ -46,13 +46,13 @@ class GinPath:
     staged: bool = False
 
     def under(self, root: str) -> str:
-        """Returns what ``--gin_file`` and ``include`` have to say, with the stage in the folder ``root``."""
+        """Returns the path for ``--gin_file`` and ``include``, with the stage in the folder ``root``."""
         return f"{root}/{self.name}" if self.staged else self.name
 
 
 @dataclasses.dataclass(frozen=True)
 class _GinFile:
-    """A gin file to stage: its text, and for lines with an include what they are to say."""
+    """A gin file to stage: its text, and the new target for each line with an include."""
 
     name: str
     text: str
@@ -67,16 +67,16 @@ class _GinFile:
 
 @dataclasses.dataclass(frozen=True)
 class Closure:
-    """What a run needs of this machine.
+    """The files of this machine that a run needs.
 
     Attributes:
-      program: the run as it was read.
+      program: the parsed run.
       gin_files: where the job finds the run's gin files, in order.
-      search_paths: folders in buckets where the job looks up what this machine does not see.
+      search_paths: folders in buckets in which the job looks up files that this machine does not see.
       modules: files of Python modules, below ``python/``.
       of_image: gin files and modules that the image has to have.
-      of_buckets: gin files that the job reads where they are.
-      passed_over: files that are not staged, of packages and of values in the config, each with the reason.
+      of_buckets: gin files that the job reads from their buckets.
+      passed_over: files of packages and of values in the config that are not staged, each with the reason.
     """
 
     program: GinProgram = dataclasses.field(repr=False)
@@ -91,29 +91,29 @@ class Closure:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of what is staged, as 16 hexadecimal digits: the same files have the same."""
+        """A hash of the staged files, as 16 hexadecimal digits."""
         everything = hashlib.sha256()
         for file in self.files(""):
             everything.update(f"{file.name}\0{len(file.content)}\0".encode() + file.content)
         return everything.hexdigest()[:16]
 
     def files(self, root: str) -> tuple[StagedFile, ...]:
-        """Returns the files to stage, sorted by name, and nothing else.
+        """Returns the files to stage, sorted by name.
 
         Args:
-          root: the folder as the job sees it, ``/gcs/bucket/folder``.
+          root: the path of the stage in the job, ``/gcs/bucket/folder``.
         """
         return tuple(sorted((*(file.under(root) for file in self._gin), *self.modules), key=lambda file: file.name))
 
     def bindings(self, root: str) -> tuple[str, ...]:
-        """Returns the run's bindings, with what they include redirected to the stage."""
+        """Returns the run's bindings, whose includes name the staged files."""
         given = enumerate(self.program.spec.bindings, start=1)
         included = self._included_by_bindings
         return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
 
 
 def not_of_a_job(path: str, whose: str) -> str:
-    """Says of a file of this machine that it is not staged, and what to do."""
+    """Says that a file of this machine is not staged, and what to do."""
     return (
         f"{path}, {whose}: a job does not have this machine's files; copy it to a bucket and name it gs://BUCKET/…, "
         "unless the image has it at this path"
@@ -121,14 +121,14 @@ def not_of_a_job(path: str, whose: str) -> str:
 
 
 def closure_of(spec: RunSpec) -> Closure:
-    """Reads what a run needs.
+    """Reads the files that a run needs.
 
     Args:
-      spec: the run; its bindings are :func:`~t5x_harness.vertex.overrides.normalized`.
+      spec: the run, whose bindings are :func:`~t5x_harness.vertex.overrides.normalized`.
 
     Raises:
-      ClosureError: a file cannot be read, or lies behind a link that leads out of the project.
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not there.
+      ClosureError: a file cannot be read, or is behind a link that leads out of the project.
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not installed.
     """
     program = program_of(spec)
     _require_readable(program)
@@ -176,7 +176,7 @@ class _FileCollector:
         return GinPath(f"gin/{self._roots.name_of(Path(shown))}", staged=True)
 
     def _local_files(self) -> Iterator[str]:
-        """Yields the files of this machine that values of the config name, as of a vocabulary: no job has them."""
+        """Yields the files of this machine that values of the config name, such as a vocabulary. No job has them."""
         for binding in self._program.final.values():
             value = binding.value
             is_path = isinstance(value, str) and "/" in value and not value.startswith((GS, "/gcs/", "t5x/"))
@@ -184,13 +184,13 @@ class _FileCollector:
                 yield not_of_a_job(value, f"which {binding} names ({binding.location})")
 
     def _elsewhere(self, target: str) -> GinPath:
-        """Returns where the job finds a file that is not here: in its bucket, or where it looks that up itself."""
+        """Returns where the job finds a file that this machine does not have: in its bucket, or by its own search."""
         name = mounted(target) or target
         self._of_buckets.setdefault(name)
         return GinPath(name)
 
     def _included(self) -> dict[str, dict[int, GinPath]]:
-        """Returns for each file, and for the bindings, the lines that include one, and where the job finds that."""
+        """Returns the lines with includes of each file, and of the bindings, and where the job finds their targets."""
         found: dict[str, dict[int, GinPath]] = {}
         for statement in self._program.statements:
             if isinstance(statement, Include):

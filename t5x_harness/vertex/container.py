@@ -19,19 +19,19 @@ FOUR_HOURS = 4 * 3600
 
 @dataclasses.dataclass(frozen=True)
 class ContainerJob:
-    """A container on one machine or TPU slice, as a CustomJob: whatever its image and arguments are.
+    """A container on one machine or TPU slice, as a CustomJob, with any image and arguments.
 
     Attributes:
-      name: shown in the console; up to 128 characters.
+      name: its name in the console, of up to 128 characters.
       target: the project, region and image.
-      machine: the worker pool's.
-      args: of the container's entry point.
-      command: takes the place of the image's entry point; empty to keep that.
+      machine: the machine of the worker pool.
+      args: the arguments of the container's entry point.
+      command: replaces the image's entry point, if it is not empty.
       env: variables of the container.
-      timeout: seconds after which Vertex AI ends it.
-      output: ``gs://…`` folder for results, AIP_MODEL_DIR and the like are below it.
-      labels: of the job; keys and values of lowercase letters, digits, ``_`` and ``-``.
-      options: what else its spec says.
+      timeout: seconds after which Vertex AI ends the job.
+      output: the ``gs://…`` folder for results, below which are AIP_MODEL_DIR and the like.
+      labels: labels of the job; keys and values have lowercase letters, digits, ``_`` and ``-``.
+      options: further fields of its spec.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ContainerJob:
             args=self.args,
             env=[types.EnvVar(name=name, value=value) for name, value in sorted(self.env.items())],
         )
-        # A TPU pool is one replica, whatever number of hosts its slice has.
+        # A TPU pool is one replica, no matter how many hosts its slice has.
         pool = types.WorkerPoolSpec(machine_spec=self.machine.to_pb(), replica_count=1, container_spec=container)
         spec = types.CustomJobSpec(
             worker_pool_specs=[pool],
@@ -72,5 +72,5 @@ class ContainerJob:
 
     @property
     def chip_hours(self) -> ChipHours:
-        """The most that it can use up."""
+        """The most chip-hours that the job can use."""
         return ChipHours.of(self.machine, self.timeout)

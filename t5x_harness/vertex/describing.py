@@ -1,4 +1,4 @@
-"""A job in words and as plain values, before it is sent and after it has ended."""
+"""A job in words and as plain values, before it is sent and after it ended."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from t5x_harness.vertex.target import placeholders_in
 
 
 def verdict_of(job: T5XJob) -> SpecVerdict:
-    """Returns what Vertex AI is going to say of a job's spec."""
+    """Judges a job's spec as Vertex AI will."""
     return judge(job.to_pb(), job.target.location, job_rules())
 
 
 def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
-    """Returns every reason why Vertex AI refuses a job, a line each; empty where it does not."""
+    """Returns every reason why Vertex AI refuses a job, one per line; empty if it does not."""
     if not verdict.violations:
         return ""
     found = "\n".join(f"  {violation}" for violation in verdict.violations)
@@ -31,7 +31,7 @@ def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
 
 
 def as_values(job: T5XJob, verdict: SpecVerdict) -> dict[str, Any]:
-    """Returns what is going to be sent, for other programs."""
+    """Returns what will be sent, for other programs."""
     message = job.to_pb()
     return {
         "name": job.name,
@@ -57,8 +57,8 @@ def as_text(job: T5XJob, verdict: SpecVerdict, *, spec: bool) -> Iterator[str]:
 
     Args:
       job: the job.
-      verdict: of :func:`verdict_of`.
-      spec: whether to show the whole spec, and not what is most of interest of it alone.
+      verdict: the result of :func:`verdict_of`.
+      spec: whether to show the whole spec as well.
     """
     yield f"{job.name}: {job.run_mode} on {job.machine} in {job.target.location} of {job.target.project}"
     yield f"  chip-hours: {job.chip_hours}"
@@ -87,7 +87,7 @@ def as_text(job: T5XJob, verdict: SpecVerdict, *, spec: bool) -> Iterator[str]:
 
 
 def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
-    """Returns the outcome of a job that was sent, for other programs; None for one that was not waited for."""
+    """Returns the outcome of a job that was sent, for other programs; ``end`` is None if it was not waited for."""
     job = launched.submitted
     values: dict[str, Any] = {
         "job": job.name,
@@ -109,7 +109,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
 
 
 def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
-    """Yields the same for people, line by line; of the metrics the last ones of evaluation and of the loss."""
+    """Yields the same for people, line by line, with the last metrics of evaluation and the last loss."""
     yield f"{launched.submitted.display_name}: {end.outcome}"
     yield f"  {launched.submitted.name}"
     yield f"  wrote to: {launched.model_dir}"
@@ -133,12 +133,12 @@ def _is_emulated() -> bool:
 
 
 def _finite(steps: Mapping[int, float]) -> dict[str, float | str]:
-    """Values by step; JSON has no infinity and no NaN."""
+    """Returns values by step for JSON, which has no infinity and no NaN."""
     return {str(step): value if math.isfinite(value) else str(value) for step, value in steps.items()}
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """Returns a message as the REST API has it, but for secrets in variables of containers, which are masked."""
+    """Returns a message in the form of the REST API, with masked secrets in variables of containers."""
     from google.protobuf.json_format import MessageToDict
 
     values: dict[str, Any] = MessageToDict(type(message).pb(message))

@@ -1,4 +1,4 @@
-"""The emulated Google Cloud in Vertex AI's place, for as long as a command lasts."""
+"""The emulated Google Cloud in place of the real one, for as long as a command lasts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ANSWER_SECONDS = 5.0
 
 
 def uses_emulated_google(environment: Mapping[str, str]) -> bool:
-    """Tells whether a process's Google clients use an emulated Google Cloud, as in a shell of ``t5x-harness serve``."""
+    """Returns whether a process's Google clients use an emulated Google Cloud, as under ``t5x-harness serve``."""
     return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
 
 
 def emulation_has_ended(environment: Mapping[str, str]) -> bool:
-    """Returns whether a process's Google clients are redirected to this machine, and nothing answers there."""
+    """Returns whether a process's Google clients use an emulated Google Cloud that no longer runs."""
     if not uses_emulated_google(environment):
         return False
     address = urllib.parse.urlsplit(environment["STORAGE_EMULATOR_HOST"])
@@ -32,7 +32,7 @@ def emulation_has_ended(environment: Mapping[str, str]) -> bool:
         socket.create_connection((address.hostname or "", address.port or 80), timeout=_ANSWER_SECONDS).close()
     except ConnectionRefusedError:
         return True
-    except (OSError, ValueError):  # it may be busy, and where it is may be written in another way
+    except (OSError, ValueError):  # it may be busy, and its address may be of another form
         return False
     return False
 
@@ -43,14 +43,14 @@ def emulated_google(
 ) -> Iterator[None]:
     """Redirects this process's Google clients to an emulated Google Cloud.
 
-    One that they use already is taken as it is. This has to begin before Google's libraries are first used, and only
-    once in a process: gRPC keeps the certificates that it trusts first.
+    If they use one already, nothing changes. This has to begin before Google's libraries are first used, and only once
+    in a process, because gRPC keeps the first certificates that it trusts.
 
     Args:
-      root: folder that keeps the buckets; by default a temporary one, which goes with the block.
-      source: folder with a folder for each bucket, which the buckets begin with; it is copied and never written to.
-      warm: whether Vertex AI is made ready at once, and not with the first request for it.
-      expected: jobs that are about to be sent, so that what they import is imported before.
+      root: the folder that keeps the buckets; by default a temporary one, which is removed at the end of the block.
+      source: a folder with the initial content of each bucket; it is copied, and never written to.
+      warm: whether Vertex AI is loaded at once, and not with the first request for it.
+      expected: jobs that are about to be sent, so that their libraries are imported in advance.
 
     Raises:
       ServerError: the emulated Google Cloud cannot start.

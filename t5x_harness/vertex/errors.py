@@ -1,4 +1,4 @@
-"""What Vertex AI says when it refuses, in words that begin with what was asked for."""
+"""Errors of Vertex AI, with messages that begin with what was asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class VertexError(Exception):
     """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done.
 
     Attributes:
-      passing: whether the same may well be answered in a while: the service, or the way there, is disturbed.
+      passing: whether the same request may succeed later, because the service or the network failed.
     """
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
@@ -25,11 +25,11 @@ class VertexError(Exception):
 
 @contextlib.contextmanager
 def as_vertex_error(what: str, project: str) -> Iterator[None]:
-    """Turns the errors of Google's libraries into one, for the caller.
+    """Turns the errors of Google's libraries into VertexError.
 
     Args:
-      what: was asked for, such as ``the job cannot be created``.
-      project: that was asked.
+      what: what could not be done, such as ``the job cannot be created``.
+      project: the project of the request.
 
     Raises:
       VertexError: the block raised an error of Google's, or of the SDK's own.
@@ -57,15 +57,15 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
     except DefaultCredentialsError as error:
         raise VertexError(f"{what}: no Google credentials here: {error}. {WITHOUT_CREDENTIALS}") from None
     except TransportError as error:
-        raise VertexError(f"{what}: no credentials can be had now: {error}", passing=True) from None
+        raise VertexError(f"{what}: no credentials are available now: {error}", passing=True) from None
     except GoogleAuthError as error:
         raise VertexError(f"{what}: no valid credentials: {error}") from None
-    except (ValueError, RuntimeError) as error:  # what the SDK itself refuses
+    except (ValueError, RuntimeError) as error:  # errors of the SDK itself
         raise VertexError(f"{what}: {error}") from None
-    except OSError as error:  # requests' connection errors are
+    except OSError as error:  # such as connection errors of requests
         raise VertexError(f"{what}: Vertex AI cannot be reached: {error}", passing=True) from None
 
 
 def _listed(message: str) -> str:
-    """Returns the violations of a spec, which come on one line with tabs between, on a line each."""
+    """Puts each violation of a spec on a line; they come on one line, separated by tabs."""
     return _FOUND.sub("\n  ", message).replace("\t", " ")

@@ -1,7 +1,7 @@
-"""Scalars out of TensorBoard's event files, without TensorFlow.
+"""Reads scalars from TensorBoard's event files, without TensorFlow.
 
-A file is a sequence of records: the length of a serialized Event in eight bytes, a checksum of that in four, the Event,
-and its checksum in four. The file of a job that runs may end within a record.
+A file is a sequence of records: the length of a serialized Event in eight bytes, its checksum in four, the Event, and
+the Event's checksum in four. The file of a running job may end within a record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def scalars_of(content: bytes) -> Iterator[tuple[str, int, float]]:
     """Yields tag, step and value of every scalar in an event file, in the order in which they were written.
 
     Args:
-      content: the file, or as much of it as there is.
+      content: the file, or as much of it as has been written.
 
     Raises:
       ImportError: the package tensorboard is not installed.
@@ -45,7 +45,7 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 
 def _number(value: Any) -> float | None:
-    """Returns a summary value as a number; None where it is text, an image or a histogram."""
+    """Returns a summary value as a number, or None if it is text, an image or a histogram."""
     if value.HasField("simple_value"):
         return float(value.simple_value)
     if value.HasField("tensor"):

@@ -12,12 +12,12 @@ from t5x_harness.spec import RunSpec
 
 
 class ClosureError(ValueError):
-    """What a job needs cannot be staged; the message names the file, who asks for it, and the fix."""
+    """A file that a job needs cannot be staged; the message names the file, what asks for it, and the fix."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalRoots:
-    """The folders that a run's files are looked up in; nothing is taken through a link that leads out of them.
+    """The folders in which a run's files are looked up. No file is staged through a link that leads out of them.
 
     Attributes:
       cwd: the working directory, absolute.
@@ -29,19 +29,19 @@ class LocalRoots:
 
     @classmethod
     def of(cls, spec: RunSpec) -> LocalRoots:
-        """Returns those of a run."""
+        """Returns the folders of a run."""
         cwd = Path(os.path.abspath(spec.cwd))
         given = (*spec.search_paths, *spec.python_path)
         return cls(cwd, tuple(dict.fromkeys(Path(os.path.abspath(cwd / path)) for path in given if "://" not in path)))
 
     def name_of(self, file: Path) -> str:
-        """Returns a name for a file that no other file has, whatever folders the two are in.
+        """Returns a unique name for a file.
 
         Args:
-          file: absolute, or relative to the working directory.
+          file: the absolute path, or a path relative to the working directory.
 
         Raises:
-          ClosureError: the file lies behind a link that leads out of the folders.
+          ClosureError: the file is behind a link that leads out of the folders.
         """
         path = Path(os.path.abspath(self.cwd / file))
         self.require_inside(path)
@@ -52,13 +52,13 @@ class LocalRoots:
         return f"{_folder_name(path.parent)}/{path.name}"
 
     def require_inside(self, path: Path) -> None:
-        """Refuses a link out of the folders; a file that was named outside of them is the user's own choice.
+        """Refuses a link out of the folders. A file outside of them that the user named is the user's own choice.
 
         Args:
-          path: absolute.
+          path: the absolute path.
 
         Raises:
-          ClosureError: it is one.
+          ClosureError: the path is such a link.
         """
         roots = (self.cwd, *self.others)
         real = path.resolve()

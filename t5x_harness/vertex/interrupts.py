@@ -1,4 +1,4 @@
-"""Ctrl-C for programs that have jobs to cancel then: none is lost, and none comes between a request and its answer."""
+"""Ctrl-C for programs that have to cancel jobs: none is lost, and none comes between a request and its answer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import FrameType
 
 
 class Interrupts:
-    """Sees to it that no interrupt is lost, from :meth:`begin` to :meth:`end`.
+    """Ensures that no interrupt is lost, from :meth:`begin` to :meth:`end`.
 
-    Python raises ``KeyboardInterrupt`` between any two steps of the main thread. Where that is in a destructor, as the
-    one in which gRPC closes a channel that the SDK is done with, or in a callback of native code, the exception is
-    printed and dropped, and the program goes on. So an interrupt is also noted, and raised again by
-    :meth:`raise_pending` until :meth:`forget` says that it was acted upon.
+    Python raises ``KeyboardInterrupt`` between any two steps of the main thread. If that happens in a destructor, such
+    as the one in which gRPC closes a channel, or in a callback of native code, the exception is printed and dropped,
+    and the program goes on. So an interrupt is also recorded, and :meth:`raise_pending` raises it again until
+    :meth:`forget` says that it was handled.
 
-    Outside the main thread, and where interrupts are ignored, nothing changes.
+    Outside the main thread, and if interrupts are ignored, nothing changes.
     """
 
     def __init__(self) -> None:
@@ -26,37 +26,37 @@ class Interrupts:
         self._held = False
 
     def begin(self) -> None:
-        """Notes interrupts from now on. May be called again."""
+        """Records interrupts from now on. May be called again."""
         usual = signal.getsignal(signal.SIGINT)
         if self._usual is None and callable(usual) and threading.current_thread() is threading.main_thread():
             self._usual = usual
             signal.signal(signal.SIGINT, self._arrived)
 
     def end(self) -> None:
-        """Has interrupts handled as before. May be called again."""
+        """Restores the handling of interrupts. May be called again."""
         usual, self._usual = self._usual, None
-        # A debugger, for one, may have put a handler of its own in this one's place, and keeps it.
+        # A debugger may have replaced this handler by its own, which stays.
         if usual is not None and signal.getsignal(signal.SIGINT) == self._arrived:
             signal.signal(signal.SIGINT, usual)
 
     def raise_pending(self) -> None:
-        """Raises an interrupt that came to nothing; is to be called now and then.
+        """Raises an interrupt that was dropped; to be called regularly.
 
         Raises:
-          KeyboardInterrupt: or what the handler of interrupts that was there raises.
+          KeyboardInterrupt: an interrupt is pending. An earlier handler of interrupts may raise another exception.
         """
         if self._noted:
-            self._tell(None)
+            self._deliver(None)
 
     def forget(self) -> None:
-        """Forgets the interrupt that is noted, if any: it was acted upon, and the next one is another one."""
+        """Forgets the recorded interrupt, if any, because it was handled."""
         self._noted = False
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lets a block come to its end before an interrupt that arrives in it is raised.
+        """Delays an interrupt that arrives in a block until the end of the block.
 
-        A request that was sent is answered, so that nobody forgets what it has started.
+        So the answer to a request that was sent is not lost, and with it the name of a job that was started.
 
         Raises:
           KeyboardInterrupt: before the block, or at its end, as :meth:`raise_pending` does.
@@ -69,12 +69,12 @@ class Interrupts:
             self._held = False
             self.raise_pending()
 
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
+    def _arrived(self, _number: int, frame: FrameType | None) -> None:
         self._noted = True
         if not self._held:
-            self._tell(frame)
+            self._deliver(frame)
 
-    def _tell(self, frame: FrameType | None) -> None:
+    def _deliver(self, frame: FrameType | None) -> None:
         if self._usual is not None:
             self._usual(signal.SIGINT, frame)
-        self.forget()  # a handler that raises nothing has acted upon it
+        self.forget()  # a handler that raises nothing has handled it

@@ -1,4 +1,4 @@
-"""A run of T5X as a Vertex AI CustomJob: what is staged, the container's arguments, and on which machine."""
+"""A run of T5X as a Vertex AI CustomJob: the staged files, the container's arguments, and the machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VERSION_LABEL = "t5x_harness_version"
 SPEC_LABEL = "t5x_harness_spec"
-"""The label with a hash of what a job does: two jobs that have it do the same."""
+"""The label with a hash of what a job does: jobs with the same value do the same."""
 
 _STAGED = "t5x-harness/staged"
 _RUNS = "t5x-harness/runs"
@@ -40,31 +40,32 @@ _CHECKPOINT = "CHECKPOINT_PATH"
 
 
 def unique_stamp() -> str:
-    """Returns the time in UTC, and what tells apart the runs that begin in one second."""
+    """Returns the time in UTC, followed by random digits that distinguish runs of the same second."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 class JobError(ValueError):
-    """A run cannot be made a job; the message says what disagrees and how to fix it."""
+    """A run cannot become a job; the message says what disagrees, and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class T5XJob:
-    """A run of T5X that Vertex AI is to make.
+    """A run of T5X on Vertex AI.
 
-    Nothing is read, staged or sent before it is asked for; see :meth:`from_gin` for the usual way to make one.
+    Nothing is read, staged or sent before it is needed; :meth:`from_gin` is the usual way to make a job.
 
     Attributes:
       run: gin files, bindings and folders; its slice and model_dir are not used.
-      target: where it goes.
+      target: where the job goes.
       machine: what it runs on.
-      run_mode: of T5X's main.
+      run_mode: the run mode of T5X's main.
       timeout: seconds after which Vertex AI ends it.
-      name: of the run: letters, digits and ``-``; in the job's name, the folder of its results, and the experiment.
-      stamp: tells runs of one name apart, which would go on from each other's checkpoints; see :func:`unique_stamp`.
+      name: the name of the run, of letters, digits and ``-``; it is part of the job's name, of the folder of its
+        results, and of the experiment.
+      stamp: distinguishes runs of one name, which would resume from each other's checkpoints; see :func:`unique_stamp`.
       env: further variables of the container.
       labels: further labels of the job.
-      options: what else its spec says.
+      options: further fields of its spec.
     """
 
     run: RunSpec
@@ -101,20 +102,21 @@ class T5XJob:
         name: str = "",
         cwd: str | os.PathLike[str] = ".",
     ) -> Self:
-        """Returns a job out of gin files.
+        """Makes a job from gin files.
 
         Args:
           *gin_files: paths, in the order in which T5X reads them.
           run_mode: ``train``, ``eval``, ``infer`` or ``precompile``.
-          machine: as :meth:`Machine.parse` reads it: ``v3-32``, ``TPU_V3:32``, ``machine-type=…,tpu-topology=…``.
-          target: where it goes; see :func:`~t5x_harness.vertex.target.find_target`.
+          machine: in a form that :meth:`Machine.parse` reads: ``v3-32``, ``TPU_V3:32``,
+            ``machine-type=…,tpu-topology=…``.
+          target: where the job goes; see :func:`~t5x_harness.vertex.target.find_target`.
           bindings: gin statements that are read after the files: ``TRAIN_STEPS = 1000``.
-          search_paths: folders where gin files and includes are looked up.
+          search_paths: folders in which gin files and includes are looked up.
           python_path: folders with the modules that the gin files import.
           tfds_data_dir: ``gs://…``; None leaves the flag out.
-          timeout: seconds after which Vertex AI ends it.
-          name: of the run; by default that of the last gin file.
-          cwd: what relative paths start from.
+          timeout: seconds after which Vertex AI ends the job.
+          name: the name of the run; by default the name of the last gin file.
+          cwd: the folder that relative paths start from.
 
         Raises:
           RunModeError: T5X has no such mode.
@@ -137,7 +139,7 @@ class T5XJob:
 
     @cached_property
     def closure(self) -> Closure:
-        """What it needs of this machine, read now.
+        """The files of this machine that the job needs, which are read now.
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
@@ -146,12 +148,12 @@ class T5XJob:
 
     @property
     def stage(self) -> str:
-        """The ``gs://…`` folder of the staged files, named by what they hold."""
+        """The ``gs://…`` folder of the staged files, whose name is a hash of their content."""
         return f"{GS}{self.target.bucket}/{_STAGED}/{self.closure.digest}"
 
     @property
     def staged_files(self) -> tuple[StagedFile, ...]:
-        """Everything that is put into the bucket for it."""
+        """All files that are staged in the bucket."""
         return self.closure.files(self._mounted_stage)
 
     @property
@@ -164,7 +166,7 @@ class T5XJob:
         """The ``gs://…`` folder that T5X writes into: the one that the config names for its mode, or this run's own.
 
         Raises:
-          JobError: the config's lies in no bucket.
+          JobError: the config's folder is not in a bucket.
         """
         name, folder, own = self._output_folder.name, self._output_folder.value, f"{self.output}/model"
         if folder is None:
@@ -193,7 +195,7 @@ class T5XJob:
         self._require_checkpoint()
         root = self._mounted_stage
         paths = self.closure.search_paths
-        # It is always named here, in the form that T5X's writers need, and so that others find it in the job's spec.
+        # The folder is always bound here, in the form that T5X's writers need, so that the job's spec shows it.
         macros = self._output_folder.macros
         given = (text for text in self.closure.bindings(root) if text.partition(" = ")[0] not in macros)
         bindings = (*(f'{macro} = "{self.model_dir}"' for macro in macros), *given)
@@ -207,7 +209,7 @@ class T5XJob:
 
     @property
     def container(self) -> ContainerJob:
-        """It as a container: what :meth:`to_pb` puts into the message.
+        """The container that :meth:`to_pb` puts into the message.
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
@@ -238,12 +240,12 @@ class T5XJob:
 
     @property
     def chip_hours(self) -> ChipHours:
-        """The most that it can use up."""
+        """The most chip-hours that the job can use."""
         return ChipHours.of(self.machine, self.timeout)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of what it does, as 32 hexadecimal digits: the same for jobs that do the same, whenever they start."""
+        """A hash of what the job does, as 32 hexadecimal digits: jobs that do the same have the same, at any time."""
         own = self.output
         does = [
             self.target.image,
@@ -269,7 +271,7 @@ class T5XJob:
         return output_folder_of(self.closure.program, self.run_mode)
 
     def _require_checkpoint(self) -> None:
-        """Requires a checkpoint: lint leaves this to the one who launches the run, which is this job."""
+        """Requires a checkpoint. Lint leaves that open, because the launcher of a run binds it."""
         program = self.closure.program
         if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
             raise JobError(

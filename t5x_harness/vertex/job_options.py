@@ -1,4 +1,4 @@
-"""What a job's spec may say beside its machine, its container and its time: how capacity is found, disk, network."""
+"""The fields of a job's spec besides its machine, its container and its timeout: capacity, disk and network."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import types
 
 STRATEGIES = ("STANDARD", "SPOT", "FLEX_START")
-"""How Vertex AI may find machines for a job; the first is what it does where nothing is said."""
+"""How Vertex AI may find machines for a job; the first is the default."""
 
 RESERVATIONS = {"any": "ANY_RESERVATION", "none": "NO_RESERVATION"}
-"""Which reservations a machine may be of, where no single one is named."""
+"""Which reservations a machine may use, unless a single one is named."""
 
 _RESERVATION = re.compile(r"projects/[^/\s]+/zones/[^/\s]+/reservations/[^/\s]+")
 _RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 _NETWORK = re.compile(r"projects/[^/\s]+/global/networks/[^/\s]+")
-_DEFAULT_DISK = "pd-ssd"  # of the service, whose default size is 100 GB
+_DEFAULT_DISK = "pd-ssd"  # the service's default, as is a size of 100 GB
 
 
 class JobOptionsError(ValueError):
-    """A value cannot be; the message is one sentence that names it."""
+    """A value is not valid; the message is one sentence that names it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class JobOptions:
-    """The options of a job; what is None or False is left to Vertex AI.
+    """The options of a job; those that are None or False are left to Vertex AI.
 
     Attributes:
-      strategy: one of :data:`STRATEGIES`: ``SPOT`` machines may be taken away, ``FLEX_START`` waits for some.
-      max_wait_duration: seconds that a job with ``FLEX_START`` waits at most.
+      strategy: one of :data:`STRATEGIES`: ``SPOT`` machines may be taken away, ``FLEX_START`` waits for machines.
+      max_wait_duration: for how many seconds a job with ``FLEX_START`` waits at most.
       reservation: ``any``, ``none``, or ``projects/PROJECT/zones/ZONE/reservations/NAME``.
-      network: ``projects/NUMBER/global/networks/NAME`` that the job is peered with.
+      network: the network that the job is peered with: ``projects/NUMBER/global/networks/NAME``.
       boot_disk_type: ``pd-ssd``, ``pd-standard``, ``hyperdisk-balanced``.
-      boot_disk_size_gb: its size.
+      boot_disk_size_gb: the size of the boot disk.
       restart_job_on_worker_restart: whether losing one worker restarts all of the job.
-      disable_retries: whether nothing is tried again.
+      disable_retries: whether the job is never tried again.
 
     Raises:
-      JobOptionsError: a value cannot be.
+      JobOptionsError: a value is not valid.
     """
 
     strategy: str | None = None
@@ -74,16 +74,16 @@ class JobOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JobOptions:
-        """Takes them out of named values, among which may be others; None is as good as none.
+        """Selects the options from named values; None is the same as absent.
 
         Raises:
-          JobOptionsError: a value cannot be.
+          JobOptionsError: a value is not valid.
         """
         names = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: value for name in names if (value := values.get(name)) is not None})
 
     def fill(self, spec: types.CustomJobSpec) -> None:
-        """Writes them into a job's spec."""
+        """Writes the options into a job's spec."""
         from google.cloud.aiplatform_v1 import types
 
         scheduling, pool = spec.scheduling, spec.worker_pool_specs[0]

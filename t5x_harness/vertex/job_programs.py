@@ -1,4 +1,4 @@
-"""T5X's programs, for jobs of the emulated Vertex AI: their images, words and variables, and what to import ahead."""
+"""T5X's programs for jobs of the emulated Vertex AI: images, commands, variables, and libraries to import ahead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from t5x_harness.variables import (
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.validation.rules import SpecRule
 
-# What ``t5x.main`` and its modes need, and nothing of T5X itself: its modules are imported by the job, in its order.
+# What ``t5x.main`` and its modes need, except for modules of T5X itself, which the job imports in its own order.
 _LIBRARIES = (
     "absl.app",
     "gin",
@@ -45,11 +45,11 @@ _LIBRARIES = (
 )
 
 _IMAGES = "*t5x*"
-# Where images have T5X's checkout, as a word of a command, and in a script for a shell.
+# The place of T5X's checkout in images, as a word of a command, and in a shell script.
 _SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
 _PYTHON = r"python[\d.]*"
 _PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
-    # A line's pattern leaves the interpreter's folder out: with it, a long word is read to its end from each character.
+    # The pattern for a line omits the interpreter's folder: with it, matching a long word would take quadratic time.
     re.compile(pattern)
     for pattern in (rf"(?:\S*/)?{_PYTHON}", _SCRIPT, rf"(?P<python>{_PYTHON})[ \t]+{_SCRIPT}(?![\w.])")
 )
@@ -69,18 +69,18 @@ class T5XPrograms(Programs):
         return job_rules()
 
     def prepare(self) -> None:
-        """Takes AutoGraph's conversions of SeqIO's functions, which TensorFlow keeps by the functions' code."""
+        """Loads AutoGraph's conversions of SeqIO's functions, which TensorFlow caches by the functions' code."""
         from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
         from t5x_harness.upstream.autograph_sibling import SiblingConversions
 
         SiblingConversions(SEQIO_FUNCTIONS).take()
 
     def entry_point(self, image: str) -> Sequence[str]:
-        """Returns ``python -m t5x.main`` for an image of T5X, by its own name: a project may be called so as well."""
+        """Returns ``python -m t5x.main`` for an image with t5x in its own name, not just in the name of its project."""
         return ("python", "-m", self.module) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
 
     def with_modules(self, words: Sequence[str]) -> list[str]:
-        """Returns the words with T5X's scripts, which lie in the images' checkout, as the modules that they are."""
+        """Replaces T5X's scripts, which are in the checkout of the images, by their modules."""
         made: list[str] = []
         for word in words:
             found = _SCRIPT_WORD.fullmatch(word)
@@ -97,20 +97,20 @@ class T5XPrograms(Programs):
         )
 
     def folders(self) -> Mapping[str, Path]:
-        """Returns T5X's repository, from which configs include their files."""
+        """Returns the folder of T5X's repository, from which configs include files."""
         return {"t5x/t5x": Path(find_runtime().location)}
 
     def environment(
         self, base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
     ) -> dict[str, str]:
-        """Returns the harness's environment, as for programs of ``t5x-harness exec``."""
+        """Returns the same environment as for programs of ``t5x-harness exec``."""
         seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
         if words_are_theirs:
             if not is_on(os.environ.get(EXACT_NUMERICS_VARIABLE, "")):
-                compile_cheaply(seen)  # as runs here do, so that either finds the programs of the other compiled
-            if pod is None:  # what a host of several saves is divided as on a TPU
+                compile_cheaply(seen)  # as in local runs, so that both share the cache of compiled programs
+            if pod is None:  # one of several hosts saves checkpoints in parts, as on a TPU
                 seen[BRIEF_VARIABLE] = "1"
-        seen[TPU_NUMERICS_VARIABLE] = ""  # it stands for a job on a TPU, which has its own numbers
+        seen[TPU_NUMERICS_VARIABLE] = ""  # the job stands for one on a TPU, which has its own numerics
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
 

@@ -1,4 +1,4 @@
-"""A job from the first file in the bucket to the last metric: staged, sent, tracked, followed and read back."""
+"""Takes a job from its first staged file to its last metric: stages, sends, tracks, follows it and reads results."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from t5x_harness.vertex.tensorboard import uploading
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import Patience, wait_for
 
-_LOG_SECONDS = 5.0  # between two requests: Cloud Logging answers a project sixty a minute
+_LOG_SECONDS = 5.0  # between two requests: Cloud Logging allows a project sixty a minute
 
 
 class DuplicateError(Exception):
-    """The same job runs already; the message names it, and the ways to follow that or to start another."""
+    """The same job runs already; the message names it, and how to follow it or to start another."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunEnd:
-    """The outcome of a job.
+    """The end of a job, and its results.
 
     Attributes:
       outcome: how it ended.
-      metrics: what it wrote; empty where it wrote none.
-      notes: what could not be read or tracked, in words.
-      ran_on: what its log says of that; nothing where the log was not asked for.
+      metrics: the metrics that it wrote, if any.
+      notes: messages about what could not be read or tracked.
+      ran_on: the devices that its log names; unknown if the log was not read.
     """
 
     outcome: JobOutcome
@@ -50,10 +50,10 @@ class RunEnd:
 
 
 def require_no_duplicate(job: T5XJob) -> None:
-    """Checks that no job that has not ended does the same.
+    """Checks that no running job does the same.
 
     Raises:
-      DuplicateError: one does.
+      DuplicateError: another job does.
       VertexError: jobs cannot be listed.
     """
     if same := running_with_label(SPEC_LABEL, job.digest, job.target):
@@ -64,10 +64,10 @@ def require_no_duplicate(job: T5XJob) -> None:
 
 
 def _require_first(job: T5XJob, sent: SubmittedJob) -> None:
-    """Cancels a job if another one that does the same was sent before it, after this one had looked for such.
+    """Cancels a job if another job that does the same was sent between its check for duplicates and its own sending.
 
     Raises:
-      DuplicateError: another one was.
+      DuplicateError: another job was sent first.
       VertexError: jobs cannot be listed, or this one cannot be cancelled.
     """
     same = running_with_label(SPEC_LABEL, job.digest, job.target)
@@ -85,8 +85,8 @@ class LaunchedJob:
 
     Attributes:
       submitted: the job.
-      tracked: its run in an experiment; None where it is not tracked.
-      notes: why it is not tracked though that was wanted.
+      tracked: its run in an experiment, if it is tracked.
+      notes: why it is not tracked although that was requested.
     """
 
     def __init__(self, submitted: SubmittedJob) -> None:
@@ -106,13 +106,13 @@ class LaunchedJob:
         """Stages a job's files and sends it.
 
         Args:
-          job: the job; with an experiment in its target, it is tracked there.
-          duplicate: send it although another one does the same.
+          job: the job. If its target names an experiment, the job is tracked there.
+          duplicate: whether to send it even if another job does the same.
           on_sent: see :meth:`submit`.
-          interrupts: likewise.
+          interrupts: see :meth:`submit`.
 
         Raises:
-          DuplicateError: another one does the same.
+          DuplicateError: another job does the same.
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
@@ -142,14 +142,14 @@ class LaunchedJob:
 
         Args:
           job: the job.
-          staged: what it needs in the bucket, by ``gs://…`` folders.
-          run: of T5X that it makes; with an experiment in its target, it is tracked there.
-          alone: cancel it if the same run was sent before it, as by a command that was started at the same moment.
-          on_sent: called when Vertex AI has the job, before anything else is done about it.
+          staged: the files that it needs, by ``gs://…`` folders.
+          run: the run of T5X that the job is for. If its target names an experiment, the run is tracked there.
+          alone: whether to cancel the job if the same run was sent first, as by another command at the same moment.
+          on_sent: called once Vertex AI has accepted the job, before anything else.
           interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been called.
 
         Raises:
-          DuplicateError: the same run was sent before it, and it is to be alone.
+          DuplicateError: the same run was sent first, and this one is to run alone.
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
@@ -165,17 +165,17 @@ class LaunchedJob:
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
-            except VertexError as error:  # the job is at work, and of more worth than its record
+            except VertexError as error:  # the job runs, and matters more than its record
                 launched.notes = (f"not tracked: {error}",)
         return launched
 
     @classmethod
     def attach(cls, name: str, target: VertexTarget) -> Self:
-        """Finds a job that was sent before.
+        """Finds a job that was sent earlier.
 
         Args:
           name: its resource name or number.
-          target: where it was sent; with an experiment, its run there is completed.
+          target: where it was sent. If it names an experiment, the job's run there is completed.
 
         Raises:
           VertexError: there is no such job, or the service refuses.
@@ -189,7 +189,7 @@ class LaunchedJob:
 
     @property
     def model_dir(self) -> str:
-        """The ``gs://…`` folder with what T5X writes."""
+        """The ``gs://…`` folder that T5X writes into."""
         return self.submitted.model_dir or self.submitted.output
 
     def follow(
@@ -201,18 +201,18 @@ class LaunchedJob:
         patience: Patience | None = None,
         metrics: bool = True,
     ) -> RunEnd:
-        """Waits for the end, with the log and the TensorBoard as they grow, and reads back what was written.
+        """Waits for the end, follows the log and uploads to TensorBoard meanwhile, and reads the results.
 
         Args:
-          seconds: how long to wait at most; None for the job's own timeout after its time in the queue.
+          seconds: how long to wait at most; by default for the job's own timeout, after its time in the queue.
           on_state: called with each new state.
           on_log: called with each line of the log.
-          patience: between two looks at the job.
-          metrics: whether to read what it wrote.
+          patience: how long to pause between two looks at the job.
+          metrics: whether to read the metrics that it wrote.
 
         Raises:
           WaitError: the time is over. The job goes on.
-          VertexError: the job cannot be looked at.
+          VertexError: the job's state cannot be read.
         """
         notes = list(self.notes)
         log = _Log(self.submitted.log(), on_log, notes)
@@ -255,7 +255,7 @@ class LaunchedJob:
 
 
 class _Log:
-    """Hands a log's lines on; one that cannot be read for good is noted once, and the wait goes on."""
+    """Passes on the lines of a log. A log that can never be read is noted once, and the wait continues."""
 
     def __init__(self, reader: LogReader, on_line: Callable[[LogLine], None] | None, notes: list[str]) -> None:
         self._reader = reader
@@ -266,7 +266,7 @@ class _Log:
         self.devices = LoggedDevices()
 
     def advance(self) -> bool:
-        """Hands on what is new, if it is time to ask; returns whether there was anything."""
+        """Passes on new lines if the next request is due; returns whether there were any."""
         if self._on_line is None or time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + (0.0 if self._is_private else _LOG_SECONDS)
@@ -283,7 +283,7 @@ class _Log:
         return bool(lines)
 
     def finish(self) -> None:
-        """Hands on the last lines, which Cloud Logging has some seconds after a job's end."""
+        """Passes on the last lines, which Cloud Logging has a few seconds after a job's end."""
         if self._on_line is not None and not self._is_private:
             time.sleep(_LOG_SECONDS)
         self._next = 0.0

@@ -1,7 +1,7 @@
 """Files of this machine that a run reads and its job would not have: vocabularies and examples that modules name.
 
-What the config itself names, the closure says. What a task's module names is known once the module was imported and the
-task's objects were built: the tables of the stage resolve have it.
+The closure has the files that the config itself names. The files that the module of a task names are known once the
+module has been imported and the task's objects have been built; the tables of the stage resolve have them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from t5x_harness.spec import RunResult, Stage
 from t5x_harness.vertex.closure import Closure, not_of_a_job
 
-# Tables of the stage resolve: the columns with the file, and with what it belongs to.
+# Tables of the stage resolve, with the column for the file and the column for its users.
 _TABLES = {"vocabulary": ("file", "of"), "sources": ("read from", "task")}
 _WHAT = {"vocabulary": "the vocabulary of", "sources": "the examples of"}
 _MODEL = "model"
 
 
 def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
-    """Returns the files of this machine that the run's tasks and model read, with what to do with each.
+    """Returns the files of this machine that the run's tasks and model read, with what to do about each.
 
-    Files that are staged with their package, of T5X, and of what is installed beside it are left out: the job has them
-    where its modules are.
+    Files that are staged with their package, and files of T5X and other installed packages are left out, because the
+    job has them with its modules.
 
     Args:
-      closure: what the job is given.
-      result: the run as it was checked; without the stage resolve nothing is known.
+      closure: the files that the job gets.
+      result: the result of the checked run; without the stage resolve nothing is known.
     """
     cwd = Path(os.path.abspath(result.spec.cwd))
     image = _places_of_image(closure)
@@ -46,7 +46,7 @@ def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
 
 
 def _named(result: RunResult) -> Iterator[tuple[str, str, str]]:
-    """Yields each local path that resolve's tables name: the table, the path, and whose it is."""
+    """Yields each local path that the tables of resolve name: the table, the path, and its users."""
     stage = next((each for each in result.stages if each.stage is Stage.RESOLVE), None)
     for table in stage.tables if stage else ():
         if table.name not in _TABLES:
@@ -61,7 +61,7 @@ def _named(result: RunResult) -> Iterator[tuple[str, str, str]]:
 
 
 def _places_of_image(closure: Closure) -> Sequence[Path]:
-    """Returns folders whose files are the image's: what is installed here, T5X, and this package."""
+    """Returns the folders whose files are expected in the image: installed packages, T5X, and this package."""
     installed = [sysconfig.get_paths()[name] for name in ("purelib", "platlib")]
     samples = importlib.util.find_spec("t5x_harness.sample_tasks")
     harness = [Path(__file__).parents[1], *((samples and samples.submodule_search_locations) or ())]
@@ -70,7 +70,7 @@ def _places_of_image(closure: Closure) -> Sequence[Path]:
 
 
 def _has(closure: Closure, file: Path, image: Sequence[Path]) -> bool:
-    """Returns whether the job has a file beside the module that names it, in its stage or in the image."""
+    """Returns whether the job has a file in its stage or in the image, next to the module that names it."""
     real = file.resolve()
     if any(real.is_relative_to(place) for place in image):
         return True

@@ -1,4 +1,4 @@
-"""A job's log, read from Cloud Logging as it grows."""
+"""Reads a job's log from Cloud Logging as it grows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 class LogError(Exception):
-    """The log cannot be read; the message says why. The job is as it was.
+    """The log cannot be read; the message says why. The job is not affected.
 
     Attributes:
-      passing: whether it may well be read in a while.
+      passing: whether it can probably be read later.
     """
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
@@ -29,13 +29,13 @@ class LogError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class LogLine:
-    """One entry.
+    """One entry of a log.
 
     Attributes:
-      replica: that wrote it, such as ``workerpool0-0``; ``service`` for Vertex AI itself.
-      text: what it says.
-      severity: ``INFO``, ``ERROR``, …
-      timestamp: RFC 3339, in UTC.
+      replica: the replica that wrote it, such as ``workerpool0-0``; ``service`` for Vertex AI itself.
+      text: its text.
+      severity: its severity: ``INFO``, ``ERROR``, …
+      timestamp: when it was written, in UTC and the form of RFC 3339.
     """
 
     replica: str
@@ -50,12 +50,12 @@ class LogLine:
 class LogReader:
     """Reads a job's log from where it stopped the last time.
 
-    Entries come in late and out of order, so that the last while is asked for again and again.
+    Entries arrive late and out of order, so the most recent period is requested again each time.
 
     Args:
       project: id or number of the job's project.
       job_id: the last part of its resource name.
-      late: by how much older an entry that comes in may be than the newest.
+      late: by how much a new entry may be older than the newest one.
     """
 
     def __init__(self, project: str, job_id: str, late: timedelta = timedelta(minutes=1)) -> None:
@@ -67,7 +67,7 @@ class LogReader:
         self._session: Any = None
 
     def new_lines(self) -> list[LogLine]:
-        """Returns the entries that were not read before, in the order of their times.
+        """Returns the entries that have not been read yet, in the order of their times.
 
         Raises:
           LogError: they cannot be read.
@@ -122,7 +122,7 @@ class LogReader:
 
 
 def _time(entry: Mapping[str, Any]) -> datetime:
-    """Returns when an entry was written, to the microsecond; never later than that."""
+    """Returns when an entry was written, rounded down to microseconds."""
     return datetime.fromisoformat(entry["timestamp"])
 
 

@@ -1,7 +1,7 @@
-"""The machines of a job, and what they cost.
+"""The machines of a job.
 
-Vertex AI names TPUs in two ways. v2 and v3 are a machine type ``cloud-tpu`` with an accelerator type and a number of
-*cores*: ``TPU_V3`` 32 is a v3-32, which has 16 chips. Newer ones are a machine type of a host, such as
+Vertex AI names TPUs in two ways. v2 and v3 are the machine type ``cloud-tpu`` with an accelerator type and a number of
+*cores*: ``TPU_V3`` 32 is a v3-32, which has 16 chips. Newer TPUs are the machine type of a host, such as
 ``ct5lp-hightpu-4t``, with the slice's topology in chips.
 """
 
@@ -29,7 +29,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
 
 
 class MachineError(ValueError):
-    """No such machine; the message says what there is."""
+    """There is no such machine; the message says what exists."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Machine:
 
     Attributes:
       machine_type: ``cloud-tpu``, ``ct5lp-hightpu-4t``, ``n1-standard-8``, …
-      accelerator_type: ``TPU_V2``, ``TPU_V3``, ``NVIDIA_…``; None for machine types that say it themselves.
-      accelerator_count: **cores** of TPU_V2 and TPU_V3; else accelerators of one machine; 0 where there is no type.
-      tpu_topology: chips of the slice, as ``4x4``; only for machine types of TPU hosts.
+      accelerator_type: ``TPU_V2``, ``TPU_V3``, ``NVIDIA_…``; None for machine types that imply it.
+      accelerator_count: **cores** of TPU_V2 and TPU_V3, else accelerators of one machine; 0 without a type.
+      tpu_topology: chips of the slice, as in ``4x4``; only for machine types of TPU hosts.
     """
 
     machine_type: str
@@ -50,13 +50,13 @@ class Machine:
 
     @classmethod
     def of_slice(cls, name: str) -> Machine:
-        """Returns the machine that makes up a TPU slice.
+        """Returns the machine for a TPU slice.
 
         Args:
-          name: as :func:`t5x_harness.slices.slice.get_slice` takes it: ``v3-32``, ``v5e:4x4``.
+          name: a name that :func:`t5x_harness.slices.slice.get_slice` accepts: ``v3-32``, ``v5e:4x4``.
 
         Raises:
-          MachineError: there is no such slice, or Vertex AI has no documented machine for it.
+          MachineError: there is no such slice, or Vertex AI documents no machine for it.
         """
         from t5x_harness.google.vertex.validation.machines import machine_of_slice
 
@@ -80,7 +80,7 @@ class Machine:
             worker-pool-spec (``machine-type=ct5lp-hightpu-4t,tpu-topology=4x4``).
 
         Raises:
-          MachineError: it is none of these.
+          MachineError: the text is none of these.
         """
         if "=" in text:
             return cls._of_keys(text)
@@ -91,7 +91,7 @@ class Machine:
 
     @classmethod
     def of_pb(cls, message: types.MachineSpec) -> Machine:
-        """Returns the inverse of :meth:`to_pb`."""
+        """Reads a message; the inverse of :meth:`to_pb`."""
         accelerator = message.accelerator_type.name if message.accelerator_type else None
         return cls(message.machine_type, accelerator, message.accelerator_count, message.tpu_topology or None)
 
@@ -110,25 +110,24 @@ class Machine:
 
     @property
     def is_tpu(self) -> bool:
-        """Whether it is a TPU's machine."""
-        from t5x_harness.google.vertex.validation.slices import generation_of
+        """Whether it has TPUs."""
+        from t5x_harness.google.vertex.validation.machine_types import generation_of
 
         return generation_of(self) is not None
 
     @property
     def chips(self) -> int:
-        """TPU chips; 0 for other machines, and where their number is not known."""
-        from t5x_harness.google.vertex.validation.slices import chips_of
+        """How many TPU chips there are; 0 for other machines, and if the number is not known."""
+        from t5x_harness.google.vertex.validation.machine_types import chips_of
 
         return chips_of(self)
 
     @property
     def slice(self) -> Slice | None:
-        """The TPU slice that the machine makes up; None for other machines, and for a number that no slice has."""
-        from t5x_harness.google.vertex.validation.slices import slice_of
+        """The TPU slice, or None for other machines, and for a number of cores that no slice has."""
+        from t5x_harness.google.vertex.validation.machine_types import slice_of
 
-        name = slice_of(self)
-        return get_slice(name) if name else None
+        return slice_of(self)
 
     def to_pb(self) -> types.MachineSpec:
         """Returns the message.

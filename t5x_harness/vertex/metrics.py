@@ -1,4 +1,4 @@
-"""The metrics of a run, out of the event files below its MODEL_DIR.
+"""The metrics of a run, read from the event files below its MODEL_DIR.
 
 T5X writes ``train/`` (loss, learning rate, speed), ``training_eval/TASK/`` (losses on evaluation splits) and
 ``inference_eval/TASK/`` (the task's own metrics); names here begin with these folders, as in
@@ -23,7 +23,7 @@ _EVENTS = "events.out.tfevents"
 
 
 class MetricsError(Exception):
-    """Metrics cannot be given in this form; the message says what is missing."""
+    """Metrics cannot be read, or not in this form; the message says what is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RunMetrics:
     """The scalars of a run.
 
     Attributes:
-      values: by name, such as ``train/loss`` or ``inference_eval/my_task/bleu``; then by step.
+      values: the values by name, such as ``train/loss`` or ``inference_eval/my_task/bleu``, and by step.
     """
 
     values: Mapping[str, Mapping[int, float]]
@@ -48,10 +48,10 @@ class RunMetrics:
         return steps[max(steps)]
 
     def summary(self) -> dict[str, float]:
-        """Returns what stands for the run in a table of runs: the last values.
+        """Returns the values that represent the run in a table of runs: the last value of each metric.
 
-        Of each metric of the task's own, which may go up and down, also the largest (``…/max``) and its step
-        (``…/max_step``); for a metric where less is better, read the curve.
+        A metric of the task, which may go up and down, also has its largest value (``…/max``) and the step of that
+        (``…/max_step``). If smaller values of a metric are better, read the curve.
         """
         found: dict[str, float] = {}
         for name in sorted(self.values):
@@ -62,10 +62,10 @@ class RunMetrics:
         return found
 
     def frame(self, *prefixes: str) -> pd.DataFrame:
-        """Returns a table with a row for each step and a column for each metric; NaN where a step has no value.
+        """Returns a table with a row for each step and a column for each metric; missing values are NaN.
 
         Args:
-          *prefixes: what the metrics' names begin with, such as ``inference_eval/``; all by default.
+          *prefixes: beginnings of the names of metrics, such as ``inference_eval/``; by default all metrics are chosen.
 
         Raises:
           MetricsError: pandas is not installed.
@@ -81,7 +81,7 @@ class RunMetrics:
 
 
 def read_metrics(folder: Folder) -> RunMetrics:
-    """Reads the event files below a run's MODEL_DIR, as far as they are written.
+    """Reads the event files below a run's MODEL_DIR, as far as they have been written.
 
     Args:
       folder: the MODEL_DIR.

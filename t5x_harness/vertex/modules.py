@@ -1,7 +1,7 @@
-"""The Python modules of the user's that a run imports: its gin files', and what those import in turn.
+"""The user's Python modules that a run imports: those of its gin files, and those that these import in turn.
 
-A package is taken as a whole, with the vocabularies and tables that lie in it. What is installed in this Python, and
-not part of the project, is left to the image.
+A package is staged as a whole, with the vocabularies and tables in it. Modules that are installed in this Python and
+are not part of the project are expected in the image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from t5x_harness.vertex.files import ClosureError, LocalRoots, read_file
 
 MOST_BYTES = 100 * 2**20
 
-# T5X's own, and what T5X does not run without.
+# Modules of T5X, and those without which T5X does not run.
 _OF_ANY_JOB = sys.stdlib_module_names | frozenset(
     f"{MAIN} __gin__ absl clu fiddle flax gin jax numpy optax orbax seqio t5x tensorflow tensorstore".split()
 )
@@ -31,12 +31,12 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @dataclasses.dataclass(frozen=True)
 class Modules:
-    """What a run imports of the user's.
+    """The user's modules that a run imports.
 
     Attributes:
-      files: below ``python/``, which is to be on the job's import path.
+      files: their files, below ``python/``, which is on the job's import path.
       of_image: modules that gin files import and that the image has to have.
-      passed_over: files of packages that are not taken, each with the reason.
+      passed_over: files of packages that are not staged, each with the reason.
     """
 
     files: tuple[StagedFile, ...]
@@ -91,10 +91,7 @@ class _ModuleCollector:
         return any(name in self._files for name in (f"{path}.py", f"{path}/__init__.py"))
 
     def _take(self, module: str) -> Iterator[StagedFile]:
-        """Yields the files of a module of the project's that were not taken before.
-
-        Nothing where it is not the project's.
-        """
+        """Yields the files of a module that have not been added yet; none if the module is not the project's."""
         parts = module.split(".")
         for count in range(1, len(parts) + 1):
             found = self._finder.find(".".join(parts[:count]))
@@ -105,7 +102,7 @@ class _ModuleCollector:
                 return
 
     def _is_own(self, top: str, found: FoundModule) -> bool:
-        """Tells whether a module is the project's: it lies below the working directory, or in a folder of the run's."""
+        """Returns whether a module is the project's: below the working directory, or in a folder of the run's."""
         places = found.folders or ((found.origin,) if found.origin else ())
         return top != _HARNESS and any(
             place.parent in self._own
@@ -141,7 +138,7 @@ class _ModuleCollector:
 
 
 def _named_modules(program: GinProgram) -> Iterator[str]:
-    """Yields the modules that gin files import, and those that they have T5X import: ``MIXTURE_OR_TASK_MODULE``."""
+    """Yields the modules that gin files import, and those that T5X imports for them: ``MIXTURE_OR_TASK_MODULE``."""
     for statement in program.imports:
         yield statement.module
     for binding in program.final_bindings:
@@ -151,7 +148,7 @@ def _named_modules(program: GinProgram) -> Iterator[str]:
 
 
 def _below(folder: Path) -> Iterable[Path]:
-    """Returns the files of a package, and links to folders, without what Python and version control keep there."""
+    """Returns the files of a package, and links to folders, without those of Python's caches and of version control."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -162,7 +159,7 @@ def _below(folder: Path) -> Iterable[Path]:
 
 
 def _why_not(path: Path, root: Path) -> str:
-    """Returns why a file of a package is not staged; empty where it is."""
+    """Returns why a file of a package is not staged; empty if it is."""
     if path.is_dir():
         return "a link to a folder"
     if not path.exists():
@@ -171,7 +168,7 @@ def _why_not(path: Path, root: Path) -> str:
 
 
 def _imported(file: StagedFile) -> Iterator[str]:
-    """Yields the full names that a source imports, wherever in it; relative imports stay in its own package."""
+    """Yields the full names that a source imports anywhere; relative imports stay in its own package."""
     try:
         tree = parse_module(file.content)
     except (SyntaxError, ValueError, RecursionError):

@@ -13,7 +13,7 @@ ENDED = frozenset(
         "JOB_STATE_PARTIALLY_SUCCEEDED",
     }
 )
-"""The names of the states that no job leaves. One that is paused may go on."""
+"""The names of the final states. A paused job may go on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class JobOutcome:
     """How a job ended.
 
     Attributes:
-      state: such as ``JOB_STATE_SUCCEEDED``.
-      error: what the service says of it; empty where it says nothing.
+      state: its state, such as ``JOB_STATE_SUCCEEDED``.
+      error: the service's error message, if there is one.
     """
 
     state: str
@@ -30,7 +30,7 @@ class JobOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did all that it was to do."""
+        """Whether it completed."""
         return self.state == "JOB_STATE_SUCCEEDED"
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
-"""The folder that a run of T5X writes into: which of its function's parameters says so, and by which macro.
+"""The folder that a run of T5X writes into, and the parameter and the macro that name it.
 
-T5X's configs leave it to the launcher: MODEL_DIR for training, EVAL_OUTPUT_DIR and INFER_OUTPUT_DIR for the others.
+T5X's configs leave it to the launcher: MODEL_DIR for training, EVAL_OUTPUT_DIR for evaluation, INFER_OUTPUT_DIR for
+inference.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(
         RunMode.PRECOMPILE: ("precompile", "model_dir", "MODEL_DIR"),
     }
 )
-"""For each mode the function that T5X's main calls, its parameter, and the macro for it in T5X's own configs."""
+"""For each mode the function that T5X's main calls, its parameter, and the macro for that in T5X's own configs."""
 
 OUTPUT_MACROS = tuple(dict.fromkeys(macro for _, _, macro in _PARAMETERS.values()))
 """The macros that T5X's own configs leave open for a folder to write into."""
@@ -29,13 +30,13 @@ OUTPUT_MACROS = tuple(dict.fromkeys(macro for _, _, macro in _PARAMETERS.values(
 
 @dataclasses.dataclass(frozen=True)
 class OutputFolder:
-    """What a config says of the folder that its run writes into.
+    """The folder that a run writes into, as far as its config says.
 
     Attributes:
-      name: what is bound there, as it is written: ``MODEL_DIR``, ``train_script.train.model_dir``.
-      value: the folder; None if the config leaves it open.
-      macros: what is to be bound to the folder for a job, first the one by which T5X's own configs name it: Gin accepts
-        no config with an open macro, so this has also those of other modes that a config includes and leaves open.
+      name: what the config binds, such as ``MODEL_DIR`` or ``train_script.train.model_dir``.
+      value: the folder, or None if the config leaves it open.
+      macros: the macros that a job binds to its folder. The first is that of T5X's own configs; open macros of other
+        modes follow, because Gin accepts no config with an open macro.
     """
 
     name: str
@@ -44,12 +45,12 @@ class OutputFolder:
 
 
 def output_macro_of(mode: RunMode) -> str:
-    """Returns the macro by which T5X's own configs name the folder that a run in a mode writes into."""
+    """Returns the macro of T5X's own configs for the folder that a run in a mode writes into."""
     return _PARAMETERS[mode][2]
 
 
 def output_folder_of(program: GinProgram, mode: RunMode) -> OutputFolder:
-    """Finds what a config says of the folder that its run in a mode writes into."""
+    """Finds the folder that a config names for its run in a mode."""
     function, parameter, macro = _PARAMETERS[mode]
     bound = program.lookup(f"{MAIN}.{function}", parameter) or program.macros.get(macro)
     final = program.resolve(bound) if bound is not None else None

@@ -1,4 +1,4 @@
-"""Gin bindings of a job's command line: read as T5X will read them, before a TPU waits for that."""
+"""Gin bindings of a job's command line, which are parsed before a TPU waits for them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _FLAGS = ("--gin_bindings=", "--gin.", "gin.")
 
 
 class OverrideError(ValueError):
-    """A binding that T5X could not read; the message has Gin's reason and the form it should have."""
+    """T5X could not read a binding; the message has Gin's reason, and the form that the binding should have."""
 
 
 def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
-    """Bindings as Gin reads them: ``NAME = VALUE``.
+    """Returns bindings in the form ``NAME = VALUE``.
 
     Args:
-      bindings: with or without the ``--gin.`` of the command line, as people paste them.
+      bindings: bindings with or without the ``--gin.`` of the command line.
 
     Raises:
-      OverrideError: Gin cannot read one of them, or it is one text in place of a list.
+      OverrideError: Gin cannot read a binding, or there is a single text in place of a list.
     """
     if isinstance(bindings, str):
         raise OverrideError(f"bindings are a list: [{bindings!r}], not {bindings!r}")
@@ -30,7 +30,7 @@ def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
 def argument_of(binding: str) -> str:
     """Returns the argument of T5X's main for a normalized binding: ``--gin.NAME=VALUE``.
 
-    One that is not a plain ``NAME = VALUE``, such as an import, goes through ``--gin_bindings``.
+    A binding that is not a plain ``NAME = VALUE``, such as an import, becomes ``--gin_bindings``.
     """
     name, equals, value = binding.partition(" = ")
     is_plain = equals and not any(c.isspace() or c in "'\"{[(:" for c in name) and "\n" not in binding
@@ -53,7 +53,7 @@ def _normalized(text: str) -> str:
 
 
 def _hint(name: str, value: str) -> str:
-    """Returns what is probably missing where Gin stumbled."""
+    """Returns what is probably wrong with a binding that Gin cannot read."""
     value = value.strip()
     if '\\"' in value or "\\'" in value:
         return "; the backslashes are for a shell, and stay out of a binding"

@@ -1,4 +1,4 @@
-"""What JAX ran on in a job, as far as that is known: on the TPU that the job asked for, or on the CPU beside it."""
+"""The devices that JAX used in a job, as far as they are known: the TPU that the job asked for, or its host's CPU."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 
 _CPU, _TPU = "cpu", "TPU"
 _THE_CPU = "the CPU"
-_NOT_SAID = "not said in its log"
+_NOT_SAID = "not named in its log"
 
-# T5X's mesh of TPUs, of several slices, and, where model_parallel_submesh is bound, of CPUs; each in a line, and its
-# shape in a later one. With num_partitions alone, T5X says nothing of a mesh of CPUs.
+# T5X logs its mesh of TPUs, of several slices, and, if model_parallel_submesh is bound, of CPUs, each in one line, and
+# its shape in a later line. With num_partitions alone, T5X does not log a mesh of CPUs.
 _MESH = re.compile(r"global_mesh devices: \[+(?P<kind>\w+?)Device\(")
 _SHAPE = re.compile(r"global_mesh devices shape: \((?P<shape>[\d, ]+)\)")
-# The same of the embedded runtime.
+# The same line of the embedded runtime.
 _EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is (?P<kind>\w+?)Device\(")
-# On this machine T5X is shown the slice's devices, each of which is a CPU device.
+# On this machine T5X sees the slice's devices, each of which is a CPU device.
 _KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
 
-# What JAX says where it takes what it finds: why it has no TPU; that there are chips, but no libtpu; and what it said
-# before it looked for chips. It says none of it where its platforms are set.
+# JAX's messages if it chooses the platform itself: why it has no TPU; that there are chips, but no libtpu; and the
+# message of older releases. If its platforms are set, it logs none of them.
 _FELL_BACK = re.compile(
     r"Unable to initialize backend 'tpu': .+"
     r"|A Google TPU may be present on this machine, but .+ Falling back to cpu\."
@@ -30,16 +30,16 @@ _FELL_BACK = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class RanOn:
-    """What JAX ran on in a job.
+    """The devices that JAX used in a job.
 
     Attributes:
-      devices: such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
-      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none. Also ``cpu`` if all that is known is
-        that JAX found no TPU, which leaves the CPU of a TPU's machine.
-      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; else it takes the best it finds. None if
-        that is not known.
-      reason: why it found no TPU, in JAX's words; empty if it said nothing.
-      unknown: why nothing is known of the devices, if nothing is.
+      devices: the devices, such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
+      platform: their platform: ``tpu``, ``cpu``, …; empty if there are none. It is also ``cpu`` if all that is known is
+        that JAX found no TPU, which leaves the CPU of the TPU's host.
+      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; otherwise it chooses the best. None if that
+        is not known.
+      reason: JAX's message why it found no TPU, if it logged one.
+      unknown: why nothing is known of the devices.
     """
 
     devices: str = ""
@@ -50,11 +50,11 @@ class RanOn:
 
     @property
     def fell_back(self) -> bool:
-        """Whether it ran on the CPU, and nothing is known to have asked for that."""
+        """Whether the job ran on the CPU although nothing is known to have asked for that."""
         return self.platform == _CPU and not self.platform_set
 
     def about(self, *, tpu: bool, emulated: bool) -> str:
-        """Says in words what it ran on.
+        """Describes the devices in words.
 
         Args:
           tpu: whether the job's machine has a TPU.
@@ -69,18 +69,18 @@ class RanOn:
         return f"{devices}: nothing ran on the TPU{why}"
 
     def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
-        """Returns what is wrong with a job that :attr:`fell_back` on a TPU's machine, and the fix.
+        """Returns what is wrong with a job that :attr:`fell_back` on a TPU's host, and the fix.
 
         Args:
           job: its display name.
-          machine: that it asked for.
+          machine: the machine that it asked for.
         """
         on = f"it ran on {self.devices or _THE_CPU}, and on no TPU: "
         doctor = "t5x-harness doctor --image, run inside it, says what is wrong"
         if self.platform_set is None:
             return (
                 f"{on}T5X in the job {job} made its mesh of the CPU of {machine}",
-                "leave out what has JAX take the CPU: JAX_PLATFORMS in the image, jax_platforms in a module, or the "
+                "remove what makes JAX use the CPU: JAX_PLATFORMS in the image, jax_platforms in a module, or the "
                 f"partitioner's backend. If there is none, the image needs jax[tpu], with its libtpu: {doctor}",
             )
         reason = f": {self.reason}" if self.reason else ""
@@ -91,14 +91,13 @@ class RanOn:
 
 
 UNKNOWN = RanOn()
-"""Of a log that says nothing, or was not read."""
+"""The devices if the log does not name any, or was not read."""
 
 
 class LoggedDevices:
-    """What a T5X job ran on, out of the lines of its log.
+    """Finds the devices of a T5X job in the lines of its log.
 
-    Of several hosts each writes the same. One mesh of TPUs is enough to have run on them, whatever else a process of
-    the job says.
+    Each of several hosts logs the same. If any line names a mesh of TPUs, the job ran on TPUs.
     """
 
     def __init__(self) -> None:
@@ -107,7 +106,7 @@ class LoggedDevices:
         self._reason = ""
 
     def read(self, text: str) -> None:
-        """Takes a line."""
+        """Reads a line."""
         if found := _MESH.search(text):
             self._take(found["kind"])
         elif found := _EMBEDDED_MESH.search(text):
@@ -119,7 +118,7 @@ class LoggedDevices:
 
     @property
     def ran_on(self) -> RanOn:
-        """What the lines so far say."""
+        """The devices that the lines so far name."""
         kind = _KINDS.get(self._kind, self._kind)
         devices = f"{self._number} x {kind}" if self._number else kind
         if kind and kind != _CPU:

@@ -1,21 +1,21 @@
-"""What T5X's ``main.py`` is to do."""
+"""The run modes of T5X's ``main.py``."""
 
 from __future__ import annotations
 
 import enum
 
 _MEANT = {
-    "compile": "precompile",  # what T5X-on-Vertex's guide calls it
+    "compile": "precompile",  # its name in the guide of T5X on Vertex AI
     "evaluate": "eval",
     "inference": "infer",
     "pretrain": "train",
     "finetune": "train",
-    "train_unfragmented": "train",  # named by pages of T5X's, and never published
+    "train_unfragmented": "train",  # named in T5X's documentation, but never published
 }
 
 
 class RunModeError(ValueError):
-    """T5X has no such mode; the message lists those that it has, and the one that is probably meant."""
+    """T5X has no such mode; the message lists its modes, and the one that is probably meant."""
 
 
 class RunMode(enum.StrEnum):
@@ -31,7 +31,7 @@ class RunMode(enum.StrEnum):
         """Returns the mode of a name.
 
         Raises:
-          RunModeError: there is none.
+          RunModeError: there is no such mode.
         """
         try:
             return cls(text)

@@ -1,4 +1,4 @@
-"""Jobs that Vertex AI has: sent just now, or found again by their names."""
+"""Jobs on Vertex AI, which were just sent, or are found by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from google.cloud import aiplatform
     from google.cloud.aiplatform_v1 import JobServiceClient, types
 
-_LATE_HERE = timedelta(seconds=2)  # one process takes all lines, in the order in which it reads them
+_LATE_HERE = timedelta(seconds=2)  # the emulation receives all lines in one process, and so almost in order
 _A_WEEK = 7 * 24 * 3600
 _A_DAY = 24 * 3600
 _NUMBER = re.compile(r"\d+")
@@ -31,12 +31,12 @@ _MODEL_DIR = re.compile(rf"--gin\.(?:{'|'.join(OUTPUT_MACROS)})=(['\"])(?P<folde
 
 
 class SubmittedJob:
-    """A CustomJob that Vertex AI has.
+    """A CustomJob on Vertex AI.
 
     Args:
-      job: the message for it.
+      job: its message.
       target: where it was sent.
-      service: what it was sent by, or found with.
+      service: the client by which it was sent or found.
     """
 
     def __init__(self, job: types.CustomJob, target: VertexTarget, service: JobServiceClient) -> None:
@@ -46,11 +46,11 @@ class SubmittedJob:
 
     @classmethod
     def attach(cls, name: str, target: VertexTarget) -> SubmittedJob:
-        """Finds a job again.
+        """Finds a job.
 
         Args:
           name: its resource name, ``projects/…/locations/…/customJobs/123``, or the number alone.
-          target: where it was sent; its region counts unless the name has one.
+          target: where it was sent; its region is used if the name has none.
 
         Raises:
           VertexError: there is no such job, or it cannot be read.
@@ -90,12 +90,12 @@ class SubmittedJob:
 
     @property
     def display_name(self) -> str:
-        """What it is called in the console."""
+        """Its name in the console."""
         return str(self._job.display_name)
 
     @property
     def created(self) -> datetime:
-        """When the service took it, by the service's clock."""
+        """When the service accepted it, by the service's clock."""
         moment: datetime = self._job.create_time
         return moment
 
@@ -106,12 +106,12 @@ class SubmittedJob:
 
     @property
     def seen(self) -> str:
-        """The state in which it was found or sent; :meth:`look` asks for that of now."""
+        """The state in which it was found or sent; :meth:`look` asks for the current one."""
         return str(self._job.state.name)
 
     @property
     def url(self) -> str:
-        """Its page in the console; empty for a job of the emulated Vertex AI, which has none."""
+        """Its page in the console; empty for the emulated Vertex AI, which has no console."""
         if uses_emulated_google(os.environ):
             return ""
         return (
@@ -121,7 +121,7 @@ class SubmittedJob:
 
     @property
     def page(self) -> str:
-        """Where to look at it, for people."""
+        """Its page in the console, or for the emulated Vertex AI its name."""
         return self.url or f"{self.name} of the emulated Vertex AI, which has no console"
 
     @property
@@ -131,29 +131,29 @@ class SubmittedJob:
 
     @property
     def machine(self) -> Machine:
-        """What it runs on, of its first worker pool."""
+        """The machine of its first worker pool."""
         return Machine.of_pb(self._job.job_spec.worker_pool_specs[0].machine_spec)
 
     @property
     def timeout(self) -> int:
-        """Seconds after which Vertex AI ends it; a week where the job does not say."""
+        """Seconds after which Vertex AI ends it; a week if the job does not say."""
         seconds = self._job.job_spec.scheduling.timeout.total_seconds()
         return int(seconds) or _A_WEEK
 
     @property
     def max_wait(self) -> int:
-        """Seconds that it may wait for machines before it runs: a day, or what it says of that."""
+        """For how many seconds it may wait for machines before it runs; a day if the job does not say."""
         return int(self._job.job_spec.scheduling.max_wait_duration.total_seconds()) or _A_DAY
 
     @property
     def model_dir(self) -> str | None:
-        """The ``gs://…`` folder that T5X writes into; None for a job that was not made here."""
+        """The ``gs://…`` folder that T5X writes into, or None if this package did not make the job."""
         args = self._job.job_spec.worker_pool_specs[0].container_spec.args
         found = next((match for arg in args if (match := _MODEL_DIR.fullmatch(arg))), None)
         return found["folder"].rstrip("/") if found else None
 
     def look(self) -> JobOutcome:
-        """Returns its state now.
+        """Returns its current state.
 
         Raises:
           VertexError: it cannot be read.
@@ -164,7 +164,7 @@ class SubmittedJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is in a state that no job leaves."""
+        """Whether its state is final."""
         return self.look().state in ENDED
 
     def cancel(self) -> None:
@@ -184,11 +184,11 @@ class SubmittedJob:
 
 
 def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
-    """Creates a job, and returns when Vertex AI has it.
+    """Creates a job, and returns once Vertex AI has accepted it.
 
     Args:
       job: the message.
-      target: where it goes.
+      target: where the job goes.
 
     Raises:
       VertexError: the service refuses.
@@ -208,7 +208,7 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
 
 
 def with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]:
-    """Returns the jobs with a label, those that have ended too.
+    """Returns the jobs with a label, including those that have ended.
 
     Raises:
       VertexError: they cannot be listed.
@@ -222,14 +222,14 @@ def with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]
 def _job_service(location: str) -> JobServiceClient:
     """Returns a client of the service in a region.
 
-    It is the SDK's, without the SDK around it, which takes twice as long to import. Where somebody has imported that,
-    its settings count, such as the credentials that ``aiplatform.init`` was given.
+    It is the SDK's client without the rest of the SDK, which takes twice as long to import. If the program has imported
+    the SDK, its settings count, such as the credentials given to ``aiplatform.init``.
     """
     from google.cloud.aiplatform_v1 import JobServiceClient
 
     if "google.cloud.aiplatform" not in sys.modules:
         return JobServiceClient(client_options={"api_endpoint": f"{location}-aiplatform.googleapis.com"})
-    from google.cloud import aiplatform  # waits where another thread is just importing it
+    from google.cloud import aiplatform  # waits if another thread is importing it
 
     settings = aiplatform.initializer.global_config
     client: JobServiceClient = settings.create_client(client_class=JobServiceClient, location_override=location)

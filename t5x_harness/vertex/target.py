@@ -1,7 +1,6 @@
-"""Where jobs go: the project, location, bucket and image that every job of a project shares.
+"""Where jobs go: the project, location, bucket and image that all jobs of a project share.
 
-Each value is given with the job, else by the environment (``T5X_HARNESS_VERTEX_PROJECT``, …), else by the project's
-file::
+Each value comes with the job, or from the environment (``T5X_HARNESS_VERTEX_PROJECT``, …), or from the project's file::
 
     [tool.t5x_harness.vertex]
     project = "my-project"
@@ -21,17 +20,17 @@ from typing import Any
 from t5x_harness.variables import VERTEX_PREFIX
 
 _TABLE = "[tool.t5x_harness.vertex]"
-_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # with the domain in front, or by its number, too
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, and may be a number
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 LONGEST_RUN = 121
-"""Characters that Google's SDK allows for the names of an experiment and one of its runs, with ``-`` between them."""
+"""How many characters Google's SDK allows for the names of an experiment and a run of it, joined by ``-``."""
 
-_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # a run's own name needs the rest
+_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the rest is for the name of the run
 _LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
 
 
 class VertexTargetError(ValueError):
-    """No job can be sent with these values; the message names everything that is missing, or the one that is wrong.
+    """No job can be sent with these values; the message names all that are missing, or the one that is wrong.
 
     Attributes:
       missing: the fields that are not set.
@@ -47,18 +46,18 @@ class VertexTarget:
     """Where jobs go.
 
     Attributes:
-      project: id of the Google Cloud project that pays.
+      project: the id of the Google Cloud project that pays.
       location: the region whose machines are used, such as ``us-central1``.
-      bucket: name of the bucket, in that region, that staged files and results are kept in.
-      image: URI of the container image whose entry point is T5X's ``main.py``.
+      bucket: the name of a bucket in that region for staged files and results.
+      image: the URI of the container image whose entry point is T5X's ``main.py``.
       service_account: the account that jobs act as; None for Vertex AI's own. TPU jobs cannot have another one.
-      experiment: the Vertex AI experiment that runs are tracked in.
-      tensorboard: id or resource name of the Vertex AI TensorBoard that event files are uploaded to.
-      image_python_path: what the image's own PYTHONPATH holds, with ``:`` between folders. A job's variable replaces
-        the image's, so it is repeated there.
+      experiment: the Vertex AI experiment in which runs are tracked.
+      tensorboard: the id or resource name of the Vertex AI TensorBoard that event files are uploaded to.
+      image_python_path: the image's own PYTHONPATH, with ``:`` between folders. A job's variable replaces the image's,
+        so it is repeated there.
 
     Raises:
-      VertexTargetError: a value cannot be one; required ones may not be empty.
+      VertexTargetError: a value is not valid, or a required value is empty.
     """
 
     project: str
@@ -88,12 +87,12 @@ class VertexTarget:
             )
         if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
             raise VertexTargetError(
-                f"experiment {self.experiment!r} is not a name of one: lowercase letters, digits and -, at most 98"
+                f"experiment {self.experiment!r} is not a valid name: lowercase letters, digits and -, at most 98"
             )
 
     @property
     def parent(self) -> str:
-        """``projects/PROJECT/locations/LOCATION``, which the resources' names begin with."""
+        """``projects/PROJECT/locations/LOCATION``, with which the names of resources begin."""
         return f"projects/{self.project}/locations/{self.location}"
 
 
@@ -108,7 +107,7 @@ EMULATED: Mapping[str, str] = MappingProxyType(
         "image": "us-docker.pkg.dev/t5x-harness/t5x/t5x:emulated",
     }
 )
-"""What stands for values that are not given where jobs go to the emulated Google Cloud."""
+"""The defaults for jobs of the emulated Google Cloud."""
 
 
 PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
@@ -119,15 +118,15 @@ PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
         "image": "us-docker.pkg.dev/your-project/t5x/t5x:your-tag",
     }
 )
-"""What stands in a dry run for required values that nobody gives."""
+"""The values of a dry run for required values that are not given."""
 
 
 def placeholders_in(target: VertexTarget, option_of: Callable[[str], str]) -> str:
-    """Returns which values of a dry run's target stand for some that nobody gave, as a line for people; empty for none.
+    """Returns a line that names the placeholders in a dry run's target; empty if there are none.
 
     Args:
-      target: its own.
-      option_of: the name of the option for a field.
+      target: the target of the dry run.
+      option_of: returns the name of the option for a field.
     """
     named = [name for name, value in PLACEHOLDERS.items() if getattr(target, name) == value]
     if not named:
@@ -142,13 +141,13 @@ def find_target(
     project: Mapping[str, str],
     otherwise: Mapping[str, str] = MappingProxyType({}),
 ) -> VertexTarget:
-    """Returns the target out of everything that may name a part of it.
+    """Finds the target in all places that may name a part of it.
 
     Args:
-      given: values of the one who starts the job, by field; None and absent ones are looked for elsewhere.
+      given: values that come with the job, by field; None and absent values are looked for elsewhere.
       environment: variables of the process.
       project: the table of the project's file: ``ProjectConfig.vertex``.
-      otherwise: what to take for values that nobody gives, such as :data:`EMULATED`.
+      otherwise: the defaults, such as :data:`EMULATED`.
 
     Raises:
       VertexTargetError: values are missing, all of which the message names, or one is wrong.
@@ -162,7 +161,7 @@ def find_target(
 
 
 def variable_of(field: str) -> str:
-    """Returns the variable that may hold a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
+    """Returns the name of the variable for a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
     return f"{VERTEX_PREFIX}{field.upper()}"
 
 

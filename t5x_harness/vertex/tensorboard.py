@@ -14,11 +14,11 @@ from t5x_harness.vertex.errors import VertexError, as_vertex_error
 from t5x_harness.vertex.target import VertexTarget
 
 _LAST_LOOK = 3.0
-"""Seconds in which the uploader, which looks once a second and cannot be asked to, finds what was written last."""
+"""Seconds in which the uploader, which looks once a second, finds what was written last."""
 
 
 def create_tensorboard(display_name: str, target: VertexTarget) -> str:
-    """Makes a TensorBoard; returns its resource name.
+    """Creates a TensorBoard, and returns its resource name.
 
     Raises:
       VertexError: the service refuses.
@@ -33,13 +33,13 @@ def create_tensorboard(display_name: str, target: VertexTarget) -> str:
 
 
 def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> None:
-    """Uploads what there is of a run's event files.
+    """Uploads the event files of a run that exist now.
 
     Args:
-      model_dir: ``gs://…`` folder; each folder below it that has event files becomes a run of the TensorBoard's.
-      run: name of the TensorBoard's experiment.
-      tensorboard: number or resource name of the TensorBoard.
-      target: project and region.
+      model_dir: the ``gs://…`` folder; each folder below it with event files becomes a run in the TensorBoard.
+      run: the name of the TensorBoard's experiment.
+      tensorboard: the number or resource name of the TensorBoard.
+      target: the project and region.
 
     Raises:
       VertexError: the folder's address has no bucket, the service refuses, or the uploader's libraries are not
@@ -65,7 +65,7 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
 
 @contextlib.contextmanager
 def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> Iterator[None]:
-    """Uploads a run's event files while a block lasts, as they grow, and what is there when it ends.
+    """Uploads a run's event files as they grow while a block lasts, and once more when it ends.
 
     Raises:
       VertexError: the service refuses, or the uploader's libraries are not installed.

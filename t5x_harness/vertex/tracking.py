@@ -1,7 +1,7 @@
 """A job in Vertex AI Experiments: parameters, metrics, and the lineage from config and dataset to the model.
 
-The run is made with the job and ended with it.  It holds an execution that stands for the job, whose inputs are the
-run's config and its dataset and whose output is the model: what the console draws as lineage.
+The run begins and ends with the job. It has an execution for the job, whose inputs are the run's config and its dataset
+and whose output is the model; the console draws these as lineage.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.job import T5XJob
 
 CONFIG = "config.gin"
-"""What T5X writes the config into that it uses, when it begins."""
+"""The file into which T5X writes its config when it begins."""
 
 MODEL_INFO = "model-info.txt"
-"""What T5X's training writes the model's parameters into."""
+"""The file into which T5X's training writes the model's parameters."""
 
 _LONGEST_PARAMETER = 500
 _STATES: Mapping[str, str] = MappingProxyType({"JOB_STATE_SUCCEEDED": "COMPLETE", "JOB_STATE_CANCELLED": "CANCELLED"})
-"""Of executions and runs, for states of jobs; FAILED for all others that a job ends in."""
+"""The states of executions and runs by the state of the job; for all other final states it is FAILED."""
 _MODEL, _DATASET, _FILE, _JOB = "system.Model", "system.Dataset", "system.Artifact", "system.CustomJobExecution"
 
 
 class TrackedRun:
-    """A run of an experiment that stands for a job; use :meth:`begin` or :meth:`resume`."""
+    """The run of a job in an experiment; use :meth:`begin` or :meth:`resume`."""
 
     def __init__(self, run: Any, job: SubmittedJob) -> None:
         self._run = run
@@ -46,15 +46,15 @@ class TrackedRun:
 
     @classmethod
     def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> TrackedRun:
-        """Makes the run, with the job's parameters.
+        """Creates the run, with the job's parameters.
 
         Args:
-          job: what was sent.
-          submitted: its outcome.
-          experiment: its name; it is made where it is not there.
+          job: the job.
+          submitted: the job on Vertex AI.
+          experiment: the name of the experiment, which is created if it does not exist.
 
         Raises:
-          VertexError: the service refuses, or there is a run of this name.
+          VertexError: the service refuses, or there is already a run of this name.
         """
         from google.cloud import aiplatform
 
@@ -71,7 +71,7 @@ class TrackedRun:
 
     @classmethod
     def resume(cls, submitted: SubmittedJob, experiment: str) -> TrackedRun | None:
-        """Returns the run of a job that was sent before; None if it has none.
+        """Returns the run of a job that was sent earlier, or None if it has none.
 
         Raises:
           VertexError: the service refuses.
@@ -85,7 +85,7 @@ class TrackedRun:
 
     @property
     def name(self) -> str:
-        """Of the run in its experiment."""
+        """The name of the run in its experiment."""
         return str(self._run.name)
 
     def end(self, outcome: JobOutcome, metrics: RunMetrics) -> None:
@@ -93,11 +93,11 @@ class TrackedRun:
 
         Args:
           outcome: how the job ended.
-          metrics: what it wrote.
+          metrics: the metrics that it wrote.
 
         Raises:
           VertexError: the service refuses.
-          StorageError: the bucket does.
+          StorageError: the bucket cannot be read.
         """
         from google.cloud import aiplatform
 
@@ -111,7 +111,7 @@ class TrackedRun:
             self._run.end_run(state=state)
 
     def _link(self, job: T5XJob) -> None:
-        """Makes the execution, what goes into it and what comes out."""
+        """Creates the execution, its inputs and its output."""
         from google.cloud import aiplatform
 
         program = job.closure.program
@@ -139,7 +139,7 @@ class TrackedRun:
         self._run.log_params({"lineage": model.lineage_console_uri})
 
     def _add_files(self, model_dir: Folder) -> None:
-        """Adds what T5X wrote about the run, as far as it is there: a job that failed early has not got to it."""
+        """Adds the files that T5X wrote about the run, if they exist: a job that failed early has none."""
         known = {artifact.display_name for artifact in self._run.get_artifacts()}
         there = {name for name, _ in model_dir.names(CONFIG)} | {name for name, _ in model_dir.names(MODEL_INFO)}
         added = [
@@ -169,14 +169,14 @@ class TrackedRun:
         )
 
     def _executions(self) -> list[Any]:
-        """Returns the one that stands for the job; none where making the run was interrupted before it."""
+        """Returns the execution for the job; none if the creation of the run was interrupted."""
         return [e for e in self._run.get_executions() if e.schema_title == _JOB]
 
 
 def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
-    """Returns the values of a config's macros, as an experiment takes them: numbers, and all else as Gin's text.
+    """Returns the values of a config's macros in the form of an experiment: numbers, and everything else as Gin's text.
 
-    Macros without a value, which the launcher gives, are left out.
+    Macros without a value, which the launcher binds, are left out.
     """
     found: dict[str, float | int | str] = {}
     for name, macro in program.macros.items():
@@ -189,7 +189,7 @@ def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
 
 
 def _run_name(job: SubmittedJob, experiment: str) -> str:
-    """Returns the job's name, or as much of its end, which tells it from others, as fits beside the experiment's."""
+    """Returns the job's name, or its end, which is unique, if the whole does not fit with the experiment's name."""
     return job.display_name[-(LONGEST_RUN - len(experiment) - 1) :].lstrip("-")
 
 
@@ -210,5 +210,5 @@ def _text_of(program: GinProgram, macro: str) -> str:
 
 
 def _plain(value: float) -> float | str:
-    """Returns a number as JSON takes it, which has no infinity and no NaN."""
+    """Returns a number as a value for JSON, which has no infinity and no NaN."""
     return value if math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""Waiting for a job: until it ends, in whatever way, or until one's own patience does."""
+"""Waits for a job until it ends in any way, or until the time is over."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
 
 
 class WaitError(Exception):
-    """A job had not ended in time; it goes on. The message says where it stands and what can be done."""
+    """A job did not end in time, and goes on. The message says in which state it is, and what can be done."""
 
 
 class Patience:
-    """How long to wait until the next look: briefly while something happens, then longer and longer.
+    """How long to pause until the next look: briefly while something happens, then longer and longer.
 
     Args:
-      longest: seconds between two looks at most.
-      first: seconds until the next look where something happened.
-      check: called before each wait; raises what is to end the waiting.
+      longest: the longest pause, in seconds.
+      first: the pause after something happened, in seconds.
+      check: called before each pause; it may raise an exception to end the wait.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Patience:
 
     @classmethod
     def usual(cls, check: Callable[[], None] | None = None) -> Patience:
-        """Returns what suits the Vertex AI that this process uses: Google's counts who asks how often."""
+        """Returns the patience for the Vertex AI that this process uses: Google's has quotas for requests."""
         is_private = uses_emulated_google(os.environ)
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
     def renew(self) -> None:
-        """Notes that something happened."""
+        """Shortens the next pause, because something happened."""
         self._pause = self._first
 
     def wait(self, most: float) -> None:
-        """Waits, for ``most`` seconds at most."""
+        """Pauses for at most ``most`` seconds."""
         if self._check is not None:
             self._check()
         time.sleep(max(0.0, min(self._pause, most)))
@@ -65,18 +65,18 @@ def wait_for(
     on_look: Callable[[], bool] | None = None,
     patience: Patience | None = None,
 ) -> JobOutcome:
-    """Waits until a job has ended, through disturbances of the service or of the way there.
+    """Waits until a job has ended, even if the service or the network fails in between.
 
     Args:
       job: the job.
-      seconds: how long to wait at most; None for as long as it takes, which the job's own timeout bounds.
+      seconds: how long to wait at most; by default for as long as it takes, which the job's own timeout limits.
       on_state: called with each new state.
       on_look: called at each look, also after the end; returns whether there was something new.
-      patience: between two looks.
+      patience: how long to pause between two looks.
 
     Raises:
       WaitError: the time is over. The job goes on.
-      VertexError: the job cannot be looked at, for good or for ten minutes.
+      VertexError: the job's state cannot be read at all, or not for ten minutes.
     """
     patience = patience or Patience.usual()
     deadline = time.monotonic() + seconds if seconds is not None else float("inf")
@@ -102,7 +102,7 @@ def wait_for(
 
 
 def _look(job: SubmittedJob, patience: Patience) -> JobOutcome:
-    """Looks at a job, again where the service is disturbed, but not for ever."""
+    """Reads the state of a job; tries again if the service fails temporarily, but not forever."""
     until = time.monotonic() + _LONGEST_DISTURBANCE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The emulated Google Cloud knows nothing of T5X: what it has to know of jobs is handed in by whoever starts it."""
+"""The emulated Google Cloud knows nothing of T5X: what it has to know of jobs is handed in when it is started."""
 
 from __future__ import annotations
 

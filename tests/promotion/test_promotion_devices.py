@@ -76,7 +76,7 @@ def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(
     result.stdout.fnmatch_lines(
         ["*_ test_on_tpu _*", "*- Vertex AI job -*", "projects/*: succeeded", "devices: 8 x TPU"]
     )
-    result.stdout.fnmatch_lines(["*_ test_silent _*", "*- Vertex AI job -*", "devices: not said in its log"])
+    result.stdout.fnmatch_lines(["*_ test_silent _*", "*- Vertex AI job -*", "devices: not named in its log"])
     cases = {case.get("name"): case for case in ElementTree.parse(pytester.path / "there.xml").iter("testcase")}
     devices = {
         name: [p.get("value") for p in case.iter("property") if p.get("name") == "t5x.devices"]
@@ -85,5 +85,5 @@ def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(
     assert devices == {
         "test_on_tpu": ["8 x TPU"],
         "test_without_libtpu": ["the CPU: nothing ran on the TPU, as JAX found no TPU"],
-        "test_silent": ["not said in its log"],
+        "test_silent": ["not named in its log"],
     }

@@ -181,6 +181,6 @@ def test_all_that_is_wrong_with_a_spec_is_said_at_once(by_sdk: Callable[[str], A
         "List of found errors:"
         "\t1.Field: job_spec.worker_pool_specs[0].replica_count; Message: replica_count must be 1 for a TPU; given: 2: "
         "the hosts of a slice are not replicas, a larger one is asked for with a larger accelerator_count."
-        "\t2.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: TPU_V3 wants 8, 32, 64, … "
+        "\t2.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: TPU_V3 needs 8, 32, 64, … "
         "cores; 4 given: a v3-8 has 4 chips but 8 cores, so write 8.\t"
     )

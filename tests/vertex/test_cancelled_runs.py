@@ -46,7 +46,7 @@ class Terminal(SubmitOutput):
 @pytest.fixture(autouse=True)
 def place(vertex: FakeVertex) -> Iterator[None]:
     """A bucket for jobs, and Ctrl-C as usual."""
-    Folder(f"gs://{TARGET.bucket}", TARGET.project).create_bucket(TARGET.location)
+    Folder(f"gs://{TARGET.bucket}", vertex.project).create_bucket(TARGET.location)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

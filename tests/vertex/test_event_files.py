@@ -65,7 +65,8 @@ class _Buckets(Folder):
 
     def names(self, below: str = "") -> Iterator[tuple[str, int]]:
         for path in sorted(p for p in self._folder.rglob("*") if p.is_file()):
-            yield path.relative_to(self._folder).as_posix(), path.stat().st_size
+            if (name := path.relative_to(self._folder).as_posix()).startswith(below):
+                yield name, path.stat().st_size
 
     def read(self, name: str) -> bytes | None:
         return (self._folder / name).read_bytes()

@@ -20,7 +20,7 @@ def usual() -> Iterator[None]:
 
 
 @pytest.fixture
-def interrupts(usual: None) -> Iterator[Interrupts]:
+def interrupts() -> Iterator[Interrupts]:
     interrupts = Interrupts()
     interrupts.begin()
     yield interrupts
@@ -63,7 +63,8 @@ def test_an_interrupt_that_was_dropped_is_heard_until_it_is_acted_upon(
         interrupts.raise_pending()
 
 
-def test_an_interrupt_is_raised_where_it_arrives(interrupts: Interrupts) -> None:
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_is_raised_where_it_arrives() -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

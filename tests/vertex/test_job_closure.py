@@ -126,7 +126,7 @@ def test_the_same_files_have_the_same_digest_wherever_they_are_staged(tmp_path: 
     ("text", "message"),
     [
         ("X = 1\ninclude 'nope.gin'\n", "run.gin:2 includes nope.gin: there is no such file; nothing is staged"),
-        ("include 'run.gin'\n", "run.gin:1 includes run.gin: it is being read already, so this would never end"),
+        ("include 'run.gin'\n", "run.gin:1 includes run.gin: it includes itself, so this would never end"),
     ],
 )
 def test_an_include_that_leads_nowhere_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -53,8 +53,8 @@ def test_a_job_that_ran_on_the_cpu_beside_its_tpu_is_warned_about() -> None:
 
 def test_what_ran_where_it_was_to_run_is_only_said() -> None:
     assert lines(RanOn("8 x TPU", "tpu")) == ["  devices: 8 x TPU"]
-    assert lines(CPU, "machine-type=n1-standard-8") == ["  devices: not said in its log"]
-    assert lines(UNKNOWN) == ["  devices: not said in its log"]
+    assert lines(CPU, "machine-type=n1-standard-8") == ["  devices: not named in its log"]
+    assert lines(UNKNOWN) == ["  devices: not named in its log"]
 
 
 def test_the_emulated_vertex_ai_has_no_tpu_to_miss(monkeypatch: pytest.MonkeyPatch) -> None:

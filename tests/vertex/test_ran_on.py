@@ -66,7 +66,7 @@ def test_what_the_log_says(lines: tuple[str, ...], devices: str, platform: str, 
 def test_what_says_nothing_is_not_taken_for_an_answer(line: str) -> None:
     found = read(line)
     assert (found.platform, found.fell_back) == ("", False)
-    assert found.about(tpu=True, emulated=False) == "not said in its log"
+    assert found.about(tpu=True, emulated=False) == "not named in its log"
 
 
 def test_the_words_for_it() -> None:
@@ -75,7 +75,7 @@ def test_the_words_for_it() -> None:
     assert read(CPU).about(tpu=True, emulated=False) == "cpu: nothing ran on the TPU"
     assert read(CPU).about(tpu=False, emulated=False) == "cpu"
     assert read(PRESENT).about(tpu=True, emulated=False) == "the CPU: nothing ran on the TPU, as JAX found no TPU"
-    assert read(NO_LIBTPU).about(tpu=False, emulated=False) == "not said in its log"  # there may be GPUs
+    assert read(NO_LIBTPU).about(tpu=False, emulated=False) == "not named in its log"  # there may be GPUs
 
 
 def test_what_is_wrong_without_a_tpu_is_as_much_as_is_known() -> None:
@@ -89,4 +89,4 @@ def test_what_is_wrong_without_a_tpu_is_as_much_as_is_known() -> None:
     assert message == (
         "it ran on cpu, and on no TPU: T5X in the job run-1 made its mesh of the CPU of cloud-tpu, 8 TPU_V3 cores"
     )
-    assert fix.startswith("leave out what has JAX take the CPU: JAX_PLATFORMS in the image, ")
+    assert fix.startswith("remove what makes JAX use the CPU: JAX_PLATFORMS in the image, ")

@@ -106,7 +106,7 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
     (project / "temporary" / "t5x-harness-plan-killed").mkdir(parents=True)
     (project / "temporary" / "t5x-harness-plan-killed" / "lock").touch()  # that nobody holds
 
-    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **given: Any) -> Iterator[RunResult]:
+    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **_given: Any) -> Iterator[RunResult]:
         folders.append(options.workspace)
         if len(folders) == 1:
             assert main(command) == 0  # another one, while this one is at work

@@ -16,7 +16,8 @@ pytest.importorskip("google_crc32c", reason="needs the extra google")
 
 
 @pytest.mark.journey
-def test_a_sample_config_trains_as_a_job(tmp_path: Path, imported: None) -> None:
+@pytest.mark.usefixtures("imported")
+def test_a_sample_config_trains_as_a_job(tmp_path: Path) -> None:
     (tmp_path / "my_tasks.py").write_text("import t5x_harness.sample_tasks.tasks\n")
     (tmp_path / "short.gin").write_text(
         "import my_tasks\ninclude 'pretrain_span_corruption.gin'\nTRAIN_STEPS = 2\nBATCH_SIZE = 8\n"

@@ -35,7 +35,7 @@ FOUND = "List of found errors:\t1.Field: job_spec.a; Message: Wrong a.\t2.Field:
             "--vertex=emulated, pytest --t5x-vertex=emulated, or any command in a shell of t5x-harness serve",
             False,
         ),
-        (auth.TransportError("down"), "it: no credentials can be had now: down", True),
+        (auth.TransportError("down"), "it: no credentials are available now: down", True),
         (ConnectionError("refused"), "it: Vertex AI cannot be reached: refused", True),
         (ValueError("Resource X is not a valid resource id."), "it: Resource X is not a valid resource id.", False),
     ],

@@ -39,8 +39,8 @@ def test_the_private_google_needs_nothing_to_be_named() -> None:
     [
         ("bucket", "gs://my-bucket", "give the name alone, as my-bucket of gs://my-bucket/folder"),
         ("bucket", "My Bucket", "is not a bucket's name"),
-        ("experiment", "e" * 99, "is not a name of one: lowercase letters, digits and -, at most 98"),
-        ("experiment", "My experiment", "is not a name of one: lowercase letters, digits and -, at most 98"),
+        ("experiment", "e" * 99, "is not a valid name: lowercase letters, digits and -, at most 98"),
+        ("experiment", "My experiment", "is not a valid name: lowercase letters, digits and -, at most 98"),
         ("location", "us-central1-a", "give one such as us-central1, not a zone"),
     ],
 )

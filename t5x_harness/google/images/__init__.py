@@ -1,1 +1,1 @@
-"""Registries of container images, as far as they are asked which images there are: those that stand for a command."""
+"""Registries of container images, as far as clients ask them which images exist: those that stand for a command."""

@@ -1,4 +1,4 @@
-"""The images that were declared: a glob says which there are, and nothing says what is in one."""
+"""The declared images: a glob says which images exist, but not what is in them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WILD = "*?["
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredImage:
-    """An image under all of its tags: nothing is built here, so all tags of a name are the same.
+    """An image under all of its tags. No image is built here, so all tags of a name mean the same image.
 
     Attributes:
-      name: with the registry and without a tag: ``gcr.io/my-project/trainer``.
-      tags: those that are known.
+      name: its name with the registry and without a tag: ``gcr.io/my-project/trainer``.
+      tags: the tags that are known.
     """
 
     name: str
@@ -32,14 +32,14 @@ class DeclaredImage:
 
     @functools.cached_property
     def config(self) -> bytes:
-        """What a registry keeps of an image besides its layers."""
+        """The image's configuration, which a registry stores besides its layers."""
         return _json(
             {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": []}}
         )
 
     @functools.cached_property
     def manifest(self) -> bytes:
-        """The manifest: no layers, and a note that makes each name's another one."""
+        """The manifest, which has no layers, and an annotation that differs between names."""
         config = {"mediaType": CONFIG_TYPE, "size": len(self.config), "digest": digest_of(self.config)}
         note = {f"{PRODUCT}.image": self.name}
         return _json(
@@ -53,24 +53,24 @@ class DeclaredImage:
 
 
 class Catalog:
-    """Declared images by name.
+    """The declared images by name.
 
     Args:
-      images: the globs that stand for commands, as jobs have them: ``--vertex-image``.
+      images: the user's map from globs to commands: ``--vertex-image``.
     """
 
     def __init__(self, images: Mapping[str, str]) -> None:
         self._globs = tuple(images)
 
     def find(self, name: str, reference: str = "") -> DeclaredImage | None:
-        """Returns an image.
+        """Finds an image.
 
         Args:
-          name: with the registry: ``gcr.io/my-project/trainer``.
+          name: its name with the registry: ``gcr.io/my-project/trainer``.
           reference: a tag or a digest; empty for any.
 
         Returns:
-          None if none of that name was declared, or not with that tag.
+          The image, or None if no image of that name was declared, or not with that tag.
         """
         image = DeclaredImage(name, self._tags(name))
         if not image.tags and not any(_fits(glob, name) for glob in self._globs):
@@ -81,12 +81,12 @@ class Catalog:
         return dataclasses.replace(image, tags=(*image.tags, reference)) if is_there else None
 
     def below(self, prefix: str) -> list[DeclaredImage]:
-        """Returns the images that can be listed, whose names begin so; those that a wider glob stands for cannot."""
+        """Lists the images whose names begin with a prefix, except for those of a glob that stands for several."""
         names = dict.fromkeys(name for glob in self._globs if (name := _name_of(glob)) and name.startswith(prefix))
         return [image for name in names if (image := self.find(name))]
 
     def has_any(self, prefix: str) -> bool:
-        """Returns whether a glob may stand for an image whose name begins so: whether a repository is there."""
+        """Returns whether a repository exists: a glob may stand for an image whose name begins with its prefix."""
         return any(_name_of(glob).startswith(prefix) or _fits(glob, f"{prefix}x") for glob in self._globs)
 
     def _tags(self, name: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _fits(glob: str, uri: str) -> bool:
 
 
 def _name_of(glob: str) -> str:
-    """Returns the name in ``gcr.io/p/trainer``, ``…trainer:1``, ``…trainer:*`` and ``…trainer*``; empty for others."""
+    """Returns the name in ``gcr.io/p/trainer``, ``…trainer:1``, ``…trainer:*`` or ``…trainer*``; else nothing."""
     head, separator, last = glob.rpartition("/")
     name = last.partition(":")[0].removesuffix("*")
     found = f"{head}{separator}{name}"
@@ -115,7 +115,7 @@ def _name_of(glob: str) -> str:
 
 
 def tags_list(catalog: Catalog, host: str, name: str) -> dict[str, Any] | None:
-    """Returns what a registry lists of a name; None if there is no such image, and none below it."""
+    """Returns a registry's answer about a name, or None if there is no such image, and none below it."""
     image, below = catalog.find(f"{host}/{name}"), catalog.below(f"{host}/{name}/")
     if image is None and not below:
         return None

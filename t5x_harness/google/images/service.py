@@ -1,4 +1,4 @@
-"""Answers of image registries, of Artifact Registry and of Container Analysis, for images that were declared."""
+"""The answers of image registries, Artifact Registry and Container Analysis about the declared images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPOSITORY = re.compile(
 _SETTINGS = re.compile(r"/v1/(?P<name>projects/[^/]+/projectSettings)")
 _OCCURRENCES = re.compile(r"/v1(?:beta1|alpha1)?/projects/[^/]+/occurrences(?::vulnerabilitySummary)?")
 _READS = ("GET", "HEAD")
-# When an image was declared, nobody knows; clients want a time.
+# It is not known when an image was declared, but clients want a time.
 _EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -32,11 +32,11 @@ def is_registry(host: str) -> bool:
 
 
 class ImageService:
-    """Tells which images there are, and takes none.
+    """Answers which images exist, and accepts none.
 
     Args:
-      images: the declared ones; see :class:`Catalog`.
-      refused: called with a host and a message for what is refused, as gcloud shows nothing of it.
+      images: the declared images; see :class:`Catalog`.
+      refused: called with the host and the message of a refusal, because gcloud does not show it.
     """
 
     def __init__(self, images: Mapping[str, str], refused: Callable[[str, str], object]) -> None:
@@ -44,9 +44,9 @@ class ImageService:
         self._refused = refused
 
     async def answer_registry(self, scope: Scope, host: str, send: Send) -> None:
-        """Answers in the form of Docker's registries: their clients crash at any other one."""
+        """Answers in the form of Docker's registries, because their clients crash at any other."""
         path, found = scope["path"], _DOCKER.fullmatch(scope["path"])
-        if path == "/v2/":  # whether there is a registry, and how to log in
+        if path == "/v2/":  # asks whether there is a registry, and how to log in
             return await answer_json(send, 200, {})
         if scope["method"] not in _READS or found is None:
             message = (
@@ -67,7 +67,7 @@ class ImageService:
             return await self._unknown(host, f"{name}:{reference}", code, send)
         body, media_type, digest = content
         headers = {"content-type": media_type, "docker-content-digest": digest}
-        await answer(send, 200, body, headers)
+        return await answer(send, 200, body, headers)
 
     async def answer_artifacts(self, scope: Scope, send: Send) -> None:
         """Answers for Artifact Registry."""
@@ -85,17 +85,17 @@ class ImageService:
         if shown is None:
             message = f"Requested entity was not found. {PRODUCT} has the images that --vertex-image names: {path}"
             return await answer_error(send, 404, message)
-        await answer_json(send, 200, shown)
+        return await answer_json(send, 200, shown)
 
     async def answer_analysis(self, scope: Scope, send: Send) -> None:
-        """Answers for Container Analysis: nothing is known of any image."""
+        """Answers for Container Analysis, which knows nothing of any image."""
         if scope["method"] == "GET" and _OCCURRENCES.fullmatch(scope["path"]):
             return await answer_json(send, 200, {})
         message = f"{PRODUCT} does not emulate {scope['method']} {ANALYSIS}{scope['path']}"
-        await answer_json(send, NOT_EMULATED, not_emulated(message))
+        return await answer_json(send, NOT_EMULATED, not_emulated(message))
 
     def _artifact(self, found: re.Match[str]) -> dict[str, Any] | None:
-        """Returns a repository, what is in it, or None for what is not there."""
+        """Returns a repository or something in it, or None if it does not exist."""
         host = f"{found['location']}-docker.pkg.dev"
         prefix = f"{host}/{found['project']}/{found['repository']}/"
         parent = "projects/{project}/locations/{location}/repositories/{repository}".format(**found.groupdict())
@@ -133,7 +133,7 @@ class ImageService:
 
 
 def _content(image: DeclaredImage, kind: str, reference: str) -> tuple[bytes, str, str] | None:
-    """Returns a manifest or a blob, with its type and digest; None for a blob that the image does not have."""
+    """Returns a manifest or a blob with its type and digest, or None for a blob that the image does not have."""
     if kind == "manifests":
         return image.manifest, MANIFEST_TYPE, image.digest
     config = image.manifest.decode().partition('"digest": "')[2].partition('"')[0]

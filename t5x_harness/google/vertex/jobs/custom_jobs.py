@@ -10,12 +10,11 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.jobs.driver import Driver, GracePeriods
-from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import notes_on, policy_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
 from t5x_harness.google.vertex.jobs.programs import find_programs
-from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started
 from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.messages.standard import run_standard

@@ -16,12 +16,11 @@ from typing import Any, Generic, Self, TypeVar
 
 from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFault, VertexFaultKind, no_room
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
-from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
-from t5x_harness.google.vertex.jobs.publishing import publish
 from t5x_harness.google.vertex.jobs.replicas import host_of, replica_of
 from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
 from t5x_harness.google.vertex.jobs.watching import UnitSaid, Watched
@@ -202,7 +201,7 @@ class Driver:
                     finally:
                         taken.set()
         except Exception as error:
-            traceback.print_exc()  # for whoever runs the server; clients get only what helps them
+            traceback.print_exc()  # for the log of the server; clients get only what helps them
             with contextlib.suppress(Exception):  # if the state itself is gone, no client can be informed
                 self._finish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:

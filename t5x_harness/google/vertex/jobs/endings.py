@@ -1,14 +1,21 @@
-"""The states of jobs, and the reasons why they end, with the service's words and codes as far as they are known."""
+"""The states of jobs and the reasons why they end, in the service's words if known, and how both are published."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import traceback
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.wire.errors import StatusCode
+from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.state import StateError
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 class JobState(enum.IntEnum):
@@ -165,3 +172,40 @@ def owner_gone(owner: str) -> JobFailure:
         StatusCode.INTERNAL,
         f"{PRODUCT}: the server that ran this job, {owner}, has ended, and the job's processes with it.",
     )
+
+
+def publish(services: Services, name: str, kind: type[Any], state: JobState, error: JobFailure | None = None) -> None:
+    """Sets a job's state. A job that has ended, or was deleted, is left as it is."""
+    place = JobPlace.of(name)
+    now = services.clock.now()
+
+    def change(job: Any) -> None:
+        if job.state in list(JobState) and JobState(job.state).is_final:
+            return
+        job.state = int(state)
+        if state is JobState.RUNNING and not job.HasField("start_time"):
+            job.start_time.FromNanoseconds(now)
+        if state.is_final:
+            job.end_time.FromNanoseconds(now)
+        if error is not None:
+            job.error.code = error.code.number
+            job.error.message = error.text(place.project, place.job_id)
+
+    with contextlib.suppress(ApiError):
+        services.resources.update(name, kind, change)
+
+
+@contextlib.contextmanager
+def fails_if_not_started(services: Services, job: Any) -> Iterator[None]:
+    """Fails a job that was created and that the block cannot start, because nothing else would ever end it.
+
+    Raises:
+      StateError: nothing can be published, because the state is lost.
+    """
+    try:
+        yield
+    except StateError:
+        raise
+    except Exception as error:
+        traceback.print_exc()  # for the log of the server; clients get only what helps them
+        publish(services, job.name, type(job), JobState.FAILED, unable(f"the job cannot be started: {error}"))

@@ -54,7 +54,7 @@ class ImageStandIn:
         if not self.known:
             return (
                 f"the image {self.uri} is not run: its command {command[0]!r} is looked for on this machine, with the "
-                f"Python environment of {PRODUCT} in the place of what the image has"
+                f"Python environment of {PRODUCT} in place of the image's"
             )
         return ""
 

@@ -33,25 +33,23 @@ from t5x_harness.google.vertex.jobs.variables import (
     trial_variables,
 )
 from t5x_harness.google.vertex.settings import VertexSettings
-from t5x_harness.google.vertex.validation.slices import slice_of
 from t5x_harness.slices.pod import Pod
-from t5x_harness.slices.slice import Slice, get_slice
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"
 
 # What the service does besides running a job, and the emulation does not.
 _NO_UPLOAD = (
-    "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; nothing does here: "
+    "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; the emulation does not: "
     "aiplatform.upload_tb_log does it for a run that has ended"
 )
 _NO_WEB_ACCESS = (
-    "there is no interactive shell here: web_access_uris stays empty, which on the service names one for each replica "
-    "while the job runs"
+    "there is no interactive shell here: web_access_uris stays empty; on the service it has an address for each "
+    "replica while the job runs"
 )
 _NO_BUCKET = (
-    "there is no bucket {name}, in which base_output_directory lies: on the service nothing can be written there, "
-    "where here a folder that a job makes at /gcs/{name} becomes the bucket. Make it before the job: "
+    "base_output_directory is in the bucket {name}, which does not exist: on the service nothing can be written there; "
+    "here a folder that a job makes at /gcs/{name} becomes the bucket. Create it before the job: "
     "gcloud storage buckets create gs://{name}"
 )
 _JOB_ID = re.compile(r"[0-9]+")
@@ -80,12 +78,7 @@ def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
 
 def pools(spec: Any, settings: VertexSettings) -> tuple[WorkerPool, ...]:
     """Returns the pools of a ``CustomJobSpec`` with the slices that they ask for."""
-    return pools_of(spec, _slice, settings.options.pod_hosts)
-
-
-def _slice(machine: Any) -> Slice | None:
-    name = slice_of(machine)
-    return get_slice(name) if name is not None else None
+    return pools_of(spec, settings.options.pod_hosts)
 
 
 def policy_of(spec: Any, settings: VertexSettings) -> Policy:

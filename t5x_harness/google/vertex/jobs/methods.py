@@ -25,7 +25,7 @@ class Jobs:
     """Gets, lists, cancels and deletes both kinds of jobs; each kind creates its own.
 
     Args:
-      graces: how long processes have that are told to end; by default as long as on the service.
+      graces: how long processes have to end after SIGTERM; by default as long as on the service.
       deleting: called with a job that is about to be deleted, while it can still be read.
     """
 

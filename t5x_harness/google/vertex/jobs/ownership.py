@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.publishing import publish
+from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services

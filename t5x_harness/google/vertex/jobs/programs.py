@@ -33,7 +33,7 @@ class Programs:
         """Returns rules for the specs of jobs, besides those of the service."""
         return ()
 
-    def entry_point(self, image: str) -> Sequence[str]:
+    def entry_point(self, _image: str, /) -> Sequence[str]:
         """Returns the words that an image of this name runs by itself; none if the image is not known."""
         return ()
 
@@ -41,7 +41,7 @@ class Programs:
         """Returns the words of a container, with what only its image has replaced by what this machine has."""
         return list(words)
 
-    def runs(self, words: Sequence[str]) -> bool:
+    def runs(self, _words: Sequence[str], /) -> bool:
         """Returns whether these words run one of the programs."""
         return False
 
@@ -52,16 +52,18 @@ class Programs:
     def environment(
         self,
         base: Mapping[str, str],
-        words_are_theirs: bool,
-        slice: Slice | None,
-        pod: Pod | None,
+        _words_are_theirs: bool,
+        _slice: Slice | None,
+        _pod: Pod | None,
+        /,
     ) -> dict[str, str]:
         """Returns the variables of a process that runs one of the programs, is on a TPU, or is given variables.
 
         Args:
-          words_are_theirs: whether it runs one of the programs.
-          slice: the slice that it is on, if any.
-          pod: its place, if it is one host of several.
+          base: the variables so far.
+          _words_are_theirs: whether it runs one of the programs.
+          _slice: the slice that it is on, if any.
+          _pod: its place, if it is one host of several.
         """
         return dict(base)
 

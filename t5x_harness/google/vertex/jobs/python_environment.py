@@ -198,7 +198,7 @@ def _scripts(folder: Path) -> Sequence[str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _scripts_at(folder: Path, changed: int) -> Sequence[str]:
+def _scripts_at(folder: Path, _changed: int) -> Sequence[str]:
     """Returns the same, found anew when the folder's time of change is another one."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 

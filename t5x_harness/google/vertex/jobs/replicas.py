@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from t5x_harness.google.vertex.validation.machine_types import slice_of
 from t5x_harness.slices.slice import Slice
 
 
@@ -88,11 +89,10 @@ class WorkerPool:
                 yield Unit(self.number, index, host, self.hosts)
 
 
-def pools_of(spec: Any, slice_of: Callable[[Any], Slice | None], most_hosts: int) -> tuple[WorkerPool, ...]:
+def pools_of(spec: Any, most_hosts: int) -> tuple[WorkerPool, ...]:
     """Returns the pools of a ``CustomJobSpec``, including the empty ones.
 
     Args:
-      slice_of: returns the slice that a ``MachineSpec`` asks for.
       most_hosts: the largest number of hosts of a slice for which each host is a process.
     """
     return tuple(

@@ -1,6 +1,6 @@
-"""Accelerator types as people write them: names that the API does not have, and what was meant.
+"""Accelerator types that the API does not have, and what was meant by them.
 
-A name that is not in the API never becomes a message: JSON with it does not parse. So it is looked for in the document.
+A name that is not in the API never becomes a message, because JSON with it does not parse. So the JSON is searched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPOKEN = {
 
 
 def accelerator_meant(given: str) -> str:
-    """Returns what to write instead of a name that is not an accelerator type; empty where nothing comes near.
+    """Returns what to write instead of a name that is not an accelerator type; empty if no type is similar.
 
     ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
     """
@@ -57,14 +57,13 @@ def accelerator_meant(given: str) -> str:
 
 
 def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[SpecViolation, ...]:
-    """Returns accelerator types in a job's JSON or YAML that the API does not have.
+    """Returns a violation for each accelerator type in a job's JSON or YAML that the API does not have.
+
+    Each has the message of Google's JSON parser, and what was meant.
 
     Args:
-      document: of a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
-      kind: the name of the resource, with which the service's text begins.
-
-    Returns:
-      One for each, with the message of Google's JSON parser and what was meant.
+      document: a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
+      kind: the name of the resource, with which the service's message begins.
     """
     known = accelerator_types()
     return tuple(
@@ -104,6 +103,6 @@ def _join(at: str, key: str) -> str:
 
 
 def accelerator_types() -> tuple[str, ...]:
-    """Returns every type that the API has: those that machines take, and those that custom training says nothing of."""
+    """Returns every type of the API: those of machines, and those that custom training does not document."""
     taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
     return (*cloud_tpus(), *taken, *_UNMENTIONED)

@@ -8,9 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation.checks import Values, enter, job_check, pool_check, value_check
-from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions, training_regions
+from t5x_harness.google.vertex.validation.machine_types import (
+    generation_of,
+    may_have_tpu,
+    tpu_regions,
+    training_regions,
+)
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule
-from t5x_harness.google.vertex.validation.slices import generation_of
 from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
 
 _LABEL = re.compile(r"[\w-]*")

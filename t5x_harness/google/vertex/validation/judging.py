@@ -1,4 +1,4 @@
-"""Judges a job by every rule at once: what is found wrong with its spec."""
+"""Judges the spec of a job by every rule at once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class SpecViolation:
     """A rule that a spec breaks.
 
     Attributes:
-      field: as the service names it: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
-      message: what is wrong, and after it the smallest fix where one is known.
-      code: of the failure catalogue, ``VTX04``; None for what the catalogue does not know.
-      source: where the rule is from, for humans: a title and an address.
+      field: the service's name of the field: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
+      message: what is wrong, followed by the smallest fix if one is known.
+      code: the code in the failure catalogue, such as ``VTX04``, if there is one.
+      source: where the rule comes from, as a title and an address.
       rule: its name in the file of rules.
     """
 
@@ -37,11 +37,11 @@ class SpecViolation:
 
 @dataclasses.dataclass(frozen=True)
 class SpecVerdict:
-    """What is to be said about a spec.
+    """All violations in a spec, in the order of the rules.
 
     Attributes:
-      violations: for which the service refuses it; all of them, in the order of the rules.
-      warnings: what rules say whose source is not the service's, and what the service takes and the job suffers from.
+      violations: those for which the service refuses the job.
+      warnings: violations of rules that do not come from the service, and of rules that break only the running job.
     """
 
     violations: tuple[SpecViolation, ...]
@@ -59,7 +59,7 @@ def service_rules() -> tuple[SpecRule, ...]:
 
 
 def judge(job: Any, location: str = "", more: Sequence[SpecRule] = ()) -> SpecVerdict:
-    """Returns what the service refuses in a job, and what else is to be said about it.
+    """Returns what the service refuses in a job, and what else may be wrong with it.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message.

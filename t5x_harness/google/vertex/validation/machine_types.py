@@ -1,28 +1,31 @@
-"""The machines of ``machines.toml`` as values."""
+"""The machines of ``machines.toml`` as values, and the TPU slices that machine specs ask for."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from t5x_harness.google.vertex.validation.rules import read_table
+from t5x_harness.slices.slice import Slice, SliceError, get_slice
 
 CLOUD_TPU = "cloud-tpu"
 
 
 @dataclasses.dataclass(frozen=True)
 class MachineType:
-    """A type of machine that custom training takes.
+    """A machine type of custom training.
 
     Attributes:
-      name: ``n1-standard-4``.
-      counts: the numbers of each accelerator that it takes; empty for ``cloud-tpu``, whose counts are slices.
+      name: its name, such as ``n1-standard-4``.
+      counts: how many of each accelerator it may have; empty for ``cloud-tpu``, whose counts are slices.
       bare: whether it may be used without an accelerator.
-      generation: of its TPUs, ``v5e``; None without, and for ``cloud-tpu``, which has several.
-      chips: TPU chips of one VM.
-      topologies: that a slice of such VMs may have, in chips.
+      generation: the generation of its TPUs, such as ``v5e``; None without TPUs, and for ``cloud-tpu``, which has
+        several.
+      chips: the TPU chips of one VM.
+      topologies: the topologies that a slice of such VMs may have, in chips.
     """
 
     name: str
@@ -35,13 +38,13 @@ class MachineType:
 
 @dataclasses.dataclass(frozen=True)
 class CloudTpu:
-    """An accelerator of the machine type ``cloud-tpu``; numbers are cores.
+    """An accelerator of the machine type ``cloud-tpu``, whose numbers are cores.
 
     Attributes:
-      generation: ``v3``.
-      single: cores of one board.
-      pod: cores of the smallest slice of several boards.
-      multiple: whether larger slices have to be a multiple of it.
+      generation: its generation, such as ``v3``.
+      single: the cores of one board.
+      pod: the cores of the smallest slice of several boards.
+      multiple: whether larger slices have to be a multiple of ``pod``.
     """
 
     generation: str
@@ -73,14 +76,14 @@ def cloud_tpus() -> Mapping[str, CloudTpu]:
 
 
 def tpu_regions(generation: str | None) -> tuple[str, ...]:
-    """Regions that are known to have TPUs of a generation; empty for one of which nothing is known."""
+    """Returns the regions that are known to have TPUs of a generation; none if nothing is known of the generation."""
     return tuple(_tables()["regions"].get(generation, ()))
 
 
 def may_have_tpu(region: str, generation: str | None) -> bool:
     """Returns whether a region that is not listed for a generation may have its TPUs.
 
-    It has others, and the list has gaps.
+    It may if it has other TPUs, and the list for the generation is not known to be complete.
     """
     table = _tables()["regions"]
     lists = [regions for name, regions in table.items() if name not in ("source", "complete")]
@@ -94,7 +97,7 @@ def accelerator_name(machine_spec: Any) -> str:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes.
 
     Returns:
-      Empty for a spec without, and ``str`` of the number for one that the API does not have.
+      The name; empty for a spec without an accelerator, and the number as text for a type that the API does not have.
     """
     value = getattr(machine_spec, "accelerator_type", None) or ""
     if not isinstance(value, int):
@@ -111,3 +114,65 @@ def training_regions() -> tuple[str, ...]:
 
 def _counts(table: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
     return {accelerator: tuple(counts) for accelerator, counts in table.items()}
+
+
+def slice_of(machine_spec: Any) -> Slice | None:
+    """Returns the TPU slice that is asked for.
+
+    Args:
+      machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes
+        ``machine_type``, ``accelerator_type``, ``accelerator_count`` and ``tpu_topology``.
+
+    Returns:
+      None for a machine without a TPU, for a spec that Vertex AI does not accept, and for a generation whose slices are
+      not known.
+    """
+    generation = generation_of(machine_spec)
+    if generation is None:
+        return None
+    machine = _tpu_machine(machine_spec)
+    if machine is None:
+        name = f"{generation}-{machine_spec.accelerator_count}"
+    elif machine_spec.tpu_topology in machine.topologies:
+        name = f"{generation}-{_chips(machine_spec.tpu_topology)}"
+    else:
+        return None
+    return find_slice(name)
+
+
+def find_slice(name: str) -> Slice | None:
+    """Returns the slice of a name, or None if Cloud TPU has no such slice."""
+    try:
+        return get_slice(name)
+    except SliceError:
+        return None
+
+
+def generation_of(machine_spec: Any) -> str | None:
+    """Returns the TPU generation that is asked for, such as ``v3``, or None.
+
+    The count or topology need not exist.
+    """
+    machine = _tpu_machine(machine_spec)
+    if machine is not None:
+        return machine.generation
+    accelerator = cloud_tpus().get(accelerator_name(machine_spec))
+    return accelerator.generation if accelerator and machine_spec.machine_type == CLOUD_TPU else None
+
+
+def chips_of(machine_spec: Any) -> int:
+    """Returns how many TPU chips are asked for: 0 for no TPU, and for a spec that Vertex AI does not accept."""
+    machine = _tpu_machine(machine_spec)
+    if machine is not None:
+        return _chips(machine_spec.tpu_topology) if machine_spec.tpu_topology in machine.topologies else 0
+    found = slice_of(machine_spec)
+    return found.num_chips if found else 0
+
+
+def _tpu_machine(machine_spec: Any) -> MachineType | None:
+    machine = machine_types().get(machine_spec.machine_type)
+    return machine if machine is not None and machine.generation else None
+
+
+def _chips(topology: str) -> int:
+    return math.prod(int(side) for side in topology.split("x"))

@@ -15,17 +15,18 @@ from t5x_harness.google.vertex.validation.machine_types import (
     MachineType,
     accelerator_name,
     cloud_tpus,
+    find_slice,
     machine_types,
 )
 from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
-from t5x_harness.slices.slice import Slice, SliceError, get_slice, slice_names
+from t5x_harness.slices.slice import slice_names
 
 _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*(-[a-z]+)?")
 
 
 def is_slice(name: str) -> bool:
     """Returns whether Cloud TPU has a slice of that name."""
-    return _slice(name) is not None
+    return find_slice(name) is not None
 
 
 def machine_of_slice(name: str) -> Mapping[str, Any]:
@@ -37,7 +38,7 @@ def machine_of_slice(name: str) -> Mapping[str, Any]:
     Returns:
       Nothing for a slice that custom training does not have, and for what is not a slice.
     """
-    wanted = _slice(name)
+    wanted = find_slice(name)
     if wanted is None:
         return {}
     generation = wanted.generation.name
@@ -136,7 +137,7 @@ def tpu_count(pool: PoolSpec, machine: MachineType) -> Values | None:
     about = _cloud_tpu(machine, name)
     if about is None or not count or _fits(about, count):
         return None
-    known = _slice(f"{about.generation}-{2 * count}")
+    known = find_slice(f"{about.generation}-{2 * count}")
     fix = f": a {known} has {count} chips but {2 * count} cores, so write {2 * count}" if known else ""
     return {"accelerator": name, "wanted": f"{_sizes(about)}, …", "value": count, "fix": fix}
 
@@ -250,10 +251,3 @@ def _sizes(about: CloudTpu, *, everything: bool = False) -> str:
     names = [name.partition("-") for name in slice_names()]
     sizes = [size for generation, _, size in names if generation == about.generation and _fits(about, int(size))]
     return ", ".join(sizes if everything else sizes[:3])
-
-
-def _slice(name: str) -> Slice | None:
-    try:
-        return get_slice(name)
-    except SliceError:
-        return None

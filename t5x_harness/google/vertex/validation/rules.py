@@ -14,7 +14,7 @@ from t5x_harness.google.vertex.validation.subject import Subject
 
 
 class Confidence(enum.StrEnum):
-    """How sure it is that the service judges so; ``rules.toml`` says what each means."""
+    """How certain it is that the service applies a rule; ``rules.toml`` explains each value."""
 
     OBSERVED = "observed"
     DOCUMENTED = "documented"
@@ -24,7 +24,7 @@ class Confidence(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class RuleSource:
-    """Where a rule is from; ``url`` is empty for what has no source."""
+    """Where a rule comes from. A rule that has no source has no ``url``."""
 
     title: str
     url: str
@@ -44,12 +44,12 @@ class SpecRule:
     """A rule for the specs of jobs.
 
     Attributes:
-      field: the path of what it judges, as ``rules.toml`` explains.
+      field: the path of the field that it is about, as ``rules.toml`` explains.
       check: yields a breach for each place where the rule is broken.
-      message: with the places that the check fills.
-      accepted: whether the service takes what breaks it.
-      code: of the failure catalogue, or None.
-      parameters: of the check: ``limit``, ``pattern``, ….
+      message: the message, with placeholders that the check fills in.
+      accepted: whether the service accepts jobs that break it.
+      code: its code in the failure catalogue, if it has one.
+      parameters: the parameters of the check, such as ``limit`` or ``pattern``.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SpecRule:
 
     @property
     def refuses(self) -> bool:
-        """Whether the emulation refuses what breaks it; else it warns."""
+        """Whether the emulation refuses a job that breaks it; otherwise it warns."""
         return not self.accepted and self.confidence in (Confidence.OBSERVED, Confidence.DOCUMENTED)
 
 

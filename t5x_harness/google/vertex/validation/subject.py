@@ -1,4 +1,4 @@
-"""What is judged: a job's message, walked by the paths that rules name."""
+"""The job that is judged, and the paths by which rules name its fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PoolSpec:
     """A worker pool that is not skipped.
 
     Attributes:
-      path: as the service names it.
+      path: the service's name for it.
     """
 
     path: str
@@ -35,7 +35,7 @@ class Subject:
     """A ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf message of any version of the API.
 
     Attributes:
-      location: the region that it was sent to; empty where that is not known, and then no rule looks at it.
+      location: the region that the job was sent to; empty if it is not known, and then no rule applies to it.
     """
 
     message: Any
@@ -48,7 +48,7 @@ class Subject:
 
     @property
     def spec_field(self) -> str:
-        """The name of the field that has the ``CustomJobSpec``."""
+        """The name of the field with the ``CustomJobSpec``."""
         return _SPECS[self.message.DESCRIPTOR.name]
 
     @property
@@ -61,7 +61,7 @@ class Subject:
 
     @functools.cached_property
     def pools(self) -> tuple[PoolSpec, ...]:
-        """The worker pools, without the empty ones by which those after the first are skipped."""
+        """The worker pools; an empty pool after the first one is skipped."""
         return tuple(
             PoolSpec(f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
             for index, pool in enumerate(self.spec.worker_pool_specs)
@@ -79,7 +79,7 @@ class Subject:
     def resolve(self, path: str) -> Iterator[tuple[str, Any]]:
         """Yields every place that a rule's path names, with its value.
 
-        A message that is not set has no places inside; ``labels`` and other fields of the job itself always are one.
+        There are no places in a message that is not set. Fields of the job itself, such as ``labels``, always exist.
         """
         first, _, rest = path.partition(".")
         if first == "spec":

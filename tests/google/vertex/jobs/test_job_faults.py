@@ -88,18 +88,61 @@ def test_what_runs_again_finds_nothing_of_what_it_had_left_in_its_own_folders(
     assert [line for line in service.said(job) if line != "ready"] == ["started", "started"]
 
 
-def test_without_retries_a_preemption_fails_the_job(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("preempt"))
-    job = service.ended(service.shell("sleep 100", scheduling={"disable_retries": True}))
-    assert job.state == JobState.FAILED
-    assert job.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
+FLEX_START = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
+NO_ROOM = (
+    "Resources are insufficient in region: us-central1. Please try a different region or use a different accelerator."
+)
+LOW = "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
 
 
-def test_preempted_always_is_preempted_until_the_limits(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("preempt", times=None))
-    job = service.ended(service.shell("sleep 100"))
-    assert job.state == JobState.FAILED
-    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 4
+@pytest.mark.parametrize(
+    ("fault", "scheduling", "state", "error", "attempts"),
+    [
+        (
+            VertexFault("preempt"),
+            {"disable_retries": True},
+            JobState.FAILED,
+            (14, "The replica workerpool0-0 was preempted, and the job is not restarted any more."),
+            1,
+        ),
+        (
+            VertexFault("preempt", times=None),
+            {},
+            JobState.FAILED,
+            (14, "The replica workerpool0-0 was preempted, and the job is not restarted any more."),
+            4,
+        ),
+        (
+            VertexFault("internal", times=3),
+            {},
+            JobState.FAILED,
+            (13, "Internal error occurred for the current attempt."),
+            3,
+        ),
+        (VertexFault("expire", output="ready"), {}, JobState.EXPIRED, (0, ""), 1),
+        (VertexFault("stockout"), {}, JobState.FAILED, (8, NO_ROOM), 0),
+        (
+            VertexFault("stockout"),
+            FLEX_START,
+            JobState.FAILED,
+            (8, "The job waited for resources for longer than its scheduling.max_wait_duration."),
+            0,
+        ),
+        (VertexFault("oom", output="ready"), {}, JobState.FAILED, (8, LOW), 1),
+    ],
+    ids=["no retries", "always preempted", "three internal errors", "expired", "no machine", "waited", "no memory"],
+)
+def test_how_a_fault_ends_a_job_in_the_services_words(
+    service: Any, fault: VertexFault, scheduling: dict[str, Any], state: JobState, error: tuple[int, str], attempts: int
+) -> None:
+    service.api.services.faults.arm(fault)
+    job = service.ended(service.shell("echo ready; sleep 100", scheduling=scheduling))
+    assert (job.state, (job.error.code, job.error.message)) == (state, error)
+    assert job.HasField("start_time") == bool(attempts)
+    assert job.HasField("end_time")
+    said = service.said(job, "service")
+    assert said.count("Waiting for job to be provisioned.") == max(1, attempts)
+    assert said[-1] == f"Job {state.name.lower()}."
 
 
 def test_an_internal_error_is_tried_again(service: Any) -> None:
@@ -109,45 +152,9 @@ def test_an_internal_error_is_tried_again(service: Any) -> None:
     assert service.said(job) == ["first", "again"]
 
 
-def test_three_internal_errors_are_all_that_a_client_is_told(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("internal", times=3))
-    job = service.ended(service.shell("sleep 100"))
-    assert job.state == JobState.FAILED
-    assert (job.error.code, job.error.message) == (13, "Internal error occurred for the current attempt.")
-
-
-def test_a_job_expires(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("expire", output="ready"))
-    job = service.ended(service.shell("echo ready; sleep 100"))
-    assert job.state == JobState.EXPIRED
-    assert not job.HasField("error")
-    assert job.HasField("end_time")
-    assert service.said(job, "service")[-1] == "Job expired."
-
-
-def test_a_stockout_fails_a_job_that_does_not_wait(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("stockout"))
-    job = service.ended(service.shell("true"))
-    assert job.state == JobState.FAILED
-    assert not job.HasField("start_time")
-    assert job.error.code == 8
-    assert job.error.message == (
-        "Resources are insufficient in region: us-central1. Please try a different region or use a different "
-        "accelerator."
-    )
-
-
 def test_a_job_that_waits_for_machines_gets_them_after_a_stockout(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout", seconds=0.2))
     assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == JobState.SUCCEEDED
-
-
-def test_a_job_waits_no_longer_than_it_may(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("stockout"))
-    scheduling = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
-    job = service.ended(service.shell("true", scheduling=scheduling))
-    assert job.state == JobState.FAILED
-    assert job.error.message == "The job waited for resources for longer than its scheduling.max_wait_duration."
 
 
 def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
@@ -182,17 +189,6 @@ def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> No
     service.api.services.faults.arm(VertexFault("preempt", output="never said"))
     assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
     assert [each["met"] for each in service.api.services.faults.report()["faults"]] == [0]
-
-
-def test_a_replica_without_memory_ends_the_job_in_the_services_words(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("oom", output="loading"))
-    job = service.ended(service.shell("echo loading; sleep 1000"))
-    assert (job.state, job.error.code, job.error.message) == (
-        JobState.FAILED,
-        8,
-        "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again.",
-    )
-    assert "Waiting for job to be provisioned." in service.said(job, "service")
 
 
 def test_a_program_that_exceeds_the_tpus_memory_ends_the_job_with_the_compilers_text(service: Any) -> None:

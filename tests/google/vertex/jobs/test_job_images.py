@@ -65,7 +65,7 @@ def test_an_unknown_image_runs_the_command_of_its_spec_and_says_so() -> None:
     assert image.command(["sh", "-c"], ["true"]) == ["sh", "-c", "true"]
     assert image.note(["sh"]) == (
         "the image gcr.io/p/a:1 is not run: its command 'sh' is looked for on this machine, with the Python "
-        "environment of t5x-harness in the place of what the image has"
+        "environment of t5x-harness in place of the image's"
     )
     assert find_image("gcr.io/p/a:1", {"gcr.io/p/a*": ""}).note(["sh"]) == ""
 

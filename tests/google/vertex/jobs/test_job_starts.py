@@ -34,7 +34,7 @@ def test_a_job_whose_folder_cannot_be_made_fails_and_can_be_deleted(
 def test_a_job_for_which_there_is_no_thread_fails(
     service: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def start(thread: threading.Thread) -> None:
+    def start(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)

@@ -200,16 +200,6 @@ def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
     assert progress.state is JobState.FAILED
 
 
-def test_internal_errors_are_met_with_three_attempts() -> None:
-    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}))
-    again = [machine.Provisioned(), machine.InternalFailure(), machine.Exited(CHIEF, 143)]
-    assert after(machine.Admitted(), *again * 2, policy=policy).attempt == 3
-    progress = after(machine.Admitted(), *again * 3, policy=policy)
-    assert progress.state is JobState.FAILED
-    assert progress.error
-    assert progress.error.message == "Internal error occurred for the current attempt."
-
-
 def test_a_lost_worker_starts_again_on_its_own() -> None:
     progress, commands = advance(after(*RUNNING), machine.Lost(WORKER), POLICY)
     assert commands == (StopUnits(frozenset({WORKER})),)
@@ -233,13 +223,6 @@ def test_a_job_that_asks_for_it_restarts_as_a_whole() -> None:
     for unit in sorted(UNITS):
         progress, _ = advance(progress, machine.Exited(unit, 137), policy)
     assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
-
-
-def test_without_retries_a_lost_machine_is_the_end() -> None:
-    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}), retries=False)
-    progress = after(*RUNNING, machine.Lost(CHIEF), machine.Exited(CHIEF, 143), policy=policy)
-    assert progress.error
-    assert progress.error.message == "The replica workerpool0-0 was preempted, and the job is not restarted any more."
 
 
 def test_a_job_that_succeeds_while_it_is_cancelled_has_succeeded() -> None:

@@ -76,7 +76,7 @@ def test_cluster_spec_and_tf_config_of_several_pools() -> None:
 
 def test_empty_pools_have_no_replicas_and_keep_the_numbers_of_others() -> None:
     spec = spec_of(worker_pool_specs=[pool("a"), {}, pool("b", replicas=2)])
-    names = [unit.name for each in pools_of(spec, lambda machine: None, 4) for unit in each.units()]
+    names = [unit.name for each in pools_of(spec, 4) for unit in each.units()]
     assert names == ["workerpool0-0", "workerpool2-0", "workerpool2-1"]
 
 

@@ -50,7 +50,7 @@ class Fault:
 # Which jobs a fault fits.
 
 
-def any_job(job: Job) -> bool:
+def any_job(_job: Job) -> bool:
     return True
 
 

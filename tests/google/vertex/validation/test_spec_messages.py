@@ -33,12 +33,12 @@ def cloud_tpu(accelerator: str = "TPU_V3", count: int = 8, **more: Any) -> dict[
 REFUSED = {
     "chips for cores": (
         cloud_tpu(count=4),
-        f"{MACHINE}.accelerator_count: TPU_V3 wants 8, 32, 64, … cores; 4 given: a v3-8 has 4 chips but 8 cores, "
+        f"{MACHINE}.accelerator_count: TPU_V3 needs 8, 32, 64, … cores; 4 given: a v3-8 has 4 chips but 8 cores, "
         "so write 8. [VTX04]",
     ),
     "16 cores": (
         cloud_tpu("TPU_V2", 16),
-        f"{MACHINE}.accelerator_count: TPU_V2 wants 8, 32, 128, … cores; 16 given: a v2-32 has 16 chips but 32 "
+        f"{MACHINE}.accelerator_count: TPU_V2 needs 8, 32, 128, … cores; 16 given: a v2-32 has 16 chips but 32 "
         "cores, so write 32. [VTX04]",
     ),
     "a type without a count": (
@@ -121,7 +121,7 @@ def test_all_violations_in_one_text() -> None:
         "\t1.Field: display_name; Message: display_name is required."
         "\t2.Field: job_spec.worker_pool_specs[0].replica_count; Message: replica_count must be 1 for a TPU; given: 2: "
         "the hosts of a slice are not replicas, a larger one is asked for with a larger accelerator_count."
-        "\t3.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: TPU_V3 wants 8, 32, 64, … "
+        "\t3.Field: job_spec.worker_pool_specs[0].machine_spec.accelerator_count; Message: TPU_V3 needs 8, 32, 64, … "
         "cores; 4 given: a v3-8 has 4 chips but 8 cores, so write 8."
         "\t4.Field: job_spec.service_account; Message: custom_job.job_spec.service_account must be specified when "
         "uploading to TensorBoard\t"

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+from t5x_harness.google.vertex.validation.machine_types import (
+    chips_of,
+    cloud_tpus,
+    generation_of,
+    machine_types,
+    slice_of,
+)
 from t5x_harness.google.vertex.validation.machines import machine_of_slice
-from t5x_harness.google.vertex.validation.slices import chips_of, generation_of, slice_of
 from t5x_harness.slices.slice import get_slice, slice_names
 
 
@@ -41,7 +46,7 @@ def spec(machine: str, accelerator: Any = "", count: int = 0, topology: str = ""
     ],
 )
 def test_the_slice_of_a_machine(machine: Any, name: str | None, chips: int) -> None:
-    assert (slice_of(machine), chips_of(machine)) == (name, chips)
+    assert (slice_of(machine), chips_of(machine)) == (name and get_slice(name), chips)
 
 
 def test_the_generation_is_known_even_where_the_slice_is_none() -> None:
@@ -53,18 +58,18 @@ def test_the_generation_is_known_even_where_the_slice_is_none() -> None:
 def test_messages_of_the_sdk_are_read_as_well() -> None:
     types_ = pytest.importorskip("google.cloud.aiplatform_v1.types")
     plus = types_.MachineSpec(machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=32)
-    assert slice_of(plus) == slice_of(types_.MachineSpec.pb(plus)) == "v3-32"
+    assert slice_of(plus) == slice_of(types_.MachineSpec.pb(plus)) == get_slice("v3-32")
 
 
 def test_every_shape_of_the_machines_is_a_slice_with_those_chips() -> None:
     for machine in machine_types().values():
         for topology in machine.topologies:
             asked = spec(machine.name, topology=topology)
-            name = slice_of(asked)
-            assert (name is None) == (machine.generation == "7x")
-            if name is not None:
-                assert get_slice(name).topology[:2] == tuple(map(int, topology.split("x")))
-                assert chips_of(asked) == get_slice(name).num_chips
+            found = slice_of(asked)
+            assert (found is None) == (machine.generation == "7x")
+            if found is not None:
+                assert found.topology[:2] == tuple(map(int, topology.split("x")))
+                assert chips_of(asked) == found.num_chips
 
 
 def test_what_is_written_for_a_slice_asks_for_it() -> None:
@@ -73,7 +78,7 @@ def test_what_is_written_for_a_slice_asks_for_it() -> None:
         assert bool(fields) != name.startswith(("v4", "v5p")), name
         if fields:
             defaults = {"accelerator_type": "", "accelerator_count": 0, "tpu_topology": ""}
-            assert slice_of(types.SimpleNamespace(**{**defaults, **fields})) == name
+            assert slice_of(types.SimpleNamespace(**{**defaults, **fields})) == get_slice(name)
 
 
 def test_what_is_no_slice_has_no_machine() -> None:

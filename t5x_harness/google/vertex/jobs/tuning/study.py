@@ -14,11 +14,10 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs, check_job
-from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started, publish
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
 from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
-from t5x_harness.google.vertex.jobs.publishing import fails_if_not_started, publish
 from t5x_harness.google.vertex.jobs.tuning.suggesting import DEFAULT, Value, parameters_of, suggest
 from t5x_harness.google.vertex.jobs.tuning.trials import (
     Metrics,
@@ -96,7 +95,7 @@ class Study:
                 self._receive(None)
             self._publish(*(self._ending or (JobState.SUCCEEDED, None)))
         except Exception as error:
-            traceback.print_exc()  # for whoever runs the server; clients get only what helps them
+            traceback.print_exc()  # for the log of the server; clients get only what helps them
             self._publish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
             for name in self._active:
                 self._custom_jobs.end(name)
