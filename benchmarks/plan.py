@@ -24,8 +24,9 @@ from typing import Any
 from reporting import report
 
 from t5x_harness.findings.examples import FILES
-from t5x_harness.runs.local import LocalBackend
+from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.pool import worker_for
+from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Outcome, RunSpec, Stage
 from t5x_harness.workers import RunProcess, Zygote
@@ -70,9 +71,9 @@ def plan(size: str, zygote: Zygote, folder: Path) -> tuple[float, float]:
         (folder / name).write_text(text, encoding="utf-8")
     spec = RunSpec(("run.gin",), slice=SLICES[size], python_path=(str(folder),), cwd=str(folder))
     starter = Noting(zygote)
-    with LocalBackend(spec, zygote=starter, workspace=folder / size) as backend:
+    with Run(spec, LocalExecutor(starter), workspace=folder / size) as run:
         start = time.perf_counter()
-        result = backend.stage(Stage.PLAN)
+        result = run.stage(Stage.PLAN)
         seconds = time.perf_counter() - start
         if result.outcome is not Outcome.PASSED or starter.last is None:
             sys.exit(f"planning {size} failed: {result}")

@@ -60,8 +60,8 @@ TRICKS: Mapping[str, Callable[[], None]] = {
     "disable_graph_optimization": without("t5x_harness.upstream.short_run", "disable_graph_optimization"),
     "inline_assert_ops": without("t5x_harness.upstream.short_run", "inline_assert_ops"),
     "write_small_arrays_whole": without("t5x_harness.upstream.short_run", "write_small_arrays_whole"),
-    "share_steps": without("t5x_harness.execute.session", "share_steps"),
-    "compile_cheaply": without("t5x_harness.execute.session", "compile_cheaply"),
+    "share_steps": without("t5x_harness.execute.execution", "share_steps"),
+    "compile_cheaply": without("t5x_harness.execute.execution", "compile_cheaply"),
     "rare garbage collection": without_rare_collections,
 }
 """By name: what takes the trick out of the process of a run."""
@@ -76,12 +76,12 @@ class MeasuredRun:
 
     def measure(self) -> float:
         """CPU seconds of all stages in this process."""
-        from t5x_harness.execute.session import open_session
+        from t5x_harness.execute.process import open_run
 
         if self._argument["without"]:
             TRICKS[self._argument["trick"]]()
         start = time.process_time()
-        session = open_session(self._argument, self._progress)
+        session = open_run(self._argument, self._progress)
         for stage in STAGES:
             result = getattr(session, stage)()
             if result["outcome"] != "passed":

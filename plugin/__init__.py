@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     with options.usage_errors():
         session = config.stash[SESSION] = HarnessSession(config, reports.write_runs)
-        session.check()
+        session.settings.check()
         promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
         if promoted.active:
             _ = promoted.settings
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from . import xdist_runs
 
         config.pluginmanager.register(xdist_runs, "t5x_harness_xdist")
-        config.pluginmanager.register(xdist_runs.Interruption(), "t5x_harness_xdist_interruption")
+        config.pluginmanager.register(xdist_runs.ControllerInterruption(), "t5x_harness_xdist_interruption")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -114,7 +114,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     harness = session.config.stash[SESSION]
     specs = {item.spec for item in session.items if hasattr(item, "spec")}
     with options.usage_errors():
-        harness.configuration.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
+        harness.settings.configuration.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
     harness.warm_for(session.items)
 
 

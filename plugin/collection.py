@@ -20,21 +20,21 @@ def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
     """Adds declared runs and globbed gin files to a call of pytest that asks for configs and names no files itself."""
     if not _names_files(config) and _asks_for_configs(config):
         with usage_errors():
-            session.check_configured()
-        config.args.extend(path for path in map(str, session.configured_files()) if path not in config.args)
+            session.settings.check_configured()
+        config.args.extend(path for path in map(str, session.settings.configured_files()) if path not in config.args)
 
 
 def header(config: pytest.Config, session: HarnessSession) -> list[str]:
     """Returns one line with versions, runtime and slice, where they are used; and one with what is left out."""
-    paths = [] if _asks_for_configs(config) else session.configured_files()
+    paths = [] if _asks_for_configs(config) else session.settings.configured_files()
     if _names_files(config):
         folders = [config.invocation_params.dir / argument for argument in config.args]
         paths = [path for path in paths if any(path.is_relative_to(folder) for folder in folders)]
         paths = [path for path in paths if not _named_on_command_line(path, config)]
-    lines = [*([session.header()] if session.expects_runs else []), *session.left_out(paths)]
+    lines = [*([session.settings.header()] if session.expects_runs else []), *session.settings.left_out(paths)]
     if not _names_files(config) and _asks_for_configs(config):
-        lines += session.left_open(session.configured_files())
-    if session.configuration.given("aot") and not selects(session.expression, AOT):
+        lines += session.settings.left_open(session.settings.configured_files())
+    if session.settings.configuration.given("aot") and not selects(session.expression, AOT):
         lines.append(f"t5x-harness: -m {session.expression!r} leaves the stage {AOT} out; 'or {AOT}' runs it, too")
     return lines
 
@@ -43,7 +43,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     """Returns a collector for a run config or for declared runs; None for every other file."""
     config = parent.config
     session = config.stash[SESSION]
-    declares = path.name == _PYPROJECT and path.parent == config.rootpath and bool(session.project.runs)
+    declares = path.name == _PYPROJECT and path.parent == config.rootpath and bool(session.settings.project.runs)
     if not declares and path.suffix != ".gin":
         return None
     named = _named_on_command_line(path, config)
@@ -52,8 +52,8 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     if declares:
         return DeclaredRuns.from_parent(parent, path=path)
     # Met in a folder that pytest was called on: what else could be meant?
-    wanted = named or _names_files(config) or session.is_configured(path)
-    run = session.run_of(path, named=named or session.is_named(path)) if wanted else None
+    wanted = named or _names_files(config) or session.settings.is_configured(path)
+    run = session.settings.run_of(path, named=named or session.settings.is_named(path)) if wanted else None
     if run is None:
         return None
     node: GinFile = GinFile.from_parent(parent, path=path)

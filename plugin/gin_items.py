@@ -25,7 +25,7 @@ from .reports import failure_of, record
 from .session import SESSION
 
 if TYPE_CHECKING:
-    from t5x_harness.runs.prefetch import PendingRun
+    from t5x_harness.runs.session import PendingRun
 
 
 class RunCollector(pytest.Collector):
@@ -41,7 +41,7 @@ class RunCollector(pytest.Collector):
         """
         if self.run.problem:
             raise self.CollectError(self.run.problem)
-        for stage in stages_of(self.run.spec.mode, self.run.spec.settings.until, self.run.spec.settings.aot):
+        for stage in stages_of(self.run.spec):
             item: StageItem = StageItem.from_parent(self, name=stage.value)
             item.spec, item.stage, item.start = self.run.spec, stage, self.run.start
             yield item
@@ -56,7 +56,7 @@ class DeclaredRuns(pytest.File):
 
     def collect(self) -> Iterator[RunCollector]:
         """Yields a collector for each run, by its name."""
-        for run in self.config.stash[SESSION].declared_runs():
+        for run in self.config.stash[SESSION].settings.declared_runs():
             node: RunCollector = RunCollector.from_parent(self, name=run.name)
             node.run = run
             yield node
@@ -102,7 +102,7 @@ class StageItem(JobItem):
         session = self.config.stash[SESSION]
         promotion = promotion_of(self)
         promote = promotion.for_run(self, self.spec, self._target) if promotion else None
-        context = RunContext(marks.network_allowed(self), session.fake_buckets, promote)
+        context = RunContext(marks.network_allowed(self), session.settings.fake_buckets, promote)
         origin = self.parent.nodeid if self.parent is not None else self.nodeid
         with session.working() as runs:
             result = runs.stage(self.spec, self.stage, context, origin=origin, pending=self.pending_runs)
@@ -130,7 +130,7 @@ class StageItem(JobItem):
         starts while one runs. Nor is a run begun of which a stage was run already, will be skipped, or comes after a
         test.
         """
-        from t5x_harness.runs.prefetch import PendingRun
+        from t5x_harness.runs.session import PendingRun
 
         items = self.session.items
         of_all = Counter(each.spec for each in items if isinstance(each, StageItem))

@@ -112,7 +112,7 @@ def network_allowed(item: pytest.Item) -> bool:
     """
     mark = item.get_closest_marker("network")
     if mark is None:
-        return item.config.stash[SESSION].options.network == "allow"
+        return item.config.stash[SESSION].settings.options.network == "allow"
     if mark.args or mark.kwargs:
         pytest.fail(f"use @pytest.mark.network, which takes no arguments; not {_written(mark)}", pytrace=False)
     return True

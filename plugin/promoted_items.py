@@ -55,13 +55,13 @@ class ShippedItem(JobItem):
             file=shipped.path,
             globs=promotion.resources(item).files,
             ini=config.inipath,
-            python_path=[Path(folder) for folder in session.project.python_path],
+            python_path=[Path(folder) for folder in session.settings.project.python_path],
             live=config.option.capture == "no",
         )
         shipped.test = ShippedTest(
             local,
             lambda: promotion.order(
-                shipped.name, promotion.resources(shipped), session.slice_name, promotion.targets.of(shipped)
+                shipped.name, promotion.resources(shipped), session.settings.slice_name, promotion.targets.of(shipped)
             ),
             lambda: promotion.jobs,
         )

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.fixtures.vertex_target import Targets
 from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.session import PromotionSession
 from t5x_harness.settings.options import option_of
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import RunSpec, Stage
 from t5x_harness.vertex.target import VertexTarget
 
 from . import marks, options
 from .session import HarnessSession
 
 if TYPE_CHECKING:
-    from t5x_harness.runs.pipeline import BackendFactory
+    from t5x_harness.runs.job import JobExecutor
+    from t5x_harness.runs.local import LocalExecutor
     from t5x_harness.vertex.machine import Machine
 
 PROMOTION = pytest.StashKey["Promotion"]()
@@ -58,8 +58,8 @@ class Promotion(PromotionSession):
             active=session.promotes,
             given=lambda: options.job_settings(config),
             option_of=lambda name: option_of(name).pytest[0],
-            tpu=session.project.tpu,
-            vertex=session.project.vertex,
+            tpu=session.settings.project.tpu,
+            vertex=session.settings.project.vertex,
             say=session.say if streams else None,
         )
         self.early: set[pytest.Item] = set()
@@ -82,8 +82,8 @@ class Promotion(PromotionSession):
             _ = self.target
         session, settings = self._session, self.settings
         if promoted and settings.emulated and not settings.dry_run and not session.config.option.collectonly:
-            self.emulate(session.configuration.settings.gcs_root, [*self._machines(promoted)])
-            session.take_surroundings()
+            self.emulate(session.settings.configuration.settings.gcs_root, [*self._machines(promoted)])
+            session.settings.take_surroundings()
 
     def resources(self, item: pytest.Item) -> TpuResources:
         """Returns what a test asks for.
@@ -99,8 +99,8 @@ class Promotion(PromotionSession):
         spec: RunSpec,
         target: VertexTarget,
         of_checkpoint: TpuResources | None = None,
-    ) -> BackendFactory:
-        """Returns what makes the backend of a run that is planned for its job.
+    ) -> Callable[[LocalExecutor], JobExecutor]:
+        """Returns what makes the executor of a run that is planned for its job.
 
         Args:
           item: the test.
@@ -112,13 +112,13 @@ class Promotion(PromotionSession):
         Raises:
           ResourcesError: nothing, or only a half of it, says what to run on.
         """
-        from t5x_harness.runs.vertex import backend_factory
+        from t5x_harness.runs.job import job_executor
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
         order = self.order(name, of_checkpoint or self.resources(item), spec.slice, target)
         if of_checkpoint is not None:
             order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
-        return backend_factory(order, spec, lambda: self.jobs, self.settings.aot)
+        return job_executor(order, spec, lambda: self.jobs, self.settings.aot)
 
     def check_order(self, item: pytest.Item, resources: TpuResources, slice_name: str, target: VertexTarget) -> None:
         """Checks what can be said of a test's jobs before anything is run for them.
@@ -137,14 +137,15 @@ class Promotion(PromotionSession):
         from t5x_harness.promotion.order import machine_of
 
         # The stages of a run are one job.
-        jobs = {getattr(item, "spec", item): item for item in items if item.name not in BEFORE_EXECUTION}
+        sent = [item for item in items if getattr(item, "stage", Stage.TRAIN).executes]
+        jobs = {getattr(item, "spec", item): item for item in sent}
         for item in jobs.values():
             with contextlib.suppress(ResourcesError, pytest.fail.Exception):
                 asked = self.resources(item)
                 if hasattr(item, "spec"):
                     yield machine_of(asked, item.spec.slice)
                 elif "t5x_run" in getattr(item, "fixturenames", ()) and not asked.ship:
-                    yield machine_of(asked, marks.slice_name(item) or self._session.slice_name)
+                    yield machine_of(asked, marks.slice_name(item) or self._session.settings.slice_name)
 
 
 def check_promotable(item: pytest.Item) -> None:

@@ -90,7 +90,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
             reporter.write_line(line)
         for line in runs.results.refusals:
             reporter.write_line(line, yellow=True)
-    for command in commands_where_wanted(report, session.options.github_annotations, os.environ):
+    for command in commands_where_wanted(report, session.settings.options.github_annotations, os.environ):
         reporter.write_line(command)
     append_step_summary(report, os.environ)
 

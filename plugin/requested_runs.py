@@ -28,7 +28,7 @@ def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
     """Runs a config for a test, here or as the job that it is promoted to: see ``fixtures.runs.T5XRun``."""
     session = request.config.stash[SESSION]
     item: pytest.Item = request.node
-    spec = asked.spec(session, marks.slice_name(item))
+    spec = asked.spec(session.settings, marks.slice_name(item))
     marks.check_slice(spec.slice, "t5x_run: slice")
     jobs = asked.auxiliary or _marked(item, spec)
     if not jobs:
@@ -70,12 +70,11 @@ def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbe
     item: pytest.Item = request.node
     if why := session.why_not_compiled:
         pytest.skip(why)
-    spec = asked.spec(session, marks.slice_name(item))
+    spec = asked.spec(session.settings, marks.slice_name(item))
     marks.check_slice(spec.slice, "t5x_aot: slice")
+    context = RunContext(marks.network_allowed(item), session.settings.fake_buckets)
     with session.working() as runs:
-        result = runs.run(
-            spec, RunContext(marks.network_allowed(item), session.fake_buckets), origin=item.nodeid, may_fail=True
-        )
+        result = runs.run(spec, context, origin=item.nodeid, may_fail=True)
     compiled = result.stages[-1]
     is_compiled = compiled.stage is Stage.AOT and compiled.outcome is not Outcome.NOT_RUN
     if not is_compiled or any(finding.code != TOO_LARGE for finding in compiled.errors):
@@ -92,9 +91,8 @@ def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
     if not jobs:
         return ()
     from t5x_harness.gin.reading import program_of
-    from t5x_harness.runs.stages import with_mode
 
-    return jobs if with_mode(spec, lambda: program_of(spec)).mode is Mode.TRAIN else ()
+    return jobs if (spec.mode or program_of(spec).mode) is Mode.TRAIN else ()
 
 
 def _run(
@@ -127,7 +125,7 @@ def _run(
             promote = promotion.for_run(item, spec, target, own)
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
-    context = RunContext(marks.network_allowed(item), session.fake_buckets, promote)
+    context = RunContext(marks.network_allowed(item), session.settings.fake_buckets, promote)
     try:
         with session.working() as runs:
             result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)

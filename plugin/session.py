@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from t5x_harness.promotion.expression import AOT, SMOKE, promotes, selects, selects_only
-from t5x_harness.runs.session import RunSession
-from t5x_harness.spec import AotMode, Stage
+from t5x_harness.settings.session import SessionSettings
+from t5x_harness.spec import Stage
 from t5x_harness.system.ending import Ending
 from t5x_harness.upstream.pytest import temporary_folders, write_past_line
 
 from . import options
 
 if TYPE_CHECKING:
+    from t5x_harness.report import Report
+    from t5x_harness.runs.session import RunRegistry
     from t5x_harness.workers import InlineProgress
 
 SESSION = pytest.StashKey["HarnessSession"]()
 
 
-class HarnessSession(RunSession):
-    """The runs of pytest's session.
+class HarnessSession:
+    """What pytest's session knows of runs, and the runs themselves, which begin when they are first asked for.
 
     Args:
       config: pytest's.
@@ -33,6 +37,10 @@ class HarnessSession(RunSession):
     Attributes:
       config: as above.
       expression: of ``-m``.
+      settings: what the options, the project and the folder say of runs.
+      expects_runs: whether the session is going to make runs.
+      promotes: whether they are jobs elsewhere, which handle Ctrl-C.
+      is_worker: whether this process is one of pytest-xdist's.
     """
 
     def __init__(
@@ -40,26 +48,61 @@ class HarnessSession(RunSession):
     ) -> None:
         self.config = config
         self.expression: str = config.option.markexpr or ""
-        self._write_report = write_report
-        promoting = promotes(self.expression)
+        self.promotes = promotes(self.expression)
+        self.is_worker = hasattr(config, "workerinput")
+        only_aot = selects_only(self.expression, AOT)
         by_name = any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args)
-        super().__init__(
+        self.expects_runs = self.promotes or by_name or only_aot or selects_only(self.expression, SMOKE)
+        self.settings = SessionSettings(
             options.configuration_of(config),
-            expects_runs=promoting or by_name or any(selects_only(self.expression, mark) for mark in (SMOKE, AOT)),
-            promotes=promoting,
-            debugs=config.option.usepdb,
-            is_worker=hasattr(config, "workerinput"),
+            compiles=(only_aot or None) if selects(self.expression, AOT) else False,
         )
+        self._write_report = write_report
+        self._runs: RunRegistry | None = None
+        self._ending: Ending | None = None
+        self._started = time.perf_counter()
 
     @property
-    def aot(self) -> AotMode | None:
-        """How the programs of collected runs are compiled; None where ``-m`` leaves that out, or nobody asks."""
-        if not selects(self.expression, AOT):
-            return None
-        return super().aot or (AotMode.DEPTHS if selects_only(self.expression, AOT) else None)
+    def runs(self) -> RunRegistry:
+        """The runs of this session."""
+        if self._runs is None:
+            from t5x_harness.runs.pool import RunPool
+            from t5x_harness.runs.session import RunRegistry
 
-    def make_progress(self) -> InlineProgress:
-        """Makes what shows progress; at the first run, as pytest's terminal reporter comes after the plugins."""
+            given = self.settings.options
+            pool = RunPool(timeout=given.timeout, in_process=given.in_process, parallel=self.runs_at_once)
+            self._runs = RunRegistry(pool, self._make_folder, self.progress)
+        return self._runs
+
+    @property
+    def begun(self) -> RunRegistry | None:
+        """The runs, if any was asked for."""
+        return self._runs
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many runs work at once: one where there are other workers, in this process, and where runs are jobs."""
+        from t5x_harness.runs.pool import runs_at_once
+
+        given, full_size = self.settings.options, self.settings.configuration.settings.full_size
+        ahead = 0 if given.ahead is None and full_size else given.ahead  # two may need more memory than there is
+        return 1 if given.in_process or self.is_worker or self.promotes else runs_at_once(ahead)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anything works, or will."""
+        return self.expects_runs or (self._runs is not None and self._runs.pool.is_used)
+
+    @property
+    def why_not_compiled(self) -> str:
+        """Why nothing can be compiled for a TPU here; empty where it can."""
+        from t5x_harness.aot.libtpu import why_not
+
+        return why_not(in_process=self.settings.options.in_process)
+
+    @functools.cached_property
+    def progress(self) -> InlineProgress:
+        """Shows what is worked at. Made at the first run, as pytest's terminal reporter comes after the plugins."""
         from t5x_harness.workers import InlineProgress
 
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
@@ -71,18 +114,81 @@ class HarnessSession(RunSession):
 
         return InlineProgress(write, watched=watched)
 
-    def make_folder(self) -> Path:
-        """Makes the folder of this session's runs, beside those of ``tmp_path``."""
-        return temporary_folders(self.config).mktemp("t5x-harness", numbered=False)
+    def say(self, line: str) -> None:
+        """Shows a line of its own."""
+        self.progress.say(line)
 
-    def make_ending(self) -> Ending:
-        """Makes what handles Ctrl-C; it prints the table of all runs."""
+    @contextlib.contextmanager
+    def working(self) -> Iterator[RunRegistry]:
+        """Shows the progress of runs that are waited for while the block lasts, and makes Ctrl-C end them."""
+        if self.is_worker:
+            # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins: the kernel
+            # forgets it with the thread that asks for it.
+            from t5x_harness.system import processes
+
+            processes.interrupt_with_parent()
+        with self.watching():
+            try:
+                yield self.runs
+            finally:
+                self.progress.clear()
+
+    def watching(self) -> contextlib.AbstractContextManager[None]:
+        """Makes Ctrl-C begin the end of the session, unless a debugger or jobs are to handle it."""
+        others = self.config.option.usepdb or self.settings.options.in_process or self.promotes
+        return contextlib.nullcontext() if others or not self.in_use else self.ending.watching()
+
+    @property
+    def ending(self) -> Ending:
+        """What handles Ctrl-C while runs work and once the session is to end; it prints the table of all runs."""
 
         def tell() -> None:
             with self._uncaptured():
                 self._write_report(self.config.pluginmanager.getplugin("terminalreporter"), self)
 
-        return Ending(pytest.ExitCode.INTERRUPTED, tell)
+        if self._ending is None:
+            self._ending = Ending(pytest.ExitCode.INTERRUPTED, tell)
+        return self._ending
+
+    def report(self) -> Report:
+        """Returns the results of all runs, in the order in which they ended."""
+        return self.runs.results.report(time.perf_counter() - self._started)
+
+    def properties(self) -> list[tuple[str, str]]:
+        """Returns the versions and slices of all runs, for reporters such as JUnit's; nothing if there are no runs."""
+        from t5x_harness.report.properties import version_properties
+
+        runs = self._runs.results.by_run if self._runs is not None else ()
+        return [*version_properties(self.settings.runtime, (spec.slice for spec in runs))] if runs else []
+
+    def interrupt(self) -> bool:
+        """Kills all runs, and keeps what is known of them; returns whether that is for the session to do."""
+        if not self.in_use or self.promotes:
+            return False
+        self.ending.begin()  # it may have come elsewhere
+        if self._runs is not None:
+            self._runs.interrupt()
+        return True
+
+    def finish(self, *, interrupted: bool) -> None:
+        """Ends runs whose further stages will not come any more; of interrupted ones it keeps what is known."""
+        if self._runs is not None:
+            if interrupted:  # in one way or another: a stage may be at work
+                self._runs.interrupt()
+            else:
+                self._runs.finish()
+
+    def close(self) -> None:
+        """Ends all processes; Ctrl-C is handled as before."""
+        if self._runs is not None:
+            self._runs.close()
+        if self._ending is not None:
+            self._ending.restore()
+
+    def warm(self) -> None:
+        """Starts the imports of the worker in the background."""
+        if not self.settings.options.in_process:
+            self.runs.pool.warm(self.settings.spec(()), google=not self.settings.fake_buckets)
 
     def warm_for(self, items: Sequence[pytest.Item]) -> None:
         """Starts the worker's imports if one of the selected items will want it, without waiting for them."""
@@ -96,6 +202,10 @@ class HarnessSession(RunSession):
         distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have workers of their own
         if self.expects_runs and not distributes and not self.config.option.collectonly:
             self.warm()
+
+    def _make_folder(self) -> Path:
+        """Makes the folder of this session's runs, beside those of ``tmp_path``."""
+        return temporary_folders(self.config).mktemp("t5x-harness", numbered=False)
 
     def _uncaptured(self) -> contextlib.AbstractContextManager[None]:
         capture = self.config.pluginmanager.getplugin("capturemanager")

@@ -49,7 +49,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         output[_RESULTS] = json.dumps([runs.to_json(), jobs.to_json()])
 
 
-def pytest_testnodedown(node: Any, error: Any) -> None:
+def pytest_testnodedown(node: Any) -> None:
     """Takes the results of a worker that has ended into the controller. One that crashed handed over none."""
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
@@ -59,7 +59,7 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
         node.config.stash[PROMOTION].add_json(jobs)
 
 
-class Interruption:
+class ControllerInterruption:
     """In the controller: what workers hand over after Ctrl-C, which they get, too, is taken by nobody else."""
 
     @pytest.hookimpl(wrapper=True)
@@ -76,5 +76,5 @@ class Interruption:
         deadline = time.monotonic() + _SECONDS
         while exitstatus == pytest.ExitCode.INTERRUPTED and nodes and time.monotonic() < deadline:
             for node in [node for node in nodes if hasattr(node, "workeroutput") or node.channel.isclosed()]:
-                pytest_testnodedown(node, None)
+                pytest_testnodedown(node)
             time.sleep(0.01)

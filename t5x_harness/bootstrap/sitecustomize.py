@@ -1,7 +1,7 @@
 """Runs at the start of every Python process under ``t5x-harness exec``, whose PYTHONPATH begins with this folder.
 
-Programs in Pythons of their own get here, too (gcloud and gsutil do), and must not notice: the syntax is that of any
-Python, and nothing is written into the output of a program that imports no T5X.
+Programs with a Python of their own load this file, too (gcloud and gsutil do), and must not notice: its syntax is valid
+in every Python, and nothing is written to the output of a program that imports no T5X.
 """
 
 import os
@@ -11,23 +11,23 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run_shadowed():
-    """Runs the ``sitecustomize`` that Python would have run, had this one not been in front of it."""
+    """Runs the ``sitecustomize`` that Python would have run without this one."""
     rest = [p for p in sys.path if os.path.abspath(p or os.curdir) != HERE]
     spec = PathFinder.find_spec("sitecustomize", rest)
     if spec is None or spec.loader is None:
         return
     module = type(sys)("sitecustomize")
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
-    # Programs that look for what their own sitecustomize defines are to find it.
+    # Programs that look for what their own sitecustomize defines must find it.
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
 
 class TooOld(object):  # noqa: UP004 - Python 2 has others
-    """A finder for an interpreter that the harness does not run in: it reports that where T5X is imported."""
+    """A finder for an interpreter that the harness does not support: it reports that when T5X is imported."""
 
     @classmethod
-    def find_spec(cls, fullname, path=None, target=None):
+    def find_spec(cls, fullname, _path=None, _target=None):
         """Returns None: the other finders look for the module."""
         if fullname == "t5x":
             sys.meta_path.remove(cls)
@@ -39,7 +39,7 @@ class TooOld(object):  # noqa: UP004 - Python 2 has others
 
 
 def set_up_harness():
-    """Lets the harness answer ``import t5x`` and give T5X the slice's mesh."""
+    """Lets the harness resolve ``import t5x`` and give T5X the slice's mesh."""
     if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter that the command starts gets here
         sys.meta_path.insert(0, TooOld)
         return

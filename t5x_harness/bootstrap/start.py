@@ -1,4 +1,4 @@
-"""What a Python process under ``t5x-harness exec`` does before its program: what its environment asks for."""
+"""Sets up a Python process under ``t5x-harness exec`` before its program runs, as its environment asks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from t5x_harness.variables import (
 )
 
 _STEPS_SECONDS = 10.0
-"""Between two lines on where training stands: T5X itself may say nothing for hours."""
+"""Seconds between two lines about the progress of training: T5X itself may print nothing for hours."""
 
 
 def start() -> None:
@@ -55,8 +55,8 @@ def start() -> None:
 def _call(named: str) -> None:
     """Calls ``MODULE:FUNCTION``, which sets T5X up, unless this interpreter lacks what T5X needs.
 
-    Any program may be written in Python (gcloud is, and runs in one of its own): no T5X runs in such an interpreter,
-    so there is nothing to set up, and nothing to say.
+    Any program may be written in Python (gcloud is, and has an interpreter of its own). T5X cannot run in such an
+    interpreter, so there is nothing to set up or to report.
     """
     name, _, function = named.partition(":")
     try:
@@ -69,7 +69,7 @@ def _call(named: str) -> None:
 
 
 def _keep_in_subprocesses(subprocess: ModuleType) -> None:
-    """Has the Pythons that this one starts with a PYTHONPATH of their own be set up like it."""
+    """Makes the Pythons that this one starts with another PYTHONPATH get the same setup."""
     original = subprocess.Popen.__init__
 
     def start(self: Any, *args: Any, env: Any = None, **kwargs: Any) -> None:
@@ -85,7 +85,7 @@ def _keep_in_subprocesses(subprocess: ModuleType) -> None:
 
 
 def _round_as_a_tpu(_: ModuleType) -> None:
-    """Ends the program where it would compute with other numbers than those that were asked for."""
+    """Makes JAX round as a TPU does, or ends the program if this JAX cannot."""
     from t5x_harness.upstream.tpu_numerics import JaxLacksRules, use_tpu_numerics
 
     try:
@@ -95,7 +95,7 @@ def _round_as_a_tpu(_: ModuleType) -> None:
 
 
 def _report_steps(trainer: ModuleType) -> None:
-    """Has a job's training say where it stands now and then."""
+    """Makes a job's training report its step now and then."""
     import time
 
     from t5x_harness.upstream.t5x import report_steps

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
 from t5x_harness.settings.command_line import session_options
 from t5x_harness.settings.forms import count, positive
-from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
     from t5x_harness.aot.search import FitGrid, FitRow, FitSearch
     from t5x_harness.aot.variants import RunVariant
     from t5x_harness.commands.fit_output import Found
-    from t5x_harness.runs.pipeline import Pipeline
+    from t5x_harness.runs.run import Run
     from t5x_harness.workers import ProgressPrinter
 
 _FINE, _FOUND, _INTERRUPTED = 0, 1, 130
@@ -179,7 +179,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     from t5x_harness.workers import ProgressPrinter
 
     given = session_options(vars(arguments))
-    pool = RunPool(timeout=given.timeout, in_process=False, at_once=1)
+    pool = RunPool(timeout=given.timeout)
     printer = ProgressPrinter(sys.stderr, label=spec.name)
     progress = _Progress(None if arguments.quiet else printer)
     found = Found(spec, arguments.hours, dict(spec.settings.prices))
@@ -188,21 +188,23 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
         printer.close()
         write(found, arguments)
 
+    def runs() -> Iterator[Run]:
+        for number, name in enumerate(dict.fromkeys((spec.slice, *slices))):
+            planned = dataclasses.replace(spec, slice=name)
+            yield pool.run(planned, folder / str(number), RunContext(given.network == "allow"), progress)
+
     ending = Ending(_INTERRUPTED, tell)
     try:
         with ending.watching():
-            for number, name in enumerate(dict.fromkeys((spec.slice, *slices))):
-                planned = dataclasses.replace(spec, slice=name)
-                make = pool.pipeline_factory(planned, folder / str(number), RunContext(given.network == "allow"))
-                with make(progress) as pipeline:
-                    failed = _planned(pipeline)
-                    if failed is not None and any(each.code in ("MSH03", "MSH04") for each in failed.errors):
-                        found.refused = found.refused or pipeline.result()
-                        continue
-                    found.refused = pipeline.result() if failed is not None else None
-                    if failed is None:
-                        _search(pipeline, arguments, planned, slices, progress, found)
-                    break
+            for run in pool.one_by_one(runs()):
+                failed = next((each for each in run.done.values() if each.outcome is Outcome.FAILED), None)
+                if failed is not None and any(each.code in ("MSH03", "MSH04") for each in failed.errors):
+                    found.refused = found.refused or run.result()
+                    continue
+                found.refused = run.result() if failed is not None else None
+                if failed is None:
+                    _search(run, arguments, slices, progress, found)
+                break
     except KeyboardInterrupt:
         found.is_complete = False
     if not found.is_complete:
@@ -216,23 +218,18 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     return found.status if found.is_complete else _INTERRUPTED
 
 
-def _planned(pipeline: Pipeline) -> StageResult | None:
-    """Runs the stages up to the plan; returns the one that failed."""
-    results = (pipeline.stage(stage) for stage in pipeline.stages)
-    return next((result for result in results if result.outcome is Outcome.FAILED), None)
-
-
 def _search(
-    pipeline: Pipeline,
+    run: Run,
     arguments: argparse.Namespace,
-    spec: RunSpec,
     slices: list[str],
     progress: _Progress,
     found: Found,
 ) -> None:
     from t5x_harness.aot.search import FitGrid, FitSearch
+    from t5x_harness.runs.local import LocalExecutor
 
-    described, compiler = pipeline.aot()
+    assert isinstance(run.executor, LocalExecutor)
+    described, compiler = run.executor.aot(run)
     found.run = described
     wanted = arguments.programs or tuple(program.name for program in described.programs)
     there = [program.name for program in described.programs]
@@ -250,7 +247,7 @@ def _search(
         stop=not arguments.slices,
     )
     found.programs = wanted
-    search = FitSearch(described, spec, compiler, arguments.hours, found.prices, progress.begin)
+    search = FitSearch(described, run.spec, compiler, arguments.hours, found.prices, progress.begin)
     found.is_complete = search_rows(search, grid, found.rows)
 
 

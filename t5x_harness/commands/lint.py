@@ -15,7 +15,7 @@ from t5x_harness.lint.applying import write_atomically
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
 from t5x_harness.report.report import Report
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
@@ -93,16 +93,9 @@ def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
 
 
 def _linted(config: Config) -> RunResult:
-    pipeline = Pipeline(
-        config.spec,
-        zygote=None,
-        workspace=None,
-        t5x_parent=config.t5x_parent,
-        run_if=config.run_if,
-        lint_on_slice=config.on_slice,
-    )
-    pipeline.stage(Stage.LINT)
-    return pipeline.result()
+    run = Run(config.spec, None, t5x_parent=config.t5x_parent, run_if=config.run_if, lint_on_slice=config.on_slice)
+    run.stage(Stage.LINT)
+    return run.result()
 
 
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.execute.execution import Execution
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
-from t5x_harness.spec import Checkpoint
+from t5x_harness.spec import Checkpoint, Mode
 from t5x_harness.vertex.events import scalars_of
+
+
+def read_artifacts(run: Execution) -> dict[str, Any]:
+    """Returns what a run wrote, as the fields of a RunResult that come from its folder."""
+    model_dir = run.workspace / "model"
+    if run.output and run.output.is_in_bucket:
+        keep(run.output.local, model_dir)  # a later run must not see it, and all runs share the buckets
+    elif run.output:
+        model_dir = run.output.local
+    metrics = scalars_in(model_dir) if model_dir.is_dir() else {}
+    predictions = []
+    for part in ("eval", "infer"):
+        folder = run.workspace / part
+        if folder.is_dir():
+            metrics |= scalars_in(folder, f"{part}/")
+            predictions += json_lines(folder)
+    if not predictions and model_dir.is_dir():
+        predictions = json_lines(model_dir)
+    trains = run.config is None or run.config.mode is Mode.TRAIN
+    checkpoints = checkpoints_in(model_dir) if trains else []  # others may restore what is there, and write none
+    config = model_dir / "config.gin"
+    return {
+        "steps": run.trained.step if run.trained else 0,
+        "metrics": {tag: {str(step): value for step, value in steps.items()} for tag, steps in metrics.items()},
+        "checkpoints": [dataclasses.asdict(c) for c in checkpoints],
+        "predictions": predictions,
+        "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
+        "model_dir": str(model_dir),
+        "runtime": str(run.runtime),
+    }
 
 
 def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
@@ -41,7 +73,7 @@ def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
 
 
 def keep(output: Path, folder: Path) -> None:
-    """Has ``folder`` show what ``output`` holds now, also once that is gone; by links where they can be had."""
+    """Copies what ``output`` holds now into ``folder``, by links if the file system allows."""
     shutil.rmtree(folder, ignore_errors=True)
     if output.is_dir():
         shutil.copytree(output, folder, copy_function=_link)
@@ -55,9 +87,9 @@ def _link(source: str, target: str) -> None:
 
 
 def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:
-    """Returns the objects in every JSON lines file of a folder and those below it, metrics and markers left out.
+    """Returns the objects in every JSON lines file below a folder, except metrics and markers.
 
-    What is not JSON, such as the lines of an own ``write_fn``, is left out, too.
+    Text that is not JSON, such as the lines of a custom ``write_fn``, is left out.
     """
     found = []
     for file in sorted(folder.rglob(pattern)):

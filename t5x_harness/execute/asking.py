@@ -1,7 +1,6 @@
-"""What T5X itself says of a config: its own entry point, called as a job calls it, up to where arrays would be made.
+"""Asks T5X itself about a config: calls its entry point as a job does, and stops before arrays are made.
 
-The harness reads values before T5X uses them.  Where one is of a kind that the harness's own code cannot take, T5X's
-judgment counts, and not the harness's.
+The harness reads values before T5X uses them. If its own code cannot handle a value, T5X's judgment counts.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from t5x_harness.resolve.metric_failures import is_out_of_reach
 from t5x_harness.spec import Finding, Mode
 
 _EXAMPLES = 2
-"""Examples of each task that SeqIO's evaluator reads meanwhile."""
+"""How many examples of each task SeqIO's evaluator reads for that."""
 
 
 class _Reached(BaseException):
-    """T5X takes the values so far. Not an Exception, so that no code of T5X or the user handles it."""
+    """T5X accepts the values so far. It is not an Exception, so that no code of T5X or of the user handles it."""
 
 
 def explain_with_t5x(
     error: Exception, report: StageReport, config: GinConfig | None, program: GinProgram | None, folder: Path
 ) -> Finding | None:
-    """Returns what to say of what ended a stage.
+    """Returns the finding for what ended a stage.
 
-    What no rule knows, and what stopped the harness before T5X was at work, is T5X's to judge: it is asked.
+    If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked.
 
     Args:
       error: what was raised.
-      report: of the stage, with what was found before.
-      config: the parsed config; None where parsing itself failed.
-      program: the statements, where there is no parsed config.
-      folder: for what T5X writes meanwhile.
+      report: the stage's, with what was found before.
+      config: the parsed config; None if parsing itself failed.
+      program: the statements, if there is no parsed config.
+      folder: where T5X may write.
 
     Returns:
       None if an operation of the harness failed and the findings say why already.
@@ -69,10 +68,11 @@ def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
 
     Args:
       config: the parsed config.
-      folder: for what T5X writes meanwhile.
+      folder: where T5X may write.
 
     Returns:
-      None if T5X takes the config so far, or its error says nothing here: it could not read what a stand-in replaces.
+      None if T5X accepts the config so far, or if its error means nothing here because it could not read what a
+      stand-in replaces.
     """
     module, function = ENTRY_POINTS[config.mode]
     entry = gin.get_configurable(getattr(sys.modules[module], function))
@@ -97,7 +97,7 @@ def error_of_programs(plan: Planned) -> Exception | None:
     """Returns what T5X or the user's code raises while the steps of a run are traced, and writes it into the log.
 
     Returns:
-      None if they can be traced, or the error says nothing here.
+      None if they can be traced, or if the error means nothing here.
     """
     for program in aot_run(plan).programs:
         try:

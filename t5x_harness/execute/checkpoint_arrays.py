@@ -1,7 +1,7 @@
-"""The arrays of a stand-in for a checkpoint that is changed while it is restored.
+"""The arrays of a stand-in for a checkpoint that the config transforms while it restores it.
 
-A config that renames, drops or rebuilds parts of a checkpoint reads them by their names in the checkpoint, which are
-not the model's.  A stand-in in the model's own names would not be the input of its transformations.
+A config that renames, drops or rebuilds parts of a checkpoint reads them by their names in the checkpoint, which differ
+from the model's. A stand-in with the model's own names would be no input for its transformations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LAYER = re.compile(r"/layers_\d+/")
 
 
 class Shrunk:
-    """Shapes of a full-size checkpoint's arrays as the shrunk model has them.
+    """The shapes that a full-size checkpoint's arrays have for the shrunk model.
 
     Args:
       full: the train state at full size.
@@ -35,10 +35,10 @@ class Shrunk:
         self._sizes_anywhere = dict(pair for pair, _ in reversed(pairs.most_common()))
 
     def shape(self, name: str, stored: _Shape) -> _Shape:
-        """Returns the shape of an array whose full-size shape is given, by its name in the checkpoint.
+        """Returns the shrunk shape of an array, given its name and its full-size shape in the checkpoint.
 
-        An array of the model's own shape has the shrunk model's.  Where the two differ, a dimension in which they agree
-        shrinks as the model's, and any other as dimensions of its size do elsewhere in the model, if any does.
+        An array with the model's own shape gets the shrunk model's. If the two shapes differ, a dimension in which they
+        agree shrinks with the model's; any other shrinks as dimensions of its size do elsewhere in the model.
         """
         taker = self._takers.get(name, name)
         for like in (taker, _LAYER.sub("/layers_0/", taker)):

@@ -1,7 +1,7 @@
-"""Generated checkpoints: the shapes of the (shrunk) model at the step that the config's path names.
+"""Generated checkpoints with the shapes of the (shrunk) model, at the step that the config's path names.
 
 A config that starts from ``gs://…/checkpoint_1000000`` cannot reach it here, and a shrunk model could not load it.
-The stand-in lies as the real one does, so that restoring it is the real restore.
+The stand-in has the real one's layout, so that restoring it is the real restore.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def write_standin(
       step: the step to write into it.
       shapes: the train state, with the optimizer's part, as pretrained checkpoints have it.
       partitioner: the runtime's partitioner.
-      kind: decides on the layout, and on whose optimizer state is written.
-      held: for a checkpoint that does not hold the train state's own arrays.
-      written_in: an empty folder to write it in, for who moves it to its place when it is complete.
+      kind: its layout, and whose optimizer state is written.
+      held: renames the arrays, for a checkpoint that does not hold the train state's own.
+      written_in: an empty folder to write it in, for a caller that moves it to its place when it is complete.
 
     Returns:
-      The checkpoint's folder, at its place.
+      The checkpoint's folder, once it is in its place.
     """
     here = store()
     # On the disk of the emulated Google Cloud: the same objects, without a request for each.
@@ -92,14 +92,14 @@ def _values(name: str, shape: tuple[int, ...], dtype: Any, random: np.random.Gen
 
 
 def filled_arrays(arrays: Mapping[str, StoredArray], step: int) -> dict[str, Any]:
-    """Returns values for the arrays of a checkpoint, by their names in it, as :func:`write_standin` writes them."""
+    """Returns the values that :func:`write_standin` writes for the arrays of a checkpoint, by their names in it."""
     random = np.random.default_rng(0)
     made = {name: _values(name, a.shape, jax.numpy.dtype(a.dtype), random) for name, a in arrays.items()}
     return made | {_STEP: np.asarray(step, np.int32)}
 
 
 def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Returns the renaming as T5X applies it while it saves: to the state and to what it knows of each array."""
+    """Turns the renaming into what T5X applies while it saves, to the state and to what it knows of each array."""
 
     def transform(state: Any, _: Any) -> tuple[Any, Any]:
         arrays = held(_flat_tree(state))
@@ -168,10 +168,10 @@ def _with_adafactor(state: Any, step: int) -> Any:
 
 
 def _of_adafactor(own: dict[str, tuple[Any, Any]], theirs: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """Returns a state's leaves with the optimizer's part of another.
+    """Returns a state's leaves with the optimizer state of another.
 
-    What the config's optimizer has under the same names is kept: it is an Adafactor too, and may be set up for a model
-    of its own.
+    What the config's optimizer has under the same names is kept: it is an Adafactor, too, whose settings may fit
+    another model.
     """
     kept = {name: leaf for name, leaf in own.items() if not name.startswith(_PARAM_STATES)}
     for name, leaf in theirs.items():

@@ -1,4 +1,4 @@
-"""The command line of a stage's process, as that of T5X's own program: a module may read its words and absl's flags."""
+"""Gives a stage's process the command line of T5X's own program: modules may read its arguments and absl's flags."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from t5x_harness.spec import Mode, RunSpec
 
 
 class ProgramEnded(Exception):
-    """The user's code has ended the program by ``sys.exit``, as it would end T5X's."""
+    """The user's code called ``sys.exit``, which would end T5X's program, too."""
 
 
 @contextlib.contextmanager
 def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
-    """Has ``sys.argv``, while a block works, and absl's flags from then on be those of ``python -m t5x.main`` of a run.
+    """Sets ``sys.argv`` for a block, and absl's flags from then on, to those of ``python -m t5x.main`` for a run.
 
     Args:
       spec: the run.
       location: the folder of the package ``t5x``.
 
     Raises:
-      ProgramEnded: the block calls ``sys.exit``, as argparse does where it is given T5X's own flags.
+      ProgramEnded: the block calls ``sys.exit``, as argparse does when it is given T5X's own flags.
     """
     before = sys.argv
     sys.argv = words_of(spec, location)
@@ -46,7 +46,7 @@ def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
 
 
 def words_of(spec: RunSpec, location: str) -> list[str]:
-    """Returns the words of a run's command line, the program's file first."""
+    """Returns the arguments of a run's command line, the program's file first."""
     return [
         os.path.join(location, "main.py"),
         f"--run_mode={spec.mode or Mode.TRAIN}",
@@ -58,9 +58,9 @@ def words_of(spec: RunSpec, location: str) -> list[str]:
 
 
 def _parse_flags(words: Sequence[str]) -> None:
-    """Defines T5X's flags and gives them their values: a module may read them, define its own, and read those.
+    """Defines T5X's flags and sets them. A module may read them, and may define and read flags of its own.
 
-    Flags of others keep their values, and what validates them is not asked: this process may be the user's pytest.
+    Other flags keep their values, and their validators are not called: this process may be the user's pytest.
     """
     from absl import flags
 

@@ -1,4 +1,4 @@
-"""The eval stage: T5X's ``evaluate`` on a checkpoint, or the teacher-forced loss where a task has no metrics."""
+"""The eval stage: T5X's ``evaluate`` on a checkpoint, or the teacher-forced loss if its tasks have no metrics."""
 
 from __future__ import annotations
 
@@ -19,20 +19,33 @@ from t5x import eval as eval_module
 from t5x import utils
 
 from t5x_harness.execute.artifacts import scalars_in
-from t5x_harness.execute.prepare import Prepared
+from t5x_harness.execute.execution import Execution
+from t5x_harness.execute.prepare import PreparedRun
 from t5x_harness.findings.losses import undefined_metrics, why_no_number
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import NO_WORK
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.gin.values import format_value
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-from t5x_harness.spec import Measure
+from t5x_harness.resolve.datasets import few_examples
+from t5x_harness.spec import Measure, Mode
 from t5x_harness.upstream.t5x import Observed, count_taken, observe
 
 LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
 
-def evaluate_config(run: Prepared, report: StageReport) -> None:
+def eval_stage(run: Execution, report: StageReport) -> None:
+    """Evaluates: an eval config by itself, otherwise the last checkpoint of a train config."""
+    small = run.prepared(report)
+    with few_examples(small.all_tasks, small.examples):
+        if small.config.mode is Mode.EVAL:
+            evaluate_config(small, report)
+            return
+        by = evaluate_checkpoint if small.has_metrics(small.evaluated) else teacher_forced
+        by(small, run.trained_model(small), run.trained_checkpoint(), run.workspace / "eval", report)
+
+
+def evaluate_config(run: PreparedRun, report: StageReport) -> None:
     """Runs an eval config through its own gin.
 
     Args:
@@ -42,7 +55,7 @@ def evaluate_config(run: Prepared, report: StageReport) -> None:
     Raises:
       Exception: what T5X raises.
     """
-    watch = _Watch()
+    watch = _EvaluationObserver()
     evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
     role = run.role("dataset_cfg")
     with watch.observing():
@@ -50,10 +63,10 @@ def evaluate_config(run: Prepared, report: StageReport) -> None:
     watch.report_to(report, run.config, run.tasks(role))
 
 
-def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
+def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
 
-    One that was written without orbax is read without it: at gs://, orbax deletes what it does not know.
+    A checkpoint that was written without orbax is read without it: at gs://, orbax deletes what it does not know.
 
     Args:
       run: of a train config.
@@ -65,7 +78,7 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
     Raises:
       Exception: what T5X raises.
     """
-    watch, role = _Watch(), run.evaluated
+    watch, role = _EvaluationObserver(), run.evaluated
     evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
     with watch.observing():
         eval_module.evaluate(
@@ -80,8 +93,8 @@ def evaluate_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path
     watch.report_to(report, run.config, run.tasks(role))
 
 
-def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Evaluates the loss of a restored checkpoint on one batch: all there is for tasks without metrics.
+def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
+    """Evaluates the loss of a restored checkpoint on one batch, which is all that tasks without metrics allow.
 
     Raises:
       Exception: what T5X raises.
@@ -124,8 +137,8 @@ def teacher_forced(run: Prepared, model: Any, checkpoint: str, output: Path, rep
                 report.find("RUN04", f"{tag} is {value}", fix="look for NaN in the restored parameters")
 
 
-class _Watch:
-    """Sees what evaluation does: what is restored, which examples go through the model, and what metrics result."""
+class _EvaluationObserver:
+    """Observes an evaluation: what is restored, which examples go through the model, and which metrics result."""
 
     def __init__(self) -> None:
         self._observed = Observed()
@@ -133,12 +146,12 @@ class _Watch:
 
     @contextlib.contextmanager
     def observing(self) -> Iterator[None]:
-        """Looks on while the block lasts."""
+        """Observes T5X while the block lasts."""
         with observe(utils) as self._observed:
             yield
 
     def __call__(self, evaluator_cls: Callable[..., seqio.Evaluator]) -> Callable[..., seqio.Evaluator]:
-        """Returns the same evaluator, of which the results of each evaluation are kept."""
+        """Returns the same evaluator, which keeps the results of each evaluation."""
 
         def make(*args: Any, **kwargs: Any) -> seqio.Evaluator:
             evaluator = evaluator_cls(*args, **kwargs)
@@ -155,7 +168,7 @@ class _Watch:
         return make
 
     def report_to(self, report: StageReport, config: GinConfig, tasks: Sequence[seqio.Task]) -> None:
-        """Puts what was seen into a report: checkpoints, examples and metrics, and what of it shows nothing."""
+        """Reports what was seen: checkpoints, examples and metrics, and whatever shows nothing."""
         if not self._observed.restored:
             _report_no_checkpoint(config, report)
             return
@@ -191,7 +204,7 @@ class _Watch:
 
 
 def _report_no_checkpoint(config: GinConfig, report: StageReport) -> None:
-    """Reports that nothing was evaluated, at the line that names the checkpoints."""
+    """Reports, at the line that names the checkpoints, that nothing was evaluated."""
     key = config.restore_key("path")
     owner = config.owner(key) if key else None
     named = f": {owner.short} = {format_value(config.written(owner), 80)}" if owner else ""
@@ -205,7 +218,7 @@ def _report_no_checkpoint(config: GinConfig, report: StageReport) -> None:
 
 
 def _measure_task(task: str, metrics: Mapping[str, Any], report: StageReport) -> list[Measure]:
-    """Returns the metrics of a task that are numbers; says which are not."""
+    """Returns the metrics of a task that are numbers, and reports those that are not."""
     values = {name: _number(value) for name, value in metrics.items()}
     numbers = {name: value for name, value in values.items() if value is not None}
     others = [f"{name} is of type {type(metrics[name]).__name__}" for name in values if name not in numbers]

@@ -1,15 +1,49 @@
-"""What a run's process knows for a job that makes the same run elsewhere."""
+"""What a run's process knows that a job needs to make the same run elsewhere."""
 
 from __future__ import annotations
 
-from t5x_harness.execute.sandbox import OutputFolder, output_key
+from typing import Any
+
+from t5x_harness.execute.execution import Execution
+from t5x_harness.execute.sandbox import RunOutput, output_key
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
-from t5x_harness.spec import Change, Mode, Reason
+from t5x_harness.spec import Change, Mode, Reason, Stage
 
 
-def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dict[str, str]:
+def prepare_job(run: Execution, shrink: bool, steps: int | None, standins: bool) -> dict[str, Any]:
+    """Returns what a job that makes a planned run binds beside its config.
+
+    Args:
+      run: the run.
+      shrink: whether the job runs at the sizes that the stages here have.
+      steps: train steps of the job; None for those of the config, or for few if it is shrunk.
+      standins: whether a checkpoint that cannot be read here is generated at the config's sizes, too; for a shrunk run
+        one always is.
+
+    Returns:
+      ``prepared``, a StageResult with the changes; ``output``, see :func:`output_binding`; and ``first_step``, the step
+      that training starts from.
+    """
+
+    def prepare(run: Execution, report: StageReport) -> None:
+        if shrink or standins:
+            # The job has the slice itself.
+            sized = run.spec.with_settings(full_size=not shrink, full_mesh=True)
+            run.prepared(report, sized, in_bucket=False, steps=steps)
+        if steps is not None and not shrink:
+            assert run.config is not None
+            report.changes += limit_steps(run.config, steps)
+        report.exercised = 1
+
+    prepared = run.run(Stage.PLAN, prepare)
+    first = first_step(run.config) if run.first_step is None else run.first_step
+    return {"prepared": prepared, "output": output_binding(run.config, run.output), "first_step": first}
+
+
+def output_binding(config: GinConfig | None, output: RunOutput | None) -> dict[str, str]:
     """Returns the binding of the folder that a run writes into.
 
     Args:
@@ -18,7 +52,7 @@ def output_binding(config: GinConfig | None, output: OutputFolder | None) -> dic
 
     Returns:
       ``name``, as the command line takes it, and ``address``: the ``gs://`` or ``/gcs/`` folder that the config itself
-      names, empty where it names none.
+      names, empty if it names none.
     """
     if config is None or output is None:
         return {"name": "", "address": ""}
@@ -33,7 +67,7 @@ def limit_steps(config: GinConfig, steps: int) -> list[Change]:
       steps: how many.
 
     Returns:
-      What was changed; nothing where the config does not train, or trains as many.
+      What was changed; nothing if the config does not train, or already trains as many.
 
     Raises:
       ValueError: the step that the run starts from is not known, so its last one cannot be.
@@ -53,7 +87,7 @@ def limit_steps(config: GinConfig, steps: int) -> list[Change]:
 
 
 def first_step(config: GinConfig | None) -> int:
-    """Returns the step that training starts from, as far as the config tells; 0 otherwise."""
+    """Returns the step that training starts from if the config tells, else 0."""
     if config is None or config.mode is not Mode.TRAIN:
         return 0
     return find_initial(config).step or 0

@@ -13,16 +13,28 @@ import seqio
 from t5x import infer as infer_module
 from t5x import utils
 
-from t5x_harness.execute.prepare import Prepared
+from t5x_harness.execute.execution import Execution
+from t5x_harness.execute.prepare import PreparedRun
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import NO_WORK
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-from t5x_harness.resolve.datasets import task_features
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.resolve.datasets import few_examples, task_features
+from t5x_harness.spec import Finding, Mode, Severity
 from t5x_harness.upstream.t5x import Observed, observe
 
 
-def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
+def infer_stage(run: Execution, report: StageReport) -> None:
+    """Infers: an infer config by itself, otherwise with the last checkpoint of a train config."""
+    small = run.prepared(report)
+    with few_examples(small.all_tasks, small.examples):
+        if small.config.mode is Mode.INFER:
+            infer_config(small, run.written.local, report)
+        else:
+            model = run.trained_model(small)
+            infer_checkpoint(small, model, run.trained_checkpoint(), run.workspace / "infer", report)
+
+
+def infer_config(run: PreparedRun, output: Path, report: StageReport) -> None:
     """Runs an infer config through its own gin.
 
     Args:
@@ -40,14 +52,14 @@ def infer_config(run: Prepared, output: Path, report: StageReport) -> None:
     shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
     shards = (shard or 0, 1 if of is None else of)  # of 0 shards each is all there is
     extension = config.value(config.owner_of("file_extension")) or "jsonl"
-    _look(output, run.tasks(role), str(mode), shards, str(extension), observed, report)
+    _count_predictions(output, run.tasks(role), str(mode), shards, str(extension), observed, report)
 
 
-def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
+def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
 
-    A model whose data has no inputs is asked for scores: there is nothing to predict from.  A checkpoint that was
-    written without orbax is read without it: at gs://, orbax deletes what it does not know.
+    A model whose data has no inputs is asked for scores, because there is nothing to predict from. A checkpoint that
+    was written without orbax is read without it: at gs://, orbax deletes what it does not know.
 
     Raises:
       Exception: what T5X raises.
@@ -68,10 +80,10 @@ def infer_checkpoint(run: Prepared, model: Any, checkpoint: str, output: Path, r
             checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
         )
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
-    _look(output, run.tasks(role), mode, (0, 1), "jsonl", observed, report)
+    _count_predictions(output, run.tasks(role), mode, (0, 1), "jsonl", observed, report)
 
 
-def _look(
+def _count_predictions(
     output: Path,
     tasks: Sequence[seqio.Task],
     mode: str,
@@ -82,7 +94,7 @@ def _look(
 ) -> None:
     """Counts the predictions of each task, and compares them with the examples that went through the model.
 
-    They count as work only where a checkpoint was restored for them.
+    They count as work only if a checkpoint was restored for them.
     """
     if not observed.restored:
         report.idle = "no checkpoint was restored to infer with"
@@ -115,7 +127,7 @@ def _look(
 
 
 def _keys(lines: Sequence[str]) -> str:
-    """Returns the keys of the first line in words, if it is an object in JSON as T5X writes it."""
+    """Describes the keys of the first line if that is a JSON object, which T5X writes."""
     try:
         return ", ".join(sorted(json.loads(lines[0]))) if lines else "nothing"
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Whether training changed the parameters: where an optimizer's updates are nothing, T5X trains on in silence."""
+"""Whether training changed the parameters: if an optimizer updates nothing, T5X silently goes on training."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import jax
 import numpy as np
 
 _SAMPLE = 4096
-"""Values of each array that are compared: of a model that trains, all of them change in some array."""
+"""How many values of each array are compared. In a model that trains, all values of some array change."""
 
 _NOTHING = 1e-7
-"""A change, in sizes of the array, that float32 hardly holds."""
+"""A change, relative to the array's size, that float32 can hardly represent."""
 
 _LEAST_RATE = 1e-5
-"""Learning rates of all steps together, below which parameters may well stay as they are."""
+"""The sum of all steps' learning rates below which parameters may well stay the same."""
 
 
 def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
-    """Returns copies of the first values of each array, before T5X's train step takes its memory.
+    """Copies the first values of each array, before T5X's train step reuses its memory.
 
     Args:
       params: a tree of arrays.
 
     Returns:
-      Nothing if this process does not hold all of them.
+      The copies; none if this process does not hold all of the arrays.
     """
     leaves = jax.tree.leaves(params)
     if not all(getattr(leaf, "is_fully_addressable", True) for leaf in leaves):
@@ -34,9 +34,9 @@ def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def largest_change(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> float:
-    """Returns by how much the array that changed most has changed, as a share of its own size.
+    """Returns the largest change of any array, relative to the array's own size.
 
-    An array of zeros that is not zero any more has changed by 1 or more; NaN counts as a change.
+    The change of an array that was all zeros is 1 or more; NaN counts as a change.
     """
     return max((_change(one, other) for one, other in zip(before, after, strict=True)), default=0.0)
 
@@ -52,7 +52,7 @@ def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float:
 
 
 def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: Sequence[float]) -> str | None:
-    """Returns what to say of a training that changed no parameter although its learning rates say otherwise.
+    """Describes a training that changed no parameter although its learning rates were not zero.
 
     Args:
       before: what :func:`sampled` returned before training.
@@ -60,7 +60,7 @@ def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: S
       rates: the learning rate of each step, as T5X wrote it.
 
     Returns:
-      None if a parameter changed, or nothing can be said.
+      None if a parameter changed, or if that cannot be decided.
     """
     if not before or not rates or sum(rates) < _LEAST_RATE:
         return None

@@ -1,4 +1,4 @@
-"""The numbers that a run's steps are computed with: the CPU's, or with a TPU's default precision of matrix products."""
+"""The numerics of a run's steps: the CPU's, or a TPU's default precision of matrix products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OR_PRECISION = "; if it is finite without --tpu-numerics, a matrix product in t
 
 
 class Numerics:
-    """The numerics of one run, which may share its process with others.
+    """The numerics of one run, which may share its process with other runs.
 
     Args:
       spec: the run.
@@ -27,7 +27,7 @@ class Numerics:
         self._before = lowered()
 
     def use(self) -> None:
-        """Has what is compiled from now on be of this run's numerics.
+        """Makes everything that is compiled from now on use this run's numerics.
 
         Raises:
           JaxLacksRules: the installed JAX cannot round.
@@ -35,7 +35,7 @@ class Numerics:
         use_tpu_numerics(self._on)
 
     def note(self, report: StageReport) -> None:
-        """Adds to a stage that has executed steps what they were computed with."""
+        """Reports which numerics a stage executed its steps with."""
         if not self._on:
             return
         found = lowered().since(self._before)

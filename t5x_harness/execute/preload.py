@@ -1,9 +1,9 @@
 """Everything heavy that a run needs, imported once so that forked runs share it; touches no device.
 
-A zygote imports :mod:`~t5x_harness.execute.preload_inputs`, then this module, and forks afterwards.  Importing
-tensorflow, jax and T5X is most of what a T5X process spends before its first step, so a fork starts where a fresh
-interpreter would be after several seconds.  The harness's own stages and what libraries import only at their first use
-are here for the same reason, and so is what AutoGraph makes of SeqIO's functions.
+A zygote imports :mod:`~t5x_harness.execute.preload_inputs`, then this module, and forks afterwards. A T5X process
+spends most of its time before the first step on importing tensorflow, jax and T5X, so a fork starts where a fresh
+interpreter would be after several seconds. The harness's own stages, the modules that libraries import only at their
+first use, and AutoGraph's conversions of SeqIO's functions are loaded here for the same reason.
 """
 
 from __future__ import annotations
@@ -34,13 +34,8 @@ import t5x.utils
 import tensorboard.summary
 import tensorflow
 
-import t5x_harness.execute.evaluate
-import t5x_harness.execute.infer
 import t5x_harness.execute.prepare
-import t5x_harness.execute.session
-import t5x_harness.execute.train
-import t5x_harness.plan.stage
-import t5x_harness.resolve.stage
+import t5x_harness.execute.stages
 import t5x_harness.standins.run
 from t5x_harness.execute.preload_inputs import CONVERSIONS
 from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
@@ -68,16 +63,11 @@ MODULES = (
     t5x.utils,
     tensorboard.summary,
     tensorflow,
-    t5x_harness.execute.evaluate,
-    t5x_harness.execute.infer,
     t5x_harness.execute.prepare,
-    t5x_harness.execute.session,
-    t5x_harness.execute.train,
-    t5x_harness.plan.stage,
-    t5x_harness.resolve.stage,
+    t5x_harness.execute.stages,
     t5x_harness.standins.run,
 )
-"""What is now in memory."""
+"""The modules that are now in memory."""
 
 LATER = (
     "jaxlib.mlir.dialects.mhlo",
@@ -101,11 +91,11 @@ LATER = (
     "tensorflow_datasets.core.reader",
     "tree",
 )
-"""What libraries, and the metrics of most tasks, import only when they are first used, where it is there at all."""
+"""Modules that libraries, and the metrics of most tasks, import at their first use; some may not be installed."""
 
 for _name in LATER:
     with contextlib.suppress(ImportError):
         importlib.import_module(_name)
 
 CONVERTED = CONVERSIONS.take() + convert(T5X_FUNCTIONS)
-"""How many functions runs need not convert."""
+"""How many functions no run has to convert again."""

@@ -1,4 +1,4 @@
-"""What input pipelines are made with, imported before the rest: AutoGraph's conversions of it can begin meanwhile."""
+"""Imports what input pipelines are made with before everything else, so that AutoGraph can begin to convert it."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ MODULES = (seqio, tensorflow)
 """What is now in memory."""
 
 CONVERSIONS = SiblingConversions(SEQIO_FUNCTIONS)
-"""On their way, for who imports the rest to take."""
+"""Conversions that run in the background; :mod:`t5x_harness.execute.preload` takes them."""

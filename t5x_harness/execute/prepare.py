@@ -1,4 +1,4 @@
-"""From the resolved full-size run to the one that is executed: shrunk, with a checkpoint to start from."""
+"""Turns the resolved full-size run into the one that is executed: shrunk, with a checkpoint to start from."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec
 from t5x_harness.upstream.t5x import install_mesh
 
 _PRETRAINED_STEP = 1_000_000
-"""Where T5's public checkpoints stand; the step of a stand-in whose path names none."""
+"""The step of T5's public checkpoints, and of a stand-in whose path names no step."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """The run as it is executed.
 
     Attributes:
@@ -40,7 +40,7 @@ class Prepared:
       shapes: the shrunk train state.
       first_step: the step that training starts from.
       steps: the steps to train.
-      examples: what evaluation and inference read of each task; None for all.
+      examples: how many examples of each task evaluation and inference read; None for all.
     """
 
     config: GinConfig
@@ -68,12 +68,12 @@ class Prepared:
         return [task for tasks in self.resolved.tasks.values() for task in tasks]
 
     def has_metrics(self, role: DataRole) -> bool:
-        """Returns whether anything of a dataset is evaluated by its predictions."""
+        """Returns whether any task of a dataset is evaluated by its predictions."""
         return registered_name(role) is not None and any(task.metric_fns for task in self.tasks(role))
 
     @property
     def evaluated(self) -> DataRole:
-        """What a train config's checkpoint is evaluated on: its infer_eval data, else train_eval, else train."""
+        """The data that a train config's checkpoint is evaluated on: infer_eval, else train_eval, else train."""
         by_name = {r.name: r for r in self.roles if self.tasks(r)}
         role = by_name.get("infer_eval")
         if role is None or not self.has_metrics(role):
@@ -82,7 +82,7 @@ class Prepared:
 
     @property
     def inferred(self) -> DataRole:
-        """What a train config's checkpoint predicts: the same data, unpacked and with lengths."""
+        """The data that a train config's checkpoint predicts: the same, unpacked and with lengths."""
         by_name = {r.name: r for r in self.roles if self.tasks(r)}
         return self._for_predictions(by_name.get("infer_eval") or by_name.get("train_eval") or by_name["train"])
 
@@ -108,7 +108,7 @@ def prepare(
     *,
     in_bucket: bool = True,
     steps: int | None = None,
-) -> Prepared:
+) -> PreparedRun:
     """Shrinks a config and makes its starting checkpoint.
 
     Args:
@@ -153,11 +153,11 @@ def prepare(
     total = config.value(config.owner_of("total_steps")) if training else 0
     relative = config.value(config.owner_of("relative_steps")) if training else 0
     to_train = relative or (total - first if isinstance(total, int) else 0)
-    return Prepared(config, model, partitioner, roles, full, shapes, first, to_train, examples)
+    return PreparedRun(config, model, partitioner, roles, full, shapes, first, to_train, examples)
 
 
 def _take_few_devices(plan: Planned, report: StageReport) -> None:
-    """Has every mesh that T5X builds from now on be the slice's, cut to a few positions along its data axis."""
+    """Makes T5X build the slice's mesh from now on, cut to a few positions along its data axis."""
     data = sizes.small_axis(plan.mesh["data"], plan.mesh["model"])
     if data < plan.mesh["data"]:
         install_mesh(plan.slice, data)
@@ -169,7 +169,7 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
 def first_step_of(config: GinConfig, start: StartPoint) -> int:
     """Returns the step of the checkpoint to start from.
 
-    For one that names none, the usual one if training goes beyond it.
+    If its path names no step, that is the step of public checkpoints, provided that training goes beyond it.
     """
     if start.path is None:
         return 0

@@ -1,4 +1,4 @@
-"""What programs that the harness starts do for themselves: make stand-ins, make their config small."""
+"""Sets up programs that the harness starts to make their own stand-ins and to shrink their own config."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from t5x_harness.variables import SHRINK_VARIABLE, STANDINS_VARIABLE, START_VARI
 
 
 def variables(project: str = "", *, shrink: bool = False) -> dict[str, str]:
-    """Returns the variables of a program.
+    """Returns the environment variables for a program.
 
     Args:
-      project: the folder of the project whose processes make stand-ins, with the pyproject.toml that has rows for
+      project: the folder of the project whose processes make stand-ins, with the pyproject.toml that declares rows for
         Hugging Face's datasets; empty for a program that makes none.
-      shrink: whether programs of T5X make their config small.
+      shrink: whether programs of T5X shrink their config.
     """
     asked = bool(project) or shrink
     return {
@@ -23,6 +23,6 @@ def variables(project: str = "", *, shrink: bool = False) -> dict[str, str]:
 
 
 def install() -> None:
-    """Does so in this process."""
+    """Sets up this process."""
     program_standins.install()
     program_shrink.install()

@@ -1,7 +1,8 @@
-"""Programs of T5X that make their config small themselves: commands of ``exec`` and jobs, with ``--shrink``.
+"""Programs of T5X that shrink their config themselves: commands of ``exec`` and jobs, with ``--shrink``.
 
-Runs of the harness shrink a config that they have resolved and planned.  Here nothing is known before T5X has parsed
-it, so the same rules are applied then, before Gin locks it, with a line on standard error for each change.
+Runs of the harness shrink a config that they have resolved and planned. A program knows nothing of its config before
+T5X has parsed it, so it applies the same rules then, before Gin locks the config, and prints a line on standard error
+for each change.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
 
 ON, OFF = "1", "0"
-"""The values of the variable: whether programs of T5X make their config small."""
+"""The values of the variable that says whether programs of T5X shrink their config."""
 
 
 def install() -> None:
-    """Has this process make the config of T5X's train, evaluate or infer small once it is parsed."""
+    """Makes this process shrink the config of T5X's train, evaluate or infer once it is parsed."""
     if os.environ.get(SHRINK_VARIABLE) != ON:
         return
     shrinking = _Shrinking()
@@ -39,7 +40,7 @@ def install() -> None:
 
 
 class _Shrinking:
-    """What this process has made small."""
+    """What this process has shrunk."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -47,11 +48,11 @@ class _Shrinking:
         self._kept = contextlib.ExitStack()
 
     def take_parsing(self, gin_utils: ModuleType) -> None:
-        """Has T5X's reading of Gin flags end in a small config."""
+        """Makes T5X's parsing of Gin flags end with a small config."""
         before_finalizing(gin_utils, self.shrink)
 
     def shrink(self) -> None:
-        """Makes Gin's config small; of one that cannot be, T5X's own error is worth more than one from here."""
+        """Shrinks Gin's config. If that fails, T5X goes on: its own error is worth more than one from here."""
         self._parsed = True
         try:
             self._shrink()
@@ -59,7 +60,7 @@ class _Shrinking:
             _say(f"stopped, and T5X goes on with the config as it is now: {type(error).__name__}: {error}")
 
     def at_end(self) -> None:
-        """Says that nothing was made small where T5X parsed nothing."""
+        """Reports that nothing was shrunk if T5X parsed nothing."""
         if os.getpid() != self._owner:
             return
         if not self._parsed and "t5x.utils" in sys.modules:
@@ -96,7 +97,7 @@ class _Shrinking:
         roles = roles_of(config)
         batch = max((role.dataset.batch_size for role in roles if isinstance(role.dataset.batch_size, int)), default=0)
         if start.path and (shapes := _state_shapes(config)):
-            # A checkpoint that is missing is left to what makes stand-ins, or is T5X's error.
+            # Whatever makes stand-ins deals with a missing checkpoint; otherwise it is T5X's error.
             spec = RunSpec((), mode=mode, settings=RunSettings(standins=StandInPolicy.OFF))
             made = StartMaker(config, start, first, full, shapes, config.build("partitioner"), spec)
             made.provide(self._folder(), report, in_bucket=False)
@@ -112,14 +113,14 @@ class _Shrinking:
             _say(f"not checked: {doubt}")
 
     def _folder(self) -> Path:
-        """Makes a folder of this process, for as long as it lasts."""
+        """Makes a folder that is removed at the end of this process."""
         folder = Path(tempfile.mkdtemp(prefix="t5x-harness-shrink-"))
         self._kept.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
 
 def _state_shapes(config: GinConfig) -> StateShapes | None:
-    """Returns the shapes of the train state as the config is now; None if no dataset of it has a batch size."""
+    """Returns the shapes of the train state for the config as it is now; None if no dataset has a batch size."""
     from t5x_harness.plan.state_shapes import model_inputs, state_shapes
     from t5x_harness.resolve.datasets import roles_of
 

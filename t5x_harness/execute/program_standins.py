@@ -1,7 +1,8 @@
 """Stand-ins that a process makes itself: commands of ``exec`` and jobs of ``serve`` with ``--standins=missing``.
 
-Runs parse the config first and know what is needed. Here nothing is known before T5X asks for it, so each stand-in is
-made when a vocabulary is opened, a source is read or a checkpoint restored, with a line on standard error.
+Runs of the harness parse the config first and know what it needs. A program knows nothing before T5X asks for it, so it
+makes each stand-in when a vocabulary is opened, a source is read or a checkpoint is restored, and prints a line on
+standard error.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from t5x_harness.upstream.t5x import before_restoring
 from t5x_harness.variables import STANDINS_VARIABLE
 
 _BATCH = 512
-"""Examples of TFDS data are for batches of this size: the config's is not known where a source is read."""
+"""The batch size that TFDS examples are generated for; the config's is not known when a source is read."""
 
 
 def install() -> None:
-    """Has this process make stand-ins for what is in no bucket, from the moment that SeqIO and T5X are imported."""
+    """Makes this process create stand-ins for what is in no bucket, once SeqIO and T5X are imported."""
     here, project = store(), os.environ.get(STANDINS_VARIABLE)
     if here is None or here.standins is None or not project:
         return
-    made = _Process(here, here.standins, project)
+    made = _ProcessStandIns(here, here.standins, project)
     after_import("seqio.vocabularies", made.take_vocabularies)
     after_import("seqio.dataset_providers", made.take_sources)
     after_import("t5x.utils", made.take_checkpoints)
@@ -51,8 +52,8 @@ def install() -> None:
     )
 
 
-class _Process:
-    """The stand-ins of one process. Several may need the same ones: what is in a bucket is written under a lock."""
+class _ProcessStandIns:
+    """The stand-ins of one process. Several processes may need the same ones, so buckets are written under a lock."""
 
     def __init__(self, here: Store, folder: Path, project: str) -> None:
         self._here = here
@@ -63,7 +64,7 @@ class _Process:
 
     @functools.cached_property
     def _own(self) -> Path:
-        """A folder of this process alone, on the disk of the buckets, so that what is complete is moved at once."""
+        """A folder of this process alone, on the disk of the buckets, so that files can be moved in one step."""
         self._folder.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix="process-", dir=self._folder))
         owner = os.getpid()
@@ -72,14 +73,14 @@ class _Process:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps out the other processes of these buckets; one that dies lets the next one in."""
+        """Excludes the other processes that use these buckets; one that dies releases the lock."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._threads, (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def take_vocabularies(self, vocabularies: ModuleType) -> None:
-        """Has SeqIO open generated vocabularies where theirs are in no bucket."""
+    def take_vocabularies(self, _: ModuleType) -> None:
+        """Makes SeqIO open generated vocabularies if theirs are in no bucket."""
         from t5x_harness.standins.vocabulary_files import VocabularyFiles
 
         process = self
@@ -98,7 +99,7 @@ class _Process:
         ).install()
 
     def _explain(self, what: str, path: str) -> None:
-        """Says once why something gets no stand-in: its bucket is the user's."""
+        """Reports once why something gets no stand-in: its bucket is the user's."""
         found, place = bucket_and_name(path), self._here.local(path)
         if what in self._explained or found is None or place is None or place.exists():
             return
@@ -112,7 +113,7 @@ class _Process:
             atexit.register(_repeat_below_traceback, why, os.getpid())
 
     def take_sources(self, providers: ModuleType) -> None:
-        """Has SeqIO's TFDS sources read generated examples where their data is not here."""
+        """Makes SeqIO's TFDS sources read generated examples if their data is not here."""
         original = providers.TfdsDataSource.tfds_dataset.fget
         seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -141,8 +142,8 @@ class _Process:
             else:
                 _say(f"TFDS data {made.name}{where}: examples generated from its features")
 
-    def take_rows(self, datasets: ModuleType) -> None:
-        """Has ``load_dataset`` give the project's declared rows where the hub is out of reach."""
+    def take_rows(self, _: ModuleType) -> None:
+        """Makes ``load_dataset`` return the project's declared rows if the hub is not reachable."""
         from t5x_harness.settings.project import load_project
         from t5x_harness.standins import hugging_face
         from t5x_harness.standins.rows import Samples
@@ -151,7 +152,7 @@ class _Process:
         hugging_face.install(samples, StandInPolicy.MISSING, lambda name, what: _say(f"load_dataset {name}: {what}"))
 
     def take_checkpoints(self, utils: ModuleType) -> None:
-        """Has T5X's train, eval and infer find a checkpoint where they are to restore one that is in no bucket."""
+        """Lets T5X's train, eval and infer find a checkpoint if the one that they restore is in no bucket."""
         before_restoring(utils, self._put_checkpoint)
 
     def _put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
@@ -190,7 +191,7 @@ class _Process:
 
 
 def _repeat_below_traceback(why: str, owner: int) -> None:
-    """Says so again at the end of a process that an error ended: the traceback is long."""
+    """Repeats the message below the long traceback of a process that ended with an error."""
     if os.getpid() == owner and getattr(sys, "last_value", None) is not None:
         _say(why)
 

@@ -1,4 +1,4 @@
-"""Moves what a run writes into the run's own folder, and fills in the paths that are given only when a job starts."""
+"""Moves a run's output into the run's own folder, and fills in paths that are given only when a job starts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OF_A_JOB = (
     _CHECKPOINT, "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
     "model-info.txt", "*.jsonl*", "tmp-*",
 )  # fmt: skip
-"""What T5X's jobs write into their folder, and go on from or add to."""
+"""What T5X's jobs write into their folder, and later continue from or append to."""
 
 
 @dataclasses.dataclass(frozen=True)
-class OutputFolder:
+class RunOutput:
     """Where a run writes.
 
     Attributes:
@@ -37,10 +37,10 @@ class OutputFolder:
     is_in_bucket: bool = False
 
 
-def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> OutputFolder:
-    """Returns the folder that was asked for.
+def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> RunOutput:
+    """Returns the folder that a run writes into.
 
-    Else the config's own if that is in an emulated bucket; else one of the run's own.
+    It is the one that was asked for, else the config's own if that is in an emulated bucket, else the run's own.
 
     Args:
       config: the parsed config.
@@ -50,12 +50,12 @@ def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> Outp
     path = Path(asked).absolute() if asked is not None else workspace / "model"
     here, given = store(), config.value(output_key(config))
     if asked is None and here is not None and isinstance(given, str) and (local := here.local(given)) is not None:
-        return OutputFolder(given, local, is_in_bucket=True)
-    return OutputFolder(str(path), path)
+        return RunOutput(given, local, is_in_bucket=True)
+    return RunOutput(str(path), path)
 
 
-def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
-    """Returns what a run elsewhere than in the config's bucket leaves open, in words; None where nothing is."""
+def not_written_to(config: GinConfig, folder: RunOutput) -> str | None:
+    """Describes what is not checked if a run does not write into the config's bucket; returns None if it does."""
     given = config.program.final.get(("", config.entry, _parameter(config)))
     value = config.program.resolve(given).value if given is not None else None
     if not isinstance(value, str) or not is_remote(value) or folder.address == value:
@@ -64,12 +64,12 @@ def not_written_to(config: GinConfig, folder: OutputFolder) -> str | None:
     return f"writing to {value}{with_extra}"
 
 
-def empty(folder: OutputFolder, restored: Iterable[str] = ()) -> None:
-    """Makes a folder in a bucket, or clears it of what an earlier job left: a run here goes on from nothing.
+def empty(folder: RunOutput, restored: Iterable[str] = ()) -> None:
+    """Makes a folder in a bucket, or clears it of what an earlier job left, because a run here starts from scratch.
 
     Args:
-      folder: of the run.
-      restored: the checkpoints that its config names, or folders of them. They stay, also where they are in the folder.
+      folder: the run's.
+      restored: the checkpoints that its config names, or folders of them. They stay, even those in this folder.
     """
     if not folder.is_in_bucket:
         return
@@ -87,13 +87,13 @@ def empty(folder: OutputFolder, restored: Iterable[str] = ()) -> None:
 
 
 def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInPolicy) -> list[Change]:
-    """Binds the output folder, and gives required paths a value.
+    """Binds the output folder, and gives a value to paths that are required.
 
     Args:
       config: the parsed config.
-      model_dir: where the run shall write, as T5X is given it.
+      model_dir: where the run writes, as T5X is given it.
       workspace: the run's folder.
-      policy: whether anything is generated; if not, paths stay without a value.
+      policy: whether stand-ins are generated; if not, paths stay without a value.
 
     Returns:
       What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.

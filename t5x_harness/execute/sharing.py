@@ -1,8 +1,8 @@
-"""Traces, lowers and compiles once what several stages of a run would trace alike.
+"""Makes stages of a run share the steps that each of them would otherwise trace, lower and compile again.
 
-Training, evaluation and inference are jobs of their own to T5X, and each makes the function that decodes or scores a
-batch anew. JAX keeps what it traced by the function itself. Where they are stages of one run in one process, with one
-model that nobody changes between them, the function may as well be the same one.
+To T5X, training, evaluation and inference are separate jobs, and each creates the function that decodes or scores a
+batch. JAX caches what it traced by the function itself. The stages of one run share a process and a model that nobody
+changes between them, so they can share the function, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from typing import Any
 
 _MODELS = 8
-"""How many methods of models are kept; in the process of one run there are hardly two."""
+"""How many methods of models are kept; the process of one run rarely has two."""
 
 
 def share_steps() -> None:
-    """Has the same method of the same model always be the same step; acts with the embedded T5X, and once."""
+    """Returns the same step for the same method of the same model from now on; only the embedded T5X supports this."""
     inference: Any = sys.modules.get("t5x._inference")
     if inference is None or hasattr(inference.step_with_indices, "__wrapped__"):
         return

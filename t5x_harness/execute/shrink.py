@@ -1,7 +1,7 @@
-"""Makes a parsed config small: the least that still exercises mesh, packing, checkpoint, restore, eval and infer.
+"""Makes a parsed config as small as still exercises mesh, packing, checkpoint, restore, eval and infer.
 
-The rules rebind values in gin's own tables after parsing, at the binding that holds the literal: where ``total_steps``
-is ``%TRAIN_STEPS`` the macro changes, so that a schedule that reads it shrinks with it.  What changed is returned.
+The rules rebind values in gin's own tables after parsing, at the binding that holds the literal. If ``total_steps`` is
+``%TRAIN_STEPS``, the macro changes, so that a schedule that reads it shrinks, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Shrinker:
       axes: the mesh of the slice.
       first_step: the step of the checkpoint that the run starts from.
       vocabulary: ids that the run's vocabularies can produce; None if unknown.
-      steps: train steps that somebody asked for; None for the few that show something.
+      steps: train steps that the user asked for; None for the few that suffice.
       changes: what was changed so far.
     """
 
@@ -66,10 +66,10 @@ class Shrinker:
             self._steps()
 
     def fix_seed(self) -> None:
-        """Gives a seed to all that T5X would seed from the clock, and the generator that T5X then takes.
+        """Seeds everything that T5X would seed from the clock, and binds the generator that T5X uses in that case.
 
-        A run that repeats is a run that can be compared; and the seed is a constant of the compiled train step, so the
-        clock would have it compiled anew each time.
+        A run that repeats can be compared. The seed is also a constant of the compiled train step, which the clock
+        would make T5X compile again each time.
         """
         if self.config.mode is not Mode.TRAIN:
             return
@@ -83,7 +83,7 @@ class Shrinker:
             self.rebind(BindingKey("", self.config.entry, "use_hardware_rng"), True, Reason.REPEATABLE)
 
     def rebind(self, key: BindingKey, value: Any, why: Reason = Reason.SHRINK) -> bool:
-        """Changes the literal behind a binding and notes it; no change if the value is the same."""
+        """Changes the literal behind a binding and notes the change; returns whether the value is a new one."""
         owner = self.config.owner(key)
         before = self.config.value(owner)
         if type(before) is type(value) and before == value:
@@ -180,7 +180,7 @@ class Shrinker:
             self.rebind(key, most)
 
     def _schedules(self, macro: BindingKey, before: int, after: int) -> None:
-        """Scales the steps of every schedule that reads the train steps, so that its parts keep their order."""
+        """Scales the steps of every schedule that reads the train steps, so that its phases keep their order."""
         if not macro.is_macro:
             return
         readers = {

@@ -1,7 +1,7 @@
-"""How small each number of a config may become and still stand for the original: arithmetic only.
+"""How small each number of a config may become and still represent the original: arithmetic only.
 
-Every function keeps what the mesh and T5X check: what divided the original divides the result, and a value at or below
-its target stays as it is.
+Every function keeps what the mesh and T5X check: whatever divided the original divides the result, and a value at or
+below its target does not change.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import math
 from collections.abc import Mapping
 
 DEVICES = 8
-"""Devices that a run executes on, as many as the smallest TPU slices of Vertex AI have: all share this machine's cores,
-and the time of a step grows with their number."""
+"""Devices that a run executes on: as many as the smallest TPU slices of Vertex AI have. All share this machine's cores,
+and a step takes longer the more there are."""
 
 LAYERS = 1
-"""Layers of a stack; the plan traces all of them at full size, and every further one costs tracing and compiling."""
+"""Layers of a stack. The plan traces all of them at full size; here each one more costs tracing and compiling."""
 
 LONGEST = 64
 """Tokens of the longest feature."""
 
 SHORTEST = 16
-"""Tokens that any feature keeps: below, span corruption has no room for its sentinels."""
+"""Tokens that any feature keeps: with fewer, span corruption has no room for its sentinels."""
 
 STEPS = 4
-"""Train steps: two periods of two, so that a checkpoint and an eval happen in the middle and at the end."""
+"""Train steps: two periods of two steps, so that a checkpoint and an eval happen in the middle and at the end."""
 
 FEWEST_EXAMPLES = 8
 """Examples that any batch keeps, so that packing has something to pack."""
@@ -37,7 +37,7 @@ class Axes:
     """Devices along the mesh's axes.
 
     Attributes:
-      data: positions along the data axis of the slice's mesh, which decide what divides an original.
+      data: positions along the data axis of the slice's mesh, which decide what divides the original.
       model: devices along the model axis, the same wherever the run executes.
       executed: positions along the data axis of the mesh that the run executes on, a divisor of ``data``; None for all.
     """
@@ -52,7 +52,7 @@ class Axes:
         return self.data if self.executed is None else self.executed
 
     def dividing(self, value: int) -> int:
-        """Returns what a smaller value must stay divisible by on the executed mesh: axes divide the value."""
+        """Returns the number by which a smaller value must be divisible on the executed mesh."""
         if value % (self.data * self.model) == 0:
             return self.positions * self.model
         return math.lcm(self.positions if value % self.data == 0 else 1, self.model if value % self.model == 0 else 1)
@@ -63,20 +63,18 @@ def _multiple_of(factor: int, at_least: int) -> int:
 
 
 def small_axis(data: int, model: int) -> int:
-    """Returns data positions to execute on.
-
-    The most that :data:`DEVICES` have room for, and at least 2 if there were more.
+    """Returns how many data positions to execute on: as many as fit on :data:`DEVICES`, but at least 2 of several.
 
     Args:
       data: positions along the data axis of the slice's mesh.
-      model: devices of one position, all of which are kept.
+      model: devices along the model axis, all of which are kept.
     """
     divisors = [n for n in range(min(data, 2), data + 1) if data % n == 0]
     return max((n for n in divisors if n * model <= DEVICES), default=divisors[0])
 
 
 def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
-    """Returns attention heads: at least 2, divisible by the model axis and the key-value heads if the original was."""
+    """Returns at least 2 attention heads, divisible by the model axis and by the kv heads if the original was."""
     factor = math.lcm(axes.model if heads % axes.model == 0 else 1, kv_heads if heads % kv_heads == 0 else 1)
     return min(heads, _multiple_of(factor, 2))
 
@@ -86,16 +84,16 @@ def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> in
 
     Args:
       width: the original.
-      target: what to aim at, in elements.
-      axes: the mesh; two-dimensional parameter sharding cuts widths by the data axis too.
-      multiple_of: what else must divide the result, where it relates to another width.
+      target: the size to aim at.
+      axes: the mesh; two-dimensional parameter sharding cuts widths along the data axis, too.
+      multiple_of: what else must divide the result, if it relates to another width.
     """
     factor = math.lcm(axes.dividing(width), multiple_of)
     return min(width, _multiple_of(factor, target))
 
 
 def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
-    """Returns feature lengths scaled together, so that the longest is 64 tokens and none falls below 16."""
+    """Scales feature lengths together, so that the longest has 64 tokens and none has fewer than 16."""
     longest = max(lengths.values(), default=0)
     if longest <= LONGEST:
         return dict(lengths)
@@ -104,16 +102,16 @@ def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
 
 
 def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
-    """Returns the least batch from 8 up that every data position and microbatch gets a part of, as in the original."""
+    """Returns the smallest batch, of 8 examples or more, that divides among positions and microbatches as before."""
     if batch % axes.data or batch % microbatches:
-        return batch  # the plan refuses it; a smaller one must not hide that
+        return batch  # the plan refuses it, which a smaller batch must not hide
     each_full = (batch // microbatches) % axes.data == 0
     factor = axes.positions * microbatches if each_full else math.lcm(axes.positions, microbatches)
     return min(batch, _multiple_of(factor, FEWEST_EXAMPLES))
 
 
 def small_vocabulary(size: int, real: int, axes: Axes) -> int:
-    """Returns the embedding's rows: the original unless it is large and the real vocabulary needs far fewer.
+    """Returns the embedding's rows: as many as before unless they are many and the vocabulary needs far fewer.
 
     Args:
       size: rows of the original.
@@ -126,5 +124,5 @@ def small_vocabulary(size: int, real: int, axes: Axes) -> int:
 
 
 def steps_in_proportion(value: int, before: int, after: int) -> int:
-    """Returns a schedule's number of steps, scaled as the train steps were; at least 1 if it was."""
+    """Scales a schedule's number of steps like the train steps; a positive number stays at least 1."""
     return value if value <= 0 or before <= 0 else max(1, value * after // before)

@@ -1,4 +1,4 @@
-"""The checkpoint that an executed run starts from: the user's own, or a stand-in where the run finds it."""
+"""The checkpoint that an executed run starts from: the user's own, or a stand-in where the run looks for it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class StartMaker:
     """Decides whether a run restores the config's own checkpoint, and writes a stand-in if not.
 
     Attributes:
-      config: the parsed config, shrunk; its path is bound anew where the stand-in cannot lie at it.
-      start: what the config names.
+      config: the parsed config, shrunk; its path is rebound if the stand-in cannot be put there.
+      start: the checkpoint that the config names.
       step: the step that training starts from.
-      full: the train state at full size; None where it is not known.
+      full: the train state at full size; None if it is not known.
       shapes: the train state as it is executed.
       partitioner: the runtime's partitioner.
       spec: what to run.
@@ -50,7 +50,7 @@ class StartMaker:
     spec: RunSpec
 
     def provide(self, workspace: Path, report: StageReport, *, in_bucket: bool) -> None:
-        """Leaves a checkpoint that the executed model fits where the config finds it.
+        """Puts a checkpoint that fits the executed model where the config looks for it.
 
         Args:
           workspace: the run's folder.
@@ -85,7 +85,7 @@ class StartMaker:
                 f"the checkpoint: the config leaves its path open, and a generated one at step {self.step} stands in "
                 "for it"
             )
-        if start.reachable:  # of one that is not, the plan has said so
+        if start.reachable:  # otherwise the plan has reported it
             report.not_checked.append(
                 f"the values of {before}: generated ones in the shrunk model's shapes at step {self.step} stand in for "
                 "them"
@@ -93,9 +93,9 @@ class StartMaker:
         report.fact("starts from", f"a stand-in of the model's shapes at step {self.step}")
 
     def _is_restored_as_it_is(self) -> bool:
-        """Returns whether the config's own checkpoint is read, since the executed model is of its size.
+        """Returns whether the config's own checkpoint is restored, because the executed model has its size.
 
-        That is so at full size, and for a checkpoint that a shrunk run has written.
+        This holds at full size, and for a checkpoint that a shrunk run has written.
         """
         start = self.start
         assert start.path
@@ -108,7 +108,7 @@ class StartMaker:
         return stored is not None and all(stored.shapes.get(path) == shape for path, shape in executed.items())
 
     def _kind(self) -> CheckpointKind:
-        """Returns the layout of the checkpoint that is replaced: as it can be seen, else as its path tells."""
+        """Returns the layout of the checkpoint that is replaced: what is on disk, else what its path suggests."""
         if jax.process_count() > 1:
             return CheckpointKind.LEGACY  # orbax would wait for the other hosts, of which each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
@@ -118,7 +118,7 @@ class StartMaker:
         return CheckpointKind.LEGACY if seen is StoredLayout.T5X and kind is CheckpointKind.ORBAX else kind
 
     def _held(self) -> Renaming | None:
-        """Returns what a checkpoint holds that the config transforms while it restores; None for the model's arrays."""
+        """Returns the renaming for a checkpoint that the config transforms while restoring it, else None."""
         if not self.start.transforms or self.full is None:
             return None
         sources = checkpoint_names(self.start.restore, [leaf.path for leaf in self.shapes.leaves])
@@ -133,12 +133,12 @@ class StartMaker:
         return lambda _: filled_arrays(arrays, self.step)
 
     def _stored(self) -> StoredTree | None:
-        """Returns what the user's checkpoint holds; None where it cannot be read or is TensorFlow's."""
+        """Returns what the user's checkpoint holds; None if it cannot be read or is TensorFlow's."""
         if not self.start.reachable or self.start.checkpoint is None:
             return None
         try:
             tree = read_tree(self.start.checkpoint)
-        except Exception:  # each library has its own; CKP27 has said so, and the user goes on
+        except Exception:  # each library has its own exceptions; CKP27 has reported it, and the user goes on
             return None
         return tree if tree is not None and tree.layout is not StoredLayout.TENSORFLOW else None
 
@@ -148,9 +148,9 @@ def _sizes(shapes: StateShapes) -> Mapping[str, tuple[int, ...]]:
 
 
 def _place_in_bucket(start: StartPoint, step: int) -> str | None:
-    """Returns the folder for a stand-in at the very path that the config names, cleared.
+    """Clears the very path that the config names, and returns the folder for a stand-in there.
 
-    None if that is in no bucket here.
+    Returns None if the path is in no bucket here.
     """
     here = store()
     path = start.path.rstrip("/") if start.path else ""
@@ -165,11 +165,11 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
 
 
 def _remove(address: str, local: Path) -> None:
-    """Removes the run's copy of a checkpoint from its bucket, so that TensorFlow remembers nothing of it either.
+    """Removes the run's copy of a checkpoint from its bucket in a way that clears TensorFlow's cache, too.
 
-    It keeps an object's size for some seconds, and fails to read one that has shrunk meanwhile.  Code of the user's
-    may have read the checkpoint in this process, or an earlier run in it; what TensorFlow itself removes, it forgets.
-    Contents go first: the server reads a file that it has not seen yet before it removes it.
+    TensorFlow caches an object's size for some seconds, and fails to read an object that has shrunk meanwhile. The
+    user's code, or an earlier run in this process, may have read the checkpoint; TensorFlow forgets what it removes
+    itself. Files are truncated first, because the server reads a file that it has not seen before it removes it.
     """
     import tensorflow as tf
 
@@ -178,6 +178,6 @@ def _remove(address: str, local: Path) -> None:
     for path in local.rglob("*"):
         if path.is_file():
             os.truncate(path, 0)
-    with contextlib.suppress(tf.errors.OpError):  # such as of a server with an injected fault
+    with contextlib.suppress(tf.errors.OpError):  # for example because a fault was injected
         tf.io.gfile.rmtree(f"gs://{'/'.join(found)}")
     shutil.rmtree(local, ignore_errors=True)

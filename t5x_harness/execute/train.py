@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,34 +15,32 @@ from t5x import adafactor, checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
+from t5x_harness.execute.execution import Execution, Trained
 from t5x_harness.execute.learned import nothing_learnt, sampled
-from t5x_harness.execute.sandbox import OutputFolder
+from t5x_harness.execute.sandbox import RunOutput
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
+from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.upstream.t5x import count_batches
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """What training left.
-
-    Attributes:
-      step: the last step.
-      checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
-      scalars: by TensorBoard folder and tag, then step.
-      model: the one that was trained; None if the trainer was not given it by name.
-    """
-
-    step: int
-    checkpoint: str | None
-    scalars: dict[str, dict[int, float]]
-    model: Any = None
+def train_stage(run: Execution, report: StageReport) -> None:
+    """Trains the shrunk config."""
+    small = run.prepared(report)
+    with few_examples(small.all_tasks, small.examples):
+        run.trained = train(
+            small.config,
+            run.written,
+            small.first_step,
+            report,
+            lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}),
+        )
 
 
 def train(
     config: GinConfig,
-    output: OutputFolder,
+    output: RunOutput,
     first_step: int,
     report: StageReport,
     on_step: Callable[[int], None],
@@ -70,7 +67,7 @@ def train(
     report.exercised = counter.steps_made(step, state)
     report.idle = f"training ended at step {step}, began at step {counter.began} and made no step between them"
     scalars = scalars_in(output.local)
-    _losses(scalars, first_step, step, report)
+    _losses(scalars, report)
     if report.exercised and not report.failed:
         _learnt(counter, state, scalars, report)
     written = checkpoints_in(output.local)
@@ -91,7 +88,7 @@ def train(
 
 
 class _Counter:
-    """Counts the batches that a trainer takes: one for each train step. And sees which model it trains.
+    """Counts the batches that a trainer takes, one for each train step, and observes which model it trains.
 
     Attributes:
       model: the one that is trained; None if the trainer is not given it by name.
@@ -107,7 +104,7 @@ class _Counter:
         self._taken_batches: int | None = None  # None while no trainer is watched
 
     def steps_made(self, ended: int, state: Any) -> int:
-        """Returns how many steps were made, as far as it can be seen: none that only one of the signs shows.
+        """Returns how many steps were made: the smallest number that any sign of them shows.
 
         Args:
           ended: the step that T5X returned.
@@ -119,7 +116,7 @@ class _Counter:
         return max(0, min(signs))
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
-        """Returns the same trainer, whose train loop is seen through the batches it draws."""
+        """Returns the same trainer, whose train loop is observed through the batches that it draws."""
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
@@ -138,7 +135,7 @@ class _Counter:
         self._on_step(self._taken_batches)
 
 
-def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report: StageReport) -> None:
+def _losses(scalars: dict[str, dict[int, float]], report: StageReport) -> None:
     if not scalars.get("train/loss"):
         report.not_checked.append("the loss: training wrote no train/loss")
         return
@@ -150,9 +147,9 @@ def _losses(scalars: dict[str, dict[int, float]], first: int, last: int, report:
 
 
 def _learnt(counter: _Counter, state: Any, scalars: dict[str, dict[int, float]], report: StageReport) -> None:
-    """Adds a finding if T5X's Adafactor changed nothing at the rates that T5X wrote.
+    """Adds a finding if T5X's Adafactor changed nothing at the learning rates that T5X logged.
 
-    Other optimizers may have rates of their own, or gather gradients over many steps.
+    Other optimizers may have rates of their own, or accumulate gradients over many steps.
     """
     if not isinstance(getattr(counter.model, "optimizer_def", None), adafactor.Adafactor):
         return
@@ -199,7 +196,7 @@ def _leaves(state: Any) -> dict[str, Any]:
 
 
 def _same(ours: Any, stored: Any, dtype: str | None) -> bool:
-    """Returns whether a stored array is ours, at the precision that it was saved in."""
+    """Returns whether a stored array equals ours at the precision that it was saved in."""
     a, b = np.asarray(ours), np.asarray(stored)
     if a.shape != b.shape:
         return False

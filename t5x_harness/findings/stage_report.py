@@ -23,7 +23,7 @@ class StageReport:
     Attributes:
       ignore: codes of findings to silence.
       folder: where relative paths of findings start.
-      exercised: the work that was counted while it was done; see :data:`~t5x_harness.findings.work.UNITS`.
+      exercised: the work that was counted while it was done; see :attr:`~t5x_harness.spec.Stage.counts`.
       idle: why it did no work, if it did none.
       unproved: why the work that it did shows nothing, if it does not.
       silenced: findings that the user ignores.

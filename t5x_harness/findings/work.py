@@ -15,23 +15,9 @@ read and plan; see :func:`work_of`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from t5x_harness.spec import Finding, Outcome, RunResult, Severity, Stage, StageResult
-
-UNITS: Mapping[Stage, str] = {
-    Stage.LINT: "statements read",
-    Stage.RESOLVE: "examples read",
-    Stage.PLAN: "arrays planned",
-    Stage.AOT: "programs compiled",
-    Stage.TRAIN: "steps trained",
-    Stage.EVAL: "examples evaluated",
-    Stage.INFER: "lines inferred",
-}
-"""What each stage counts as its work."""
-
-BEFORE_EXECUTION = (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.AOT)
-"""The stages that execute nothing: those of a promoted run that are done here."""
 
 NO_WORK = "RUN02"
 
@@ -45,7 +31,7 @@ def judged(result: StageResult, *, idle: str = "", unproved: str = "") -> StageR
       unproved: why the work that it did shows nothing; empty if it shows what the stage claims.
     """
     if not result.errors and not result.exercised:
-        reason = idle or f"{result.stage} did no work (0 {UNITS[result.stage]})"
+        reason = idle or f"{result.stage} did no work (0 {result.stage.counts})"
         fix = "give the stage steps or examples to work on"
         finding = Finding(NO_WORK, Severity.ERROR, result.stage, f"{reason}, so nothing is proved", fix=fix)
         result = dataclasses.replace(result, findings=(*result.findings, finding))
@@ -67,7 +53,7 @@ def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
 
     None if there is no such stage. A run whose training passed has shown that much, whatever its evaluation shows.
     """
-    executing = [stage for stage in stages if stage.stage not in BEFORE_EXECUTION]
+    executing = [stage for stage in stages if stage.stage.executes]
     if any(stage.outcome is not Outcome.NOT_RUN for stage in executing):
         return None
     return next((stage for stage in executing if stage.exercised), None)
@@ -86,4 +72,4 @@ def work_of(result: RunResult, until: Stage | None = None) -> int:
     run = [stage for stage in result.stages if stage.outcome is not Outcome.NOT_RUN]
     if until is not None:
         return sum(max(1, stage.exercised) for stage in run if stage.stage is until)
-    return sum(stage.exercised for stage in run if stage.stage not in BEFORE_EXECUTION)
+    return sum(stage.exercised for stage in run if stage.stage.executes)

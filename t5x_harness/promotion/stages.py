@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.losses import (
@@ -59,8 +59,9 @@ def stages_of_job(
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
         return {first: done}  # which leaves out the others
-    others = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
-    return {first: done, **{stage: others[stage](found) for stage in later}}
+    others = {stage: _ON_THE_WAY[stage](found) for stage in later if stage in _ON_THE_WAY}
+    left_out = {stage: _left_out(stage, f"{stage}: a job does not run it") for stage in later if stage not in others}
+    return {first: done, **others, **left_out}
 
 
 def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
@@ -210,3 +211,7 @@ def _examples(found: JobResults) -> int:
 
 def _left_out(stage: Stage, reason: str) -> StageResult:
     return StageResult(stage, Outcome.NOT_RUN, not_checked=(reason,))
+
+
+_ON_THE_WAY: Mapping[Stage, Callable[[JobResults], StageResult]] = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
+"""The stages that a training job runs on its way, and what their results are made of."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.findings.printable import printable_json
-from t5x_harness.findings.work import UNITS
 from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
 
@@ -148,7 +147,7 @@ def _stage(stage: StageResult) -> dict[str, Any]:
         "facts": list(_facts(stage)),
         "not_checked": list(stage.not_checked),
         "changes": [dataclasses.asdict(change) for change in stage.changes],
-        "exercised": {"count": stage.exercised, "of": UNITS[stage.stage]},
+        "exercised": {"count": stage.exercised, "of": stage.stage.counts},
         "seconds": stage.seconds,
         "log_tail": stage.log_tail,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.spec import RunSpec, Stage
 
 
@@ -34,10 +33,10 @@ def jobs_after_plans(items: Sequence[T], at_once: int) -> tuple[list[T], list[T]
     last_before: list[T] = []
     for start in range(0, len(runs), at_once):
         group = [*runs.values()][start : start + at_once]
-        arranged += [each for run in group for each in run if each.stage in BEFORE_EXECUTION]
-        arranged += [each for run in group for each in run if each.stage not in BEFORE_EXECUTION]
+        arranged += [each for run in group for each in run if not each.stage.executes]
+        arranged += [each for run in group for each in run if each.stage.executes]
         for run in group:
-            before = [each for each in run if each.stage in BEFORE_EXECUTION]
+            before = [each for each in run if not each.stage.executes]
             if len(group) > 1 and before and len(before) < len(run):
                 last_before.append(before[-1])
     return arranged, last_before

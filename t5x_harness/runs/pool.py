@@ -1,26 +1,47 @@
-"""What the runs of a command, or of a pytest session, share: workers, emulated Google Clouds and background threads."""
+"""The runs of a command, or of a pytest session, and what they share: workers, emulated Google Clouds and threads."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from t5x_harness.runs.pipeline import BackendFactory, Pipeline
-from t5x_harness.spec import RunSpec, Stage
+from t5x_harness.runs.run import Executor, Run
+from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool
-    from t5x_harness.runs.background import BackgroundRun, BackgroundRuns, OnProgress, OpenPipeline
+    from t5x_harness.runs.local import LocalExecutor
     from t5x_harness.runtime.choice import Runtime
     from t5x_harness.workers import InProcess, Zygote
+    from t5x_harness.workers.run import OnProgress
+
+    MakeProgress = Callable[[RunSpec], OnProgress]
 
 _NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
 """For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
+
+_IMPATIENT_SECONDS = 0.5
+
+_MOST_AT_ONCE = 4
+"""Runs at once if nobody names a number: each takes up to a gigabyte."""
+
+
+def runs_at_once(ahead: int | None) -> int:
+    """Returns how many runs may work at the same time.
+
+    Args:
+      ahead: how many beside the one whose result is waited for; None for as many as this process may use cores, which
+        keeps them busy while one of the runs waits.
+    """
+    return 1 + ahead if ahead is not None else min(_MOST_AT_ONCE, 1 + len(os.sched_getaffinity(0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,35 +51,48 @@ class RunContext:
     Attributes:
       network: whether it may reach beyond this machine; ``gs://`` is then the real one.
       buckets: the folder of the buckets that this process uses already, and the run with it; None for its own.
-      promote: makes the backend of a run that is a job elsewhere.
+      promote: makes the executor of a run that is a job elsewhere out of the one that runs stages here.
+      claims: whether the run's ``model_dir`` must be empty, and is kept from other runs.
     """
 
     network: bool = False
     buckets: str | None = None
-    promote: BackendFactory | None = None
+    promote: Callable[[LocalExecutor], Executor] | None = None
+    claims: bool = False
 
 
 class RunPool:
-    """Makes runs' pipelines; owns what they share, which starts when it is first needed.
+    """Makes runs and lets them work, one by one or several at once; owns what they share, which starts when needed.
+
+    Tracing, building input pipelines and most of compiling is done by one thread of a run's process, which waits for
+    disks and other threads besides, so that runs one after the other leave cores without work. Runs that work ahead
+    each have a thread of this process, which only waits for theirs. These threads are daemons, so that the interpreter
+    does not wait for one that nobody joined.
 
     Args:
       timeout: seconds that one stage may take; None for no limit.
       in_process: whether runs are made in this process, for a debugger.
-      at_once: how many may work in the background at the same time.
+      parallel: how many may work ahead at the same time.
+
+    Attributes:
+      parallel: as above.
     """
 
-    def __init__(self, *, timeout: float | None, in_process: bool, at_once: int) -> None:
-        self.at_once = at_once
+    def __init__(self, *, timeout: float | None, in_process: bool = False, parallel: int = 1) -> None:
+        self.parallel = parallel
         self._timeout = timeout
         self._in_process = in_process
         self._workers: dict[str, Zygote | InProcess] = {}  # by the folder of their T5X
         self._warmed: set[str] = set()  # likewise
         self._googles: dict[tuple[str, str | None], GooglePool] = {}  # by the buckets that runs begin with
-        self._background: BackgroundRuns | None = None
+        self._begun: deque[Run] = deque()  # by one_by_one() or at_once(), which have not yielded them yet
+        self._ahead: list[Run] = []
+        self._waiting: SimpleQueue[Run | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
 
     @property
     def is_used(self) -> bool:
-        """Whether a pipeline was made, or something warmed."""
+        """Whether a run was made, or something warmed."""
         return bool(self._workers)
 
     def warm(self, spec: RunSpec, *, google: bool = True) -> None:
@@ -78,45 +112,71 @@ class RunPool:
         if google and (emulated := self._google(spec)) is not None:
             emulated.warm()
 
-    def pipeline_factory(
-        self, spec: RunSpec, workspace: Path, context: RunContext
-    ) -> Callable[[OnProgress | None], Pipeline]:
-        """Returns what makes a run's pipeline in any thread, given the receiver of its progress.
+    def run(self, spec: RunSpec, workspace: Path, context: RunContext, on_progress: OnProgress | None = None) -> Run:
+        """Makes a run, which works when it is asked for a stage.
 
         Args:
           spec: what to run.
           workspace: a folder for this run alone.
           context: where it is made.
+          on_progress: takes its progress.
         """
+        from t5x_harness.runs.local import LocalExecutor
         from t5x_harness.system.network import run_environment
 
         store = {SOURCE_VARIABLE: context.buckets} if context.buckets else _NO_STORE
-        made = functools.partial(
-            Pipeline,
-            spec,
-            zygote=self._worker(spec),
-            workspace=workspace,
+        local = LocalExecutor(
+            self._worker(spec),
             timeout=self._timeout,
-            t5x_parent=_runtime(spec).location,
             env={**run_environment(allowed=context.network), **store},
             google=None if context.network or context.buckets else self._google(spec),
-            promote=context.promote,
+            claims=context.claims,
         )
-        return lambda on_progress: made(on_progress=on_progress)
+        executor = local if context.promote is None else context.promote(local)
+        return Run(spec, executor, workspace=workspace, on_progress=on_progress, t5x_parent=_runtime(spec).location)
 
-    def begin(
-        self,
-        spec: RunSpec,
-        stages: Sequence[Stage],
-        make: OpenPipeline,
-        on_progress: Callable[[RunSpec], OnProgress],
-    ) -> BackgroundRun:
-        """Lets a run work in the background; see :meth:`~t5x_harness.runs.background.BackgroundRuns.begin`."""
-        from t5x_harness.runs.background import BackgroundRuns
+    def one_by_one(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
+        """Yields runs whose stages have all been run, in this thread; the next one begins when the last has ended.
 
-        if self._background is None:
-            self._background = BackgroundRuns(self.at_once)
-        return self._background.begin(spec, stages, make, on_progress)
+        Args:
+          runs: what :meth:`run` has made.
+          on_progress: makes what takes a run's progress, when it is the run's turn.
+        """
+        for run in runs:
+            with run:
+                self._begun.append(run)
+                yield self._finished(on_progress)
+
+    def at_once(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
+        """Yields runs as :meth:`one_by_one` does, of which several work at the same time.
+
+        At most twice as many are begun: the next ones work while one takes long.
+        """
+        for run in runs:
+            if len(self._begun) == 2 * self.parallel:
+                yield self._finished(on_progress)
+            self.begin(run, run.stages)
+            self._begun.append(run)
+        while self._begun:
+            yield self._finished(on_progress)
+
+    def begin(self, run: Run, stages: Sequence[Stage]) -> None:
+        """Lets a run work ahead as soon as fewer than ``parallel`` others do, in the order in which they begin.
+
+        Args:
+          run: the run.
+          stages: those to run.
+        """
+        run.begin(stages)
+        self._ahead.append(run)
+        self._waiting.put(run)
+        if len(self._threads) < self.parallel:
+            self._threads.append(threading.Thread(target=self._work, name="t5x-run", daemon=True))
+            self._threads[-1].start()
+
+    def known(self) -> list[RunResult]:
+        """Returns what is known of the runs that were begun and not yielded, except those of which nothing is."""
+        return [known for run in self._begun if (known := run.known()).stages]
 
     @property
     def refusals(self) -> list[str]:
@@ -140,16 +200,32 @@ class RunPool:
         """Ends what was started.
 
         Args:
-          patient: whether to wait for what is just starting.
+          patient: whether to wait for what is just starting, or for a moment only.
         """
-        if self._background is not None:
-            self._background.cancel()
+        for run in self._ahead:
+            run.close()
         for worker in self._workers.values():
             worker.close()  # which ends a thread's wait for it
         for google in self._googles.values():
             google.close(patient=patient)
-        if self._background is not None:
-            self._background.join(patient=patient)
+        for _ in self._threads:
+            self._waiting.put(None)
+        deadline = time.monotonic() + _IMPATIENT_SECONDS
+        for thread in self._threads:
+            thread.join(None if patient else max(0.0, deadline - time.monotonic()))
+
+    def _finished(self, on_progress: MakeProgress | None) -> Run:
+        """Waits for the first run that was begun."""
+        run = self._begun[0]
+        if on_progress is not None:
+            run.on_progress = on_progress(run.spec)
+        run.finish()
+        run.result()
+        return self._begun.popleft()
+
+    def _work(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            run.work()
 
     def _worker(self, spec: RunSpec) -> Zygote | InProcess:
         runtime = _runtime(spec)

@@ -1,167 +1,220 @@
-"""The runs of a session that asks for them stage by stage, such as pytest's: how they begin, and how they end."""
+"""The runs of a session that asks for them stage by stage, such as pytest's, and for some of them more than once."""
 
 from __future__ import annotations
 
-import abc
-import contextlib
-import functools
-import time
-from collections.abc import Iterator
+import dataclasses
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.settings.configuration import Configuration
-from t5x_harness.settings.session import SessionSettings
+from t5x_harness.runs.pool import RunContext, RunPool
+from t5x_harness.runs.results import RunResults
+from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
-    from t5x_harness.report import Report
-    from t5x_harness.runs.shared import SharedRuns
-    from t5x_harness.system.ending import Ending
-    from t5x_harness.workers import InlineProgress
+    from t5x_harness.runs.run import Run
+    from t5x_harness.workers.run import OnProgress
+
+_OTHERS = (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What may be raised beside outcomes of pytest, by which plugins end what is at work; these pass unchanged."""
 
 
-class RunSession(SessionSettings, abc.ABC):
-    """Owns everything that outlives a run.
-
-    Args:
-      configuration: what is set for the runs.
-      expects_runs: whether the session is going to make runs.
-      promotes: whether they are jobs elsewhere, which handle Ctrl-C.
-      debugs: whether a debugger is to handle it.
-      is_worker: whether the session is a part of one in another process, with which it is interrupted.
+@dataclasses.dataclass
+class PendingRun:
+    """A run of which no stage was asked for yet.
 
     Attributes:
-      expects_runs: as above, as are ``promotes`` and ``is_worker``.
+      spec: the run.
+      network: whether it may reach beyond this machine.
+      stages: those that will be asked for.
     """
 
-    def __init__(
-        self, configuration: Configuration, *, expects_runs: bool, promotes: bool, debugs: bool, is_worker: bool
-    ) -> None:
-        super().__init__(configuration)
-        self.expects_runs = expects_runs
-        self.promotes = promotes
-        self.is_worker = is_worker
-        self._leaves_interrupts = debugs or self.options.in_process or promotes
-        self._started = time.perf_counter()
+    spec: RunSpec
+    network: bool
+    stages: list[Stage]
 
-    @abc.abstractmethod
-    def make_progress(self) -> InlineProgress:
-        """Makes what shows how far a run is."""
 
-    @abc.abstractmethod
-    def make_folder(self) -> Path:
-        """Makes the folder of all runs."""
+class RunRegistry:
+    """One run, with a folder of its own, for each distinct spec, from its first stage to its end.
 
-    @abc.abstractmethod
-    def make_ending(self) -> Ending:
-        """Makes what handles Ctrl-C, and then shows the report."""
+    Args:
+      pool: makes the runs.
+      make_folder: makes the folder for theirs, when it is first needed.
+      on_progress: takes the progress of whatever run is waited for.
 
-    @functools.cached_property
-    def runs(self) -> SharedRuns:
-        """The runs of this session."""
-        from t5x_harness.runs.pool import RunPool
-        from t5x_harness.runs.shared import SharedRuns
+    Attributes:
+      pool: as above.
+      results: of the runs that have ended.
+    """
 
-        pool = RunPool(timeout=self.options.timeout, in_process=self.options.in_process, at_once=self.runs_at_once)
-        return SharedRuns(pool, self.make_folder, self.progress)
+    def __init__(self, pool: RunPool, make_folder: Callable[[], Path], on_progress: OnProgress) -> None:
+        self.pool = pool
+        self.results = RunResults(pool)
+        self._make_folder = make_folder
+        self._folder: Path | None = None
+        self._on_progress = on_progress
+        self._runs: dict[RunSpec, Run] = {}
+        self._pending: list[PendingRun] = []
+        self._submitted_early: set[RunSpec] = set()
+        self._is_interrupted = False
 
     @property
-    def begun(self) -> SharedRuns | None:
-        """The runs, if any was asked for."""
-        found: SharedRuns | None = vars(self).get("runs")
-        return found
+    def folder(self) -> Path:
+        """The folder with a folder for each run."""
+        if self._folder is None:
+            self._folder = self._make_folder()
+        return self._folder
 
-    @functools.cached_property
-    def progress(self) -> InlineProgress:
-        """Shows what is worked at."""
-        return self.make_progress()
+    def stage(
+        self,
+        spec: RunSpec,
+        stage: Stage,
+        context: RunContext,
+        *,
+        origin: str,
+        pending: Callable[[], list[PendingRun]],
+    ) -> StageResult:
+        """Returns the result of one stage of a run, which is run once however often it is asked for.
 
-    def say(self, line: str) -> None:
-        """Shows a line of its own."""
-        self.progress.say(line)
+        Runs that follow begin to work ahead, if they may, and this one is not a job.
 
-    @functools.cached_property
-    def ending(self) -> Ending:
-        """What handles Ctrl-C while runs work and once the session is to end."""
-        return self.make_ending()
+        Args:
+          spec: what to run.
+          stage: one of its stages.
+          context: where it is made, if this call is the first for it.
+          origin: what asks for the run; the first one counts.
+          pending: finds it and the runs after it.
+        """
+        if context.promote is None:
+            for ahead in self.next_runs(spec, pending):
+                if ahead.spec not in self._runs:
+                    made = self._make(ahead.spec, RunContext(network=ahead.network, buckets=context.buckets))
+                    self.pool.begin(made, ahead.stages)
+        elif stage.executes:
+            self._submitted_early.discard(spec)  # it ends with its last stage, as every other one
+        run = self._begun(spec, context, origin)
+        try:
+            return run.stage(stage)
+        except _OTHERS:
+            raise
+        except BaseException as error:
+            run.cut_off(str(error))
+            return run.stage(stage)
 
-    @contextlib.contextmanager
-    def working(self) -> Iterator[SharedRuns]:
-        """Shows the progress of runs that are waited for while the block lasts, and makes Ctrl-C end them."""
-        if self.is_worker:
-            # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins: the kernel
-            # forgets it with the thread that asks for it.
-            from t5x_harness.system import processes
+    def next_runs(self, spec: RunSpec, find: Callable[[], list[PendingRun]]) -> list[PendingRun]:
+        """Returns a run and those after it: as many as may work at once, and as many again.
 
-            processes.interrupt_with_parent()
-        with self.watching():
+        Args:
+          spec: the run whose turn it is.
+          find: finds it and the runs after it, if it is not among those that were found before.
+        """
+        if self.pool.parallel < 2:
+            return []
+        if all(run.spec != spec for run in self._pending):
+            self._pending = find()
+        self._pending = list(itertools.dropwhile(lambda run: run.spec != spec, self._pending)) or self._pending
+        return self._pending[: 2 * self.pool.parallel]
+
+    def run(self, spec: RunSpec, context: RunContext, *, origin: str, may_fail: bool = False) -> RunResult:
+        """Runs all stages of a run and ends its process.
+
+        Args:
+          spec: what to run.
+          context: see :meth:`stage`.
+          origin: what asks for it.
+          may_fail: whether the caller judges a failure; then it is not a failure of the session.
+
+        Raises:
+          BaseException: what interrupted it, such as a time limit of pytest's own; the run is ended, and has failed.
+        """
+        run = self._begun(spec, context, origin)
+        try:
+            run.finish()
+        except _OTHERS:
+            raise
+        except BaseException as error:
+            run.cut_off(str(error))
+            self.end(spec)
+            raise
+        return self.end(spec, may_fail=may_fail)
+
+    def submit_early(self, spec: RunSpec) -> None:
+        """Submits the job of a promoted run that is waited for later, when others were submitted."""
+        if spec in self._runs:
+            self._submitted_early.add(spec)
+            self._runs[spec].submit_early()
+
+    def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
+        """Returns the failed stage because of which ``result`` was not run."""
+        if result.outcome is not Outcome.NOT_RUN:
+            return None
+        return next((s for s in self._runs[spec].result().stages if s.outcome is Outcome.FAILED), None)
+
+    def leave(self, spec: RunSpec) -> None:
+        """Ends a run that was begun, as none of its stages comes next; not one whose job is waited for later."""
+        if spec in self._runs and spec not in self._submitted_early:
+            self.end(spec)
+
+    def end(self, spec: RunSpec, *, may_fail: bool = False) -> RunResult:
+        """Ends a run's process and keeps its result."""
+        run = self._runs.pop(spec)
+        with run:
             try:
-                yield self.runs
-            finally:
-                self.progress.clear()
+                result = run.result()
+            except BaseException:
+                self.results.add(run.known(), spec)  # the table shows it all the same
+                raise
+        if result.passed or not may_fail:
+            self.results.add(result, spec)
+        if not result.passed and not may_fail and any(path.is_file() for path in run.workspace.rglob("*")):
+            self.results.kept.append(run.workspace)
+        return result
 
-    def watching(self) -> contextlib.AbstractContextManager[None]:
-        """Makes Ctrl-C begin the end of the session, unless others are to handle it."""
-        return contextlib.nullcontext() if self._leaves_interrupts or not self.in_use else self.ending.watching()
+    def finish(self) -> None:
+        """Ends the runs of which further stages were expected, but never came.
 
-    @property
-    def why_not_compiled(self) -> str:
-        """Why nothing can be compiled for a TPU here; empty where it can."""
-        from t5x_harness.aot.libtpu import why_not
-
-        return why_not(in_process=self.options.in_process)
-
-    @property
-    def in_use(self) -> bool:
-        """Whether anything works, or will."""
-        return self.expects_runs or (self.begun is not None and self.begun.pool.is_used)
-
-    @property
-    def runs_at_once(self) -> int:
-        """How many runs work at once: one where there are other workers, in this process, and where runs are jobs."""
-        from t5x_harness.runs.background import runs_at_once
-
-        ahead = self.options.ahead
-        if ahead is None and self.configuration.settings.full_size:
-            ahead = 0  # two such runs may need more memory than there is
-        return 1 if self.options.in_process or self.is_worker or self.promotes else runs_at_once(ahead)
-
-    def warm(self) -> None:
-        """Starts the imports of the worker in the background."""
-        if not self.options.in_process:
-            self.runs.pool.warm(self.spec(()), google=not self.fake_buckets)
-
-    def report(self) -> Report:
-        """Returns the results of all runs, in the order in which they ended."""
-        return self.runs.results.report(time.perf_counter() - self._started)
-
-    def properties(self) -> list[tuple[str, str]]:
-        """Returns the versions and slices of all runs, for reporters such as JUnit's; nothing where there are none."""
-        from t5x_harness.report.properties import version_properties
-
-        runs = self.begun.results.by_run if self.begun is not None else ()
-        return [*version_properties(self.runtime, (spec.slice for spec in runs))] if runs else []
-
-    def interrupt(self) -> bool:
-        """Kills all runs, and keeps what is known of them; returns whether that is for the session to do."""
-        if not self.in_use or self.promotes:
-            return False
-        self.ending.begin()  # it may have come elsewhere
-        if self.begun is not None:
-            self.begun.interrupt()
-        return True
-
-    def finish(self, *, interrupted: bool) -> None:
-        """Ends runs whose further stages will not come any more; of interrupted ones it keeps what is known."""
-        if self.begun is not None:
-            if interrupted:  # in one way or another: a stage may be at work
-                self.begun.interrupt()
+        Of those that worked ahead, and of which no stage came at all, nothing is reported.
+        """
+        for spec, run in list(self._runs.items()):
+            if run.is_asked:
+                self.end(spec)
             else:
-                self.begun.finish()
+                self._runs.pop(spec).close()
+
+    def interrupt(self) -> None:
+        """Has all runs killed, and keeps what is known of them. May be called again."""
+        if self._is_interrupted:
+            return
+        self._is_interrupted = True
+        for spec, run in self._runs.items():
+            known = run.known(asked=True)
+            if known.stages:
+                self.results.add(known, spec)
+            if any(stage.outcome is Outcome.FAILED for stage in known.stages):
+                self.results.kept.append(run.workspace)
+        self.pool.kill()  # afterwards, as it makes stages fail
 
     def close(self) -> None:
-        """Ends all processes; Ctrl-C is handled as before."""
-        if self.begun is not None:
-            self.begun.close()
-        if "ending" in vars(self):
-            self.ending.restore()
+        """Ends all processes; removes the folders of the runs that did not fail."""
+        for spec in list(self._runs):
+            self._runs.pop(spec).close()
+        self.pool.close(patient=not self._is_interrupted)
+        if self._folder is None or not self._folder.is_dir():  # another program may have cleared up /tmp
+            return
+        for workspace in self._folder.iterdir():
+            if workspace not in self.results.kept:
+                shutil.rmtree(workspace, ignore_errors=True)
+        if not self.results.kept:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _begun(self, spec: RunSpec, context: RunContext, origin: str) -> Run:
+        self.results.asked_for(spec, origin)
+        return self._runs[spec] if spec in self._runs else self._make(spec, context)
+
+    def _make(self, spec: RunSpec, context: RunContext) -> Run:
+        workspace = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=self.folder))
+        run = self._runs[spec] = self.pool.run(spec, workspace, context, self._on_progress)
+        return run

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.runs.model_dirs import claim_model_dir, ensure_model_dirs
-from t5x_harness.runs.pipeline import OnProgress, Pipeline
-from t5x_harness.runs.pool import RunContext, RunPool
+from t5x_harness.runs.model_dirs import ensure_model_dirs
+from t5x_harness.runs.pool import RunContext, RunPool, runs_at_once
 from t5x_harness.spec import STAGE_SECONDS, AotMode, RunResult, RunSpec, Stage
 
 if TYPE_CHECKING:
-    from t5x_harness.runs.background import BackgroundRun
+    from t5x_harness.runs.run import Run
+    from t5x_harness.workers.run import OnProgress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +52,7 @@ def run_specs(
     Args:
       specs: what to run.
       options: how.
-      on_progress: makes the receiver of a run's progress events.
+      on_progress: makes the receiver of a run's progress events, in this thread, when its result comes next.
       on_note: called at the end with what is to be said of the call as a whole.
       on_imports: called at the end with the seconds that were waited for imports, unless a note says so.
       on_interrupt: called, if this is interrupted or closed early, with what is known of the runs that were begun and
@@ -66,17 +63,16 @@ def run_specs(
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
-    from t5x_harness.runs.background import runs_at_once
-
-    at_once = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
-    pool = RunPool(timeout=options.timeout, in_process=options.in_process, at_once=at_once)
-    runs = _Runs(pool, options, on_progress or (lambda spec: lambda event: None))
+    parallel = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
+    pool = RunPool(timeout=options.timeout, in_process=options.in_process, parallel=parallel)
+    runs = _runs(pool, specs, options)
     patient = True
     try:
-        yield from (runs.one_by_one(specs) if at_once < 2 else runs.at_once(specs))
+        for run in pool.one_by_one(runs, on_progress) if parallel < 2 else pool.at_once(runs, on_progress):
+            yield run.result()
     except (KeyboardInterrupt, GeneratorExit):
         patient = False
-        known = runs.known()
+        known = pool.known()
         pool.kill()
         if on_interrupt is not None:
             on_interrupt(known)
@@ -106,55 +102,9 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
         return list(run_specs(planned, RunOptions(folder.path, timeout=STAGE_SECONDS)))
 
 
-class _Runs:
-    """The two ways to make the runs of one call."""
-
-    def __init__(self, pool: RunPool, options: RunOptions, on_progress: Callable[[RunSpec], OnProgress]) -> None:
-        self._pool = pool
-        self._options = options
-        self._on_progress = on_progress
-        self._begun: deque[Pipeline | BackgroundRun] = deque()  # those whose results have not come
-
-    def one_by_one(self, specs: Sequence[RunSpec]) -> Iterator[RunResult]:
-        """Makes a run when the one before it is done, in this thread."""
-        for number, spec in enumerate(specs, start=1):
-            with self._open(spec, self._factory(number, spec), self._on_progress(spec)) as pipeline:
-                self._begun.append(pipeline)
-                yield self._taken()
-
-    def at_once(self, specs: Sequence[RunSpec]) -> Iterator[RunResult]:
-        """Makes several at the same time. At most twice as many are begun: the next ones while one takes long."""
-        for number, spec in enumerate(specs, start=1):
-            if len(self._begun) == 2 * self._pool.at_once:
-                yield self._taken()
-            factory = self._factory(number, spec)
-            make = functools.partial(self._open, spec, factory)
-            self._begun.append(self._pool.begin(spec, factory(None).stages, make, self._on_progress))
-        while self._begun:
-            yield self._taken()
-
-    def known(self) -> list[RunResult]:
-        """Returns what is known of the runs whose results have not come, except those of which nothing is."""
-        return [known for run in self._begun if (known := run.known()).stages]
-
-    def _taken(self) -> RunResult:
-        """Returns the result of the first run that was begun."""
-        run = self._begun[0]
-        for stage in run.stages:
-            run.stage(stage)
-        result = run.result()
-        self._begun.popleft()
-        return result
-
-    def _factory(self, number: int, spec: RunSpec) -> Callable[[OnProgress | None], Pipeline]:
-        self._pool.warm(spec, google=not self._options.network)
-        workspace = self._options.workspace / f"{number:02d}-{spec.name}"
+def _runs(pool: RunPool, specs: Sequence[RunSpec], options: RunOptions) -> Iterator[Run]:
+    for number, spec in enumerate(specs, start=1):
+        pool.warm(spec, google=not options.network)
+        workspace = options.workspace / f"{number:02d}-{spec.name}"
         workspace.mkdir(parents=True, exist_ok=True)
-        return self._pool.pipeline_factory(spec, workspace, RunContext(network=self._options.network))
-
-    @contextlib.contextmanager
-    def _open(
-        self, spec: RunSpec, factory: Callable[[OnProgress | None], Pipeline], on_progress: OnProgress
-    ) -> Iterator[Pipeline]:
-        with claim_model_dir(spec), factory(on_progress) as pipeline:
-            yield pipeline
+        yield pool.run(spec, workspace, RunContext(network=options.network, claims=True))

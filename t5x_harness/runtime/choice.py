@@ -1,4 +1,4 @@
-"""Which T5X runs: an installed one where there is one, and otherwise the embedded one.
+"""Which T5X runs: an installed one if there is any, otherwise the embedded one.
 
 Nothing here imports T5X: a runtime is found through the import system and described from what is on disk.
 """
@@ -34,9 +34,9 @@ class Runtime:
 
     Attributes:
       kind: ``installed`` or ``embedded``.
-      version: from the distribution's metadata, with the git commit where it can be read; T5X's own version number
-        has always been 0.0.0, so the commit is what tells two of them apart.
-      location: folder of the package ``t5x``.
+      version: from the distribution's metadata, with the git commit if it can be read. T5X's own version number has
+        always been 0.0.0, so only the commit distinguishes two versions.
+      location: the folder of the package ``t5x``.
       note: how it was found, in words.
     """
 
@@ -53,7 +53,7 @@ def runtime_of(spec: RunSpec) -> Runtime:
     """Returns the T5X of a run: what ``python -m t5x.train`` would import in its folder, a checkout of T5X included.
 
     Args:
-      spec: its choice of a runtime, its folder, and the folders that stand in front of its import path.
+      spec: the run, with its choice of a runtime, its folder, and the folders at the start of its import path.
 
     Raises:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
@@ -62,17 +62,17 @@ def runtime_of(spec: RunSpec) -> Runtime:
 
 
 def folders_of(cwd: str | os.PathLike[str] = ".", python_path: Sequence[str] = ()) -> tuple[str, ...]:
-    """Returns the folders that stand in front of a run's import path: its own, then the one that it works in."""
+    """Returns the folders at the start of a run's import path: its own, then the one that it works in."""
     here = os.path.abspath(cwd)
     return (*(os.path.join(here, folder) for folder in python_path), here)
 
 
 def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = ()) -> Runtime:
-    """Returns the T5X that ``import t5x`` is to give, without importing it.
+    """Returns the T5X that ``import t5x`` will find, without importing it.
 
     Args:
       preference: ``auto`` takes an installed T5X first, then the embedded one.
-      folders: what is going to stand in front of the import path, where it is not there yet.
+      folders: folders that will be at the start of the import path and are not there yet.
 
     Raises:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
@@ -112,9 +112,9 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
 
 
 def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
-    """Returns the module or package that Python takes for T5X, though it only has the name; empty if there is none.
+    """Returns the module or package that Python takes for T5X only because of its name; empty if there is none.
 
-    Runs pass it over. ``python -m t5x.train`` does not, and fails.
+    Runs skip it. ``python -m t5x.train`` does not, and fails.
 
     Args:
       folders: as for :func:`find_runtime`.
@@ -128,7 +128,7 @@ def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
 
 
 def activate(runtime: Runtime) -> None:
-    """Makes ``import t5x`` give this runtime in this process, whatever the import path says.
+    """Makes ``import t5x`` find this runtime in this process, whatever the import path says.
 
     Raises:
       RuntimeChoiceError: another T5X is imported already.
@@ -145,9 +145,9 @@ def activate(runtime: Runtime) -> None:
 
 
 def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
-    """Returns whether a distribution named ``t5x`` brings the package: as files, or by pointing at a checkout.
+    """Returns whether a distribution named ``t5x`` contains the package: as files, or by pointing at a checkout.
 
-    PyPI's ``t5x 0.0.0`` brings nothing.  Its version does not tell, as T5X itself is 0.0.0 too.
+    PyPI's ``t5x 0.0.0`` contains nothing. Its version does not tell, because T5X itself is 0.0.0, too.
     """
     if _editable_root(dist) is not None or Path(str(dist.locate_file("t5x"))).is_dir():
         return True
@@ -159,7 +159,7 @@ def _embedded(note: str) -> Runtime:
 
 
 def _installed(spec: ModuleSpec, note: str) -> Runtime | None:
-    """Returns the runtime at a spec; None where that is the embedded one, seen through the import path."""
+    """Returns the runtime at a spec; None if that is the embedded one, found through the import path."""
     location = _folder(spec)
     if _same(location, os.path.join(import_hooks.EMBEDDED_PATH, "t5x")):
         return None
@@ -185,14 +185,14 @@ def _how(finder: object, spec: ModuleSpec) -> str:
 
 
 def folder_to_import_from(runtime: Runtime) -> str | None:
-    """Returns what a new process needs on its import path to import this T5X; None where it finds it by itself."""
+    """Returns what a new process needs on its import path to import this T5X; None if it needs nothing."""
     if runtime.kind == "embedded" or _distribution_of(runtime.location) is not None:
         return None
     return os.path.dirname(runtime.location)
 
 
 def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
-    """Returns the distribution that brought the package at a folder; None for a bare checkout."""
+    """Returns the distribution that installed the package at a folder; None for a bare checkout."""
     for dist in importlib.metadata.distributions(name="t5x"):
         root = _editable_root(dist)
         if root is None and _same(str(dist.locate_file("t5x")), location):
@@ -238,7 +238,7 @@ def _version(location: str) -> str:
 
 
 def _git_commit(checkout: str) -> str | None:
-    """Returns the commit that a checkout's HEAD is at, read without git; None where there is no readable repository."""
+    """Returns the commit of a checkout's HEAD, read without git; None if there is no readable repository."""
     git = Path(checkout, ".git")
     try:
         if git.is_file():  # a worktree or submodule: a line that says where the repository is

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept between runs, and for how long.
+"""Where compiled programs are kept between runs, and how much of them.
 
 JAX bounds its cache by itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
 killed between its two writes leaves an entry that stops every later write. Runs here are killed whenever they pass a
@@ -74,15 +74,15 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
     """Makes a compile cache ready and returns the variables that have JAX use it for every program.
 
-    Several runs and sessions may use one folder at the same time. What is in it is run as it is, so a folder that other
-    users may write to is not used, and entries of theirs are removed.
+    Several runs and sessions may use one folder at the same time. Its programs are run as they are, so a folder that
+    other users may write to is not used, and their entries are removed.
 
     Args:
       folder: the cache; made if it is missing, trimmed if it is too large. None for no cache.
-      max_bytes: what the cache may hold now; it grows until it is made ready the next time.
+      max_bytes: how much the cache may hold now; it grows until it is made ready the next time.
 
     Returns:
-      Environment variables for JAX; empty where there is no cache, and, with a warning, where it cannot be used.
+      Environment variables for JAX; empty if there is no cache or, with a warning, if it cannot be used.
     """
     if folder is None:
         return {}
@@ -118,11 +118,11 @@ def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX
 
 
 def trim_cache(folder: Path, *, max_bytes: int) -> int:
-    """Removes other users' entries, and those that were not used for longest until the rest fits.
+    """Removes other users' entries, and then the least recently used entries until the rest fits.
 
     Args:
-      folder: a cache. In the folder that :func:`default_cache_folder` names, those of other versions count, too.
-      max_bytes: what may stay.
+      folder: a cache. In the folder that :func:`default_cache_folder` names, the caches of other versions count, too.
+      max_bytes: how much may stay.
 
     Returns:
       How many bytes were removed.
@@ -149,13 +149,13 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
 
 
 def _make(folder: Path) -> None:
-    """Makes a folder, and those above it, for this user alone."""
+    """Makes a folder and its missing parents, accessible to this user alone."""
     for path in reversed((folder, *folder.parents)):
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _compression() -> str:
-    """Returns what JAX compresses programs with."""
+    """Returns the format in which JAX compresses programs."""
     import importlib.util
 
     return "zstd" if importlib.util.find_spec("zstandard") else "zlib"

@@ -1,7 +1,7 @@
-"""Options that make programs cheap to compile: here every program runs for moments and is compiled for seconds.
+"""Options that make programs cheap to compile: here a program is compiled for seconds and runs for moments.
 
-They change which instructions are chosen, and with them in which order sums are made and where products are fused with
-sums. So single bits of a float differ from what XLA's usual options give; ``--exact-numerics`` leaves them out.
+They change which instructions are chosen, and therefore the order of sums and the fusion of products with sums. So
+single bits of a float differ from the results of XLA's default options; ``--exact-numerics`` leaves the options out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SINCE_0_10 = (
 
 
 def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Adds the options to ``XLA_FLAGS``, except those that the user set; acts if JAX has no backend yet.
+    """Adds the options to ``XLA_FLAGS``, except those that the user set. It must be called before JAX has a backend.
 
     Args:
       environment: what to change.

@@ -1,6 +1,6 @@
-"""The tables of docs/fidelity.md: the embedded T5X beside the recorded interface of T5X.
+"""Writes the tables of docs/fidelity.md, which compare the embedded T5X with the recorded interface of T5X.
 
-Run it from the root of the repository, where the extra ``t5x`` is installed::
+Run it from the root of the repository, with the extra ``t5x`` installed::
 
     python -m t5x_harness.runtime.fidelity tests/reference/api.json docs/fidelity.md
 """
@@ -23,12 +23,12 @@ START, END = "<!-- made by t5x_harness.runtime.fidelity -->", "<!-- end -->"
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A module of T5X beside the embedded one.
+    """A module of the embedded T5X, compared with T5X's.
 
     Attributes:
         recorded: how many public functions and classes T5X has there.
-        absent: those that are not here.
-        differing: those with other parameters, defaults or members, as "name: what".
+        absent: the names that the embedded module lacks.
+        differing: what has other parameters, defaults or members, as "name: what".
     """
 
     recorded: int
@@ -79,7 +79,7 @@ def _changed(where: str, function: Any, signature: Sequence[Mapping[str, str]]) 
 
 
 def _default(value: Any) -> str | None:
-    """Writes a default as the record does: an object without a text of its own by its home and name."""
+    """Formats a default as the record does: an object without a useful ``repr`` by its module and name."""
     if value is inspect.Parameter.empty:
         return None
     if " at 0x" not in repr(value):
@@ -88,7 +88,7 @@ def _default(value: Any) -> str | None:
 
 
 def tables(api: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the Markdown tables: modules with what differs, then what is absent."""
+    """Returns the Markdown tables: first modules and what differs, then what is absent."""
     absent_here: Any = importlib.import_module("t5x._absent")
     lines = ["| module | functions and classes | absent | different |", "|---|---|---|---|"]
     for module, record in sorted(api.items()):
@@ -105,7 +105,7 @@ def tables(api: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def with_tables(page: str, api: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the page with its tables made anew."""
+    """Returns the page with new tables."""
     before, _, rest = page.partition(START)
     return f"{before}{START}\n{tables(api)}\n{END}{rest.partition(END)[2]}"
 

@@ -19,18 +19,18 @@ EMBEDDED_PATH = os.path.join(_PACKAGE, "embedded")
 """The folder that holds the embedded package ``t5x``."""
 
 BOOTSTRAP_PATH = os.path.join(_PACKAGE, "bootstrap")
-"""The folder whose ``sitecustomize`` sets interpreters up, where PYTHONPATH begins with it."""
+"""The folder whose ``sitecustomize`` sets up interpreters whose PYTHONPATH begins with it."""
 
 _OF_GUIDES = {f"t5x.{mode}_unfragmented": mode for mode in ("train", "eval", "infer")}
-"""Programs that T5X's guides and its users' scripts name and no T5X has, with the run mode that they mean."""
+"""Programs that T5X's guides and users' scripts name but no T5X has, with the run mode that they mean."""
 
 
 class RuntimeFinder:
-    """Resolves ``import t5x``: to an installed T5X where there is one, and otherwise to the embedded one.
+    """Resolves ``import t5x`` to an installed T5X if there is any, otherwise to the embedded one.
 
-    It comes first on ``sys.meta_path`` and asks the others, so any way of installing wins over the embedded runtime:
-    a folder on the import path, a package, an editable install whose finder comes after the import path.  A folder
-    that only happens to be called ``t5x`` (a clone seen from outside) hides none of them.
+    It comes first on ``sys.meta_path`` and asks the other finders, so that every kind of installation wins over the
+    embedded runtime: a folder on the import path, a package, an editable install whose finder comes after the import
+    path. A folder that only happens to be called ``t5x`` (a clone seen from outside) hides none of them.
     """
 
     def __init__(self, preference: str, folder: str = "") -> None:
@@ -38,7 +38,7 @@ class RuntimeFinder:
         self.folder = folder
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns the spec of ``t5x``; None for every other module."""
         if fullname != "t5x":
@@ -51,15 +51,15 @@ class RuntimeFinder:
 
 
 class _GuidePrograms:
-    """A finder that comes last, for programs that only guides have: it says what there is in their place."""
+    """The last finder, for programs that only guides mention: it names their replacement."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns None for every module that is no such program.
+        """Returns None for every module that is not such a program.
 
         Raises:
-          ModuleNotFoundError: it is one.
+          ModuleNotFoundError: the module is such a program.
         """
         if (mode := _OF_GUIDES.get(fullname)) is None:
             return None
@@ -83,11 +83,11 @@ def embedded_spec() -> ModuleSpec:
 
 
 def installed_specs(folders: Sequence[str] = (), last: str = "") -> Iterator[tuple[Any, ModuleSpec]]:
-    """Yields what every other finder makes of ``t5x``, in the order in which Python asks them, without importing it.
+    """Yields the spec of ``t5x`` that each other finder returns, in the order in which Python asks them.
 
     Args:
-      folders: what is going to stand in front of the import path.
-      last: a folder that is looked into after all finders; empty for none.
+      folders: folders that will be at the start of the import path.
+      last: a folder that is searched after all finders; empty for none.
     """
     first = PathFinder.find_spec("t5x", list(folders)) if folders else None
     if first is not None:
@@ -105,7 +105,7 @@ def installed_specs(folders: Sequence[str] = (), last: str = "") -> Iterator[tup
 def holds_t5x(spec: ModuleSpec) -> bool:
     """Returns whether a spec of ``t5x`` is T5X itself: a package that has T5X's central module.
 
-    No namespace (a folder without ``__init__.py``) is, and no package that merely has the name.
+    A namespace package (a folder without ``__init__.py``) is not, nor is a package that merely has the name.
     """
     locations = spec.submodule_search_locations
     if spec.origin is None or not locations:
@@ -118,13 +118,13 @@ def use_runtime(preference: str, folder: str = "") -> None:
 
     Args:
       preference: as for :func:`~t5x_harness.runtime.choice.find_runtime`.
-      folder: where an installed T5X is that this process does not find by itself; empty for none.
+      folder: the folder of an installed T5X that this process does not find by itself; empty for none.
     """
     others = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder | _GuidePrograms)]
     sys.meta_path[:] = [RuntimeFinder(preference, folder), *others, _GuidePrograms()]
 
 
 def ensure_t5x() -> None:
-    """Makes ``import t5x`` give the T5X that ``auto`` means, unless this process has chosen one already."""
+    """Makes ``import t5x`` find the T5X that ``auto`` means, unless this process has already chosen one."""
     if not any(isinstance(finder, RuntimeFinder) for finder in sys.meta_path):
         use_runtime("auto")

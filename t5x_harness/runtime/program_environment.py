@@ -1,8 +1,8 @@
-"""The environment of programs that import T5X: which one they find, on which slice.
+"""The environment of programs that import T5X: which T5X they find, and on which slice.
 
-It works through variables alone: a folder in front of PYTHONPATH whose ``sitecustomize`` sets each interpreter up as it
-starts, and one in front of PATH whose ``python`` and ``python3`` put that folder back where a script has set PYTHONPATH
-to its own.
+It consists of variables alone. A folder at the start of PYTHONPATH has a ``sitecustomize`` that sets up each
+interpreter when it starts; a folder at the start of PATH has a ``python`` and ``python3`` that put that folder back if
+a script has set its own PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def program_environment(
     Args:
       slice: the slice to emulate; None leaves devices and meshes as they are.
       runtime: the T5X that was found here.
-      preference: ``auto`` lets each process look again, as its import path may be another one. What was found here
-        is for those that find none.
-      environment: what to start from; the process's own by default.
+      preference: ``auto`` lets each process look again, because its import path may differ. Processes that find no T5X
+        use the one that was found here.
+      environment: what to start from; this process's own by default.
       pod: the process's place, if it is one of the slice's hosts and not all of them.
     """
     base = dict(os.environ if environment is None else environment)
@@ -51,5 +51,5 @@ def program_environment(
 
 
 def _in_front(folder: str, path: str) -> str:
-    """Returns a list of folders that begins with this one, whatever was in it."""
+    """Returns a path list that begins with this folder."""
     return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder

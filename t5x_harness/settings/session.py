@@ -47,13 +47,16 @@ class SessionSettings:
 
     Args:
       configuration: what is set for its runs, which work in the folder of the project's pyproject.toml.
+      compiles: whether programs of collected runs are compiled for their slice: None if the options decide, and True
+        even if they do not ask for it.
 
     Attributes:
       configuration: as above.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, *, compiles: bool | None = None) -> None:
         self.configuration = configuration
+        self._compiles = compiles
         self._root = configuration.cwd
         self._store = store()
         self._read: dict[Path, tuple[RunSpec, Classification, Sequence[str]]] = {}
@@ -97,7 +100,9 @@ class SessionSettings:
     @property
     def aot(self) -> AotMode | None:
         """How the programs of collected runs are compiled for their slice; None for not at all."""
-        return self.configuration.settings.aot
+        if self._compiles is False:
+            return None
+        return self.configuration.settings.aot or (AotMode.DEPTHS if self._compiles else None)
 
     @property
     def slice_name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Self
 
 
 class RuntimeChoice(enum.StrEnum):
@@ -43,15 +44,35 @@ class Mode(enum.StrEnum):
 
 
 class Stage(enum.StrEnum):
-    """One step of a run, in the order in which they run: cheapest first."""
+    """One step of a run, in the order in which they run: cheapest first. Each needs those before it.
 
-    LINT = "lint"
-    RESOLVE = "resolve"
-    PLAN = "plan"
-    AOT = "aot"
-    TRAIN = "train"
-    EVAL = "eval"
-    INFER = "infer"
+    Attributes:
+      counts: what it counts as its work.
+      modes: the modes whose runs execute it; none for a stage before execution, which runs of all modes have.
+    """
+
+    _value_: str
+    counts: str
+    modes: tuple[Mode, ...]
+
+    def __new__(cls, name: str, counts: str = "", *modes: Mode) -> Self:
+        """Makes a stage that equals its name."""
+        stage = str.__new__(cls, name)
+        stage._value_, stage.counts, stage.modes = name, counts, modes
+        return stage
+
+    LINT = "lint", "statements read"
+    RESOLVE = "resolve", "examples read"
+    PLAN = "plan", "arrays planned"
+    AOT = "aot", "programs compiled"
+    TRAIN = "train", "steps trained", Mode.TRAIN
+    EVAL = "eval", "examples evaluated", Mode.TRAIN, Mode.EVAL
+    INFER = "infer", "lines inferred", Mode.TRAIN, Mode.INFER
+
+    @property
+    def executes(self) -> bool:
+        """Whether it executes T5X: a promoted run does that in its job, and the stages before it here."""
+        return bool(self.modes)
 
 
 class AotMode(enum.StrEnum):

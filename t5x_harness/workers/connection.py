@@ -16,12 +16,12 @@ CHUNK = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that arrived.
+    """A message, or the end of a side.
 
     Attributes:
       source: ``child`` or ``guard``.
-      message: a message, or None: that side closed its end, or sent what is not a message (then ``broken`` says what).
-      broken: why nothing more can come from this side; empty when it just closed.
+      message: the message; None if that side closed its end, or sent something that is not a message.
+      broken: why nothing more can come from this side; empty if it just closed.
     """
 
     source: str
@@ -42,7 +42,7 @@ class Connection:
             side.setblocking(False)
 
     def send(self, message: Any, *, to: str = "child") -> None:
-        """Sends what the socket takes now; the rest goes out during :meth:`poll`."""
+        """Sends as much as the socket accepts now; the rest is sent during :meth:`poll`."""
         self._outgoing[to] += framing.encode(message)
         self._flush(to)
 
@@ -51,10 +51,10 @@ class Connection:
 
         Args:
           deadline: on :func:`time.monotonic`'s clock; None to wait as long as it takes.
-          needed: a descriptor that ends the wait, too, as soon as it can be read.
+          needed: a descriptor that also ends the wait, as soon as it is readable.
 
         Returns:
-          What arrived, in order for each side; empty when the deadline passed or only a part of a message came.
+          What arrived, in order for each side; nothing if the deadline passed or only a part of a message came.
         """
         with selectors.PollSelector() as selector:
             for name in self._open:
@@ -80,7 +80,7 @@ class Connection:
             return events
 
     def drain(self) -> list[Event]:
-        """Returns everything that the child has sent and that was not read yet."""
+        """Returns everything that the child has sent and that has not been read yet."""
         events: list[Event] = []
         while "child" in self._open:
             more = self._read("child")

@@ -1,4 +1,4 @@
-"""What can go wrong with a run in another process: one class per situation, each with the end of the log."""
+"""Errors of a run in another process: one class for each situation, each with the end of the log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ class WorkerError(Exception):
     """A run, or the process that starts runs, failed.
 
     Attributes:
-      log_tail: the last lines of the log, at most 40; empty where nothing was written.
-      fix: what to do about it; empty where only the log may tell.
+      log_tail: the last lines of the log, at most 40; empty if nothing was written.
+      fix: what to do about it; empty if only the log may tell.
     """
 
     def __init__(self, message: str, *, log_tail: str = "", fix: str = "") -> None:
@@ -21,14 +21,14 @@ class WorkerError(Exception):
 
 
 class RunRaised(WorkerError):
-    """The called method, or the factory, raised. The child lives on.
+    """The called method, or the factory, raised an exception. The child lives on.
 
     Attributes:
       type_name: the exception's type, with its module unless it is a builtin.
       message: ``str`` of the exception.
       traceback: the child's traceback as text, without the frames of the harness.
-      at: file and line, if it is an exception that ends programs; else None.
-      method: the method that raised; for the factory, its name with its module.
+      at: file and line of an exception that ends programs; None for any other.
+      method: the method that raised it; for the factory, its name with its module.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class RunRaised(WorkerError):
 
 
 class RunDied(WorkerError):
-    """The child ended, or had to be ended, without a reply."""
+    """The child ended, or had to be killed, before it replied."""
 
 
 class RunCutOff(RunDied):
-    """What the run cannot go on without has ended, so the child was killed."""
+    """A process that the run depends on has ended, so the child was killed."""
 
 
 class RunTimedOut(WorkerError):
     """The call took longer than its limit, and the child was killed.
 
     Attributes:
-      stack: the Python stacks of the child's threads just before it was killed; empty if it could not give any.
+      stack: the Python stacks of the child's threads just before it was killed; empty if it gave none.
     """
 
     def __init__(self, message: str, *, stack: str = "", log_tail: str = "") -> None:
@@ -73,10 +73,10 @@ class RunTimedOut(WorkerError):
 
 
 class ZygoteFailed(WorkerError):
-    """The process that starts runs could not be made ready, so no run can start.
+    """The process that starts runs could not be started, so no run can start.
 
     Attributes:
-      module: the preloaded module at fault; None if none is.
+      module: the preloaded module at fault; None if there is none.
     """
 
     def __init__(self, message: str, *, module: str | None = None, log_tail: str = "", fix: str = "") -> None:

@@ -1,6 +1,6 @@
 """Messages over a stream socket: a length of four bytes, big-endian, then that many bytes of JSON.
 
-JSON as Python's ``json`` speaks it: NaN and the infinities pass, tuples arrive as lists, and keys that are numbers
+It is the JSON of Python's ``json``: NaN and the infinities pass, tuples arrive as lists, and keys that are numbers
 arrive as strings.
 """
 
@@ -20,7 +20,7 @@ LARGEST_FRAME = 1 << 30
 
 
 class ProtocolError(Exception):
-    """The bytes that arrived are not a message."""
+    """The bytes that arrived are not a valid message."""
 
 
 def encode(message: Any) -> bytes:
@@ -37,7 +37,7 @@ def encode(message: Any) -> bytes:
 
 
 class FrameReader:
-    """Puts frames together again from pieces of any size."""
+    """Reassembles frames from pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -46,7 +46,7 @@ class FrameReader:
         """Takes the next bytes and returns the messages that they complete, in order.
 
         Raises:
-          ProtocolError: the bytes are not a frame; the stream is of no use any more.
+          ProtocolError: the bytes are not a frame; the stream cannot be used any longer.
         """
         self._buffer += data
         messages = []
@@ -66,7 +66,7 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of bytes of an unfinished frame."""
         return len(self._buffer)
 
 
@@ -80,7 +80,7 @@ class Channel:
         self._sending = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Sends one message whole, never mixed with another thread's."""
+        """Sends one whole message, never mixed with another thread's."""
         frame = encode(message)
         with self._sending:
             self._socket.sendall(frame)
@@ -100,11 +100,11 @@ class Channel:
 
 
 def not_json(value: Any, name: str = "value") -> str | None:
-    """Finds what in a value JSON cannot carry.
+    """Finds a part of a value that JSON cannot represent.
 
     Args:
       value: any Python object.
-      name: what to call the value in the answer.
+      name: the name of the value in the answer.
 
     Returns:
       The place and type of the first such part, such as ``float32 at value['loss'][0]``; None if there is none.

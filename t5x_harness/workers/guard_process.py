@@ -1,8 +1,8 @@
 """The guard of one run: forks it, watches it, and leaves nothing of it behind.
 
-A guard is the reaper of its run: whatever the run starts, however often it forks and detaches, ends up below the guard
-and is killed when the run ends, when the parent asks for it, or when the parent is gone. It runs next to no code, so
-that a run that is stuck, stopped or out of memory cannot take it along.
+A guard reaps its run: whatever the run starts, however often it forks and detaches, ends up below the guard. The guard
+kills it when the run ends, when the parent asks for it, or when the parent is gone. It runs hardly any code, so that a
+run that is stuck, stopped or out of memory cannot take it along.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def guard(
     """Runs one guard, in a process just forked from the zygote. Never returns.
 
     Args:
-      order: connection to the parent for orders and reports; its end means that the run must end.
+      order: the connection to the parent for orders and reports; when it closes, the run must end.
       link: the run's own connection.
       log: descriptor of the run's log.
-      parent: a pidfd of the parent, readable when the parent has ended; None where the kernel has none.
+      parent: a pidfd of the parent, readable when the parent has ended; None if the kernel has none.
       imported: see :func:`run_process.run`.
-      path: likewise.
+      path: see :func:`run_process.run`.
     """
     status = 1
     try:
@@ -65,7 +65,7 @@ def guard(
             run_process.run(link, log=log, guard=me, imported=imported, path=path)
         link.close()
         os.close(log)
-        _Watch(order, child, awake, parent).until_the_end()
+        _RunWatch(order, child, awake, parent).until_the_end()
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -73,7 +73,7 @@ def guard(
         os._exit(status)
 
 
-class _Watch:
+class _RunWatch:
     def __init__(self, order: socket.socket, child: int, awake: int, parent: int | None) -> None:
         self._order = order
         self._channel = framing.FrameReader()
@@ -81,7 +81,7 @@ class _Watch:
         self._awake = awake
         self._parent = parent
         self._status: int | None = None
-        self._folder: str | None = None  # what the run leaves there is removed with it
+        self._folder: str | None = None  # removed with the run
 
     def until_the_end(self) -> None:
         self._report({"pid": self._child})
@@ -106,7 +106,7 @@ class _Watch:
             self._order.sendall(framing.encode(message))
 
     def _obey(self) -> bool:
-        """Does what the parent asks; False when the run shall end."""
+        """Does what the parent asks; returns False if the run is to end."""
         try:
             data = self._order.recv(4096)
         except ConnectionError:
@@ -120,7 +120,7 @@ class _Watch:
         return bool(data)
 
     def _reap(self) -> bool:
-        """Takes note of all that changed below; False when nothing is left below."""
+        """Notes which processes below changed their state; returns False if none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -138,7 +138,7 @@ class _Watch:
                 self._status = status
 
     def _clear(self) -> list[int]:
-        """Kills everything below, and returns what would not go."""
+        """Kills all processes below, and returns those that do not end."""
         deadline = time.monotonic() + CLEARING_SECONDS
         pause = 0.001
         while self._reap():

@@ -1,4 +1,4 @@
-"""Where a zygote is: a process of this session's own, or one that is kept for many sessions."""
+"""The process that a zygote lives in: one of this session's own, or one that is kept for many sessions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ main({control}, {lifeline}, {parent}, {listening})
 
 
 class Host(Protocol):
-    """A zygote as a session holds it.
+    """A session's hold on a zygote.
 
     Attributes:
-      control: the connection to it.
-      pid: its pid.
+      control: the connection to the zygote.
+      pid: the zygote's pid.
     """
 
     control: socket.socket
@@ -45,31 +45,31 @@ class Host(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone."""
+        """Whether the zygote is gone."""
 
     def how_it_ended(self) -> str:
-        """Says in words how it ended; waits for the end."""
+        """Waits for the end, and describes it."""
 
     def log_tail(self) -> str:
-        """Returns the end of what it has printed."""
+        """Returns the end of its output."""
 
     def stop(self, *, patient: bool) -> None:
-        """Gives it up.
+        """Releases the zygote.
 
         Args:
-          patient: whether it may take its time to clear up.
+          patient: whether it may take its time to clean up.
         """
 
     def kill(self) -> None:
-        """Ends what it does for this session, at once, from any thread."""
+        """Ends its work for this session at once; may be called from any thread."""
 
 
 class OwnHost:
     """A process of this session's own, which ends with it; starts at once.
 
     Args:
-      environment: all of the process's.
-      socket_path: the path of a socket on which it shall serve other sessions, too; None for none.
+      environment: the process's whole environment.
+      socket_path: the path of a socket on which it serves other sessions, too; None for none.
     """
 
     def __init__(self, environment: Mapping[str, str], socket_path: Path | None) -> None:
@@ -109,7 +109,7 @@ class OwnHost:
         return self._process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """Says in words how it ended; waits for the end."""
+        """Waits for the end, and describes it."""
         try:
             code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -117,14 +117,14 @@ class OwnHost:
         return describe_returncode(code)
 
     def log_tail(self) -> str:
-        """Returns the end of what it has printed."""
+        """Returns the end of its output."""
         return read_tail(Path(f"/proc/self/fd/{self._output.fileno()}"))
 
     def stop(self, *, patient: bool) -> None:
         """Ends the process.
 
         Args:
-          patient: whether it ends by itself; one that still imports may be stuck in it, with processes of its own.
+          patient: whether to let it end by itself; while it still imports, it may be stuck, with processes of its own.
         """
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
@@ -140,19 +140,19 @@ class OwnHost:
         self._output.close()
 
     def kill(self) -> None:
-        """Ends the process and what is in its group."""
+        """Kills the process and its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class WarmHost:
-    """A process that another one keeps.
+    """A process that ``t5x-harness warm`` keeps.
 
     Args:
       socket_path: the path of its socket.
 
     Raises:
-      OSError: nobody is there.
+      OSError: nobody listens there.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -169,25 +169,25 @@ class WarmHost:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has closed the connection; between two runs it says nothing else."""
+        """Whether it has closed the connection; between two runs it sends nothing else."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         return bool(poll.poll(0))
 
     def how_it_ended(self) -> str:
-        """Says in words how it ended."""
+        """Describes how it ended."""
         return "has ended with its t5x-harness warm"
 
     def log_tail(self) -> str:
-        """Returns nothing: what it prints is the keeper's."""
+        """Returns nothing: its output belongs to the process that keeps it."""
         return ""
 
     def stop(self, *, patient: bool) -> None:
-        """Takes leave; it goes on for others."""
+        """Closes the connection; the zygote continues for other sessions."""
         self.control.close()
 
     def kill(self) -> None:
-        """Ends a wait for it in another thread."""
+        """Ends another thread's wait for it."""
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
 
@@ -203,7 +203,7 @@ def _listen(socket_path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(socket_path: Path) -> Iterator[str]:
-    """Yields another path of the same file: those of sockets have 107 bytes at most, and folders may be deep."""
+    """Yields a short path of the same file, because the path of a socket may have 107 bytes at most."""
     folder = os.open(socket_path.parent, os.O_PATH)
     try:
         yield f"/proc/self/fd/{folder}/{socket_path.name}"

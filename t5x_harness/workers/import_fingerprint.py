@@ -1,7 +1,7 @@
-"""Whether what one process has imported is what another one's imports would have brought.
+"""Whether the imports of one process are what another process would have imported.
 
-A worker that is kept (``t5x-harness warm``) forks runs for sessions that it knows nothing of. It may do so only where
-nothing could tell its imports from theirs.
+A worker that is kept (``t5x-harness warm``) forks runs for sessions that it knows nothing about. It may do so only if
+its imports cannot be distinguished from theirs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
 def facts(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what a process's imports depend on, as JSON.
+    """Returns everything that a process's imports depend on, as JSON.
 
     Args:
-      environment: that it imports under.
+      environment: the environment that it imports in.
     """
     return {
         # It has several names in an environment, of which each script there begins with another.
@@ -59,12 +59,12 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iterable[str]) -> str:
-    """Returns why a process's imports are of no use to another one; empty if they are.
+    """Returns why another process cannot use a process's imports; empty if it can.
 
     Args:
       kept: :func:`facts` of the process that has imported.
-      wanted: those of the one that would.
-      modules: the names of what was imported.
+      wanted: :func:`facts` of the other process.
+      modules: the names of the imported modules.
     """
     unlike = {
         "interpreter": "runs another Python",
@@ -89,11 +89,11 @@ def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iter
 
 
 def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
-    """Returns when the files of modules were last written.
+    """Returns when the files of modules were last modified.
 
     Args:
       modules: by name, as ``sys.modules`` has them.
-      since: when their import began, in nanoseconds. What was written later may have been imported before that, and
+      since: when their import began, in nanoseconds. A file that was modified later may have been imported before, and
         counts as changed.
 
     Returns:
@@ -106,7 +106,7 @@ def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
 
 
 def changed_file(times: Mapping[str, int]) -> str:
-    """Returns one of the files that is not as it was at :func:`file_times`; empty if all are."""
+    """Returns a file that has changed since :func:`file_times`; empty if none has."""
     return next((file for file, written in times.items() if _time(file) != written), "")
 
 
@@ -132,7 +132,7 @@ def _shown(text: str | None) -> str:
 
 
 def _shadowing(folders: Sequence[str], imported: set[str]) -> str:
-    """Returns why imports would have found something else, had these folders come first."""
+    """Returns why imports would have found another module if these folders had come first."""
     for folder in folders:
         try:
             names = sorted(os.listdir(folder))

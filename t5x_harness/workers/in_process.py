@@ -20,12 +20,11 @@ from t5x_harness.workers.starting import Environment, start_message
 
 
 class InProcess(Closing):
-    """The interface of :class:`Zygote`, with every run in this process; a context manager.
+    """A zygote whose runs are all in this process; a context manager.
 
     Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
     stays: imported modules, JAX's options and its devices, so that one process can serve one slice only, and ``/gcs``.
-    The network is forbidden to Python's sockets alone. Limits of
-    time are not enforced, because debugging takes time.
+    The network is forbidden to Python's sockets alone. Time limits are not enforced, because debugging takes time.
     """
 
     def warm(self) -> None:
@@ -104,17 +103,17 @@ class InProcessRun(RunProcess):
             with network.forbidden() if network.network_is_forbidden(os.environ) else contextlib.nullcontext():
                 yield
         finally:
-            # Only what was put there: variables that imported modules set must stay with the modules.
+            # Only what was put there: variables that imported modules set must stay.
             _put({name: before.get(name) for name in self._env})
             sys.path[:] = path
             os.chdir(folder)
 
 
 def _see_gcs() -> None:
-    """Finds what the environment names at ``/gcs`` by patching: this process has threads, and lives on.
+    """Patches this process, which has threads and lives on, to find the emulated buckets at ``/gcs``.
 
     Raises:
-      WorkerError: it is to be as Cloud Storage FUSE, which takes a mount.
+      WorkerError: ``/gcs`` is to behave like Cloud Storage FUSE, which takes a mount.
     """
     from t5x_harness.google.gcs_mount import MountMode
     from t5x_harness.google.gcs_mount.patching import patch

@@ -1,4 +1,4 @@
-"""JAX reads its ``JAX_*`` variables when it is imported, which a forked run did before its environment was known."""
+"""Applies ``JAX_*`` variables, which JAX reads at its import, to a fork whose environment came after the import."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 
 def apply_jax_environment(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Makes JAX's options what they would be had it been imported under another environment.
+    """Sets JAX's options to what they would be if JAX had been imported in another environment.
 
-    Does nothing if JAX is not imported yet: it will read the environment itself.
+    Does nothing if JAX is not imported yet, because it will read the environment itself.
 
     Args:
-      before: the environment that JAX was imported under.
+      before: the environment that JAX was imported in.
       after: the environment that counts.
 
     Raises:
-      RuntimeError: a variable that JAX has read is gone, and the option's default is not known.
+      RuntimeError: a variable that JAX has read is gone, and the option's default is unknown.
       ValueError: a variable's text does not fit the option's type.
     """
     jax = sys.modules.get("jax")

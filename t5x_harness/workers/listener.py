@@ -1,4 +1,4 @@
-"""The zygote's way in for sessions other than its parent: a socket in a folder of the user's own."""
+"""Admits sessions other than the zygote's parent, through a socket in a folder of the user's own."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Client:
     """A session that a zygote forks runs for.
 
     Args:
-      control: its connection; the end of it is the end of the session.
-      pid: of the session.
-      path: the folders of its ``PYTHONPATH``; None for those that the zygote itself began with.
+      control: its connection, which ends with the session.
+      pid: the session's pid.
+      path: the folders of its ``PYTHONPATH``; None for those that the zygote itself started with.
 
     Attributes:
-      watch: a pidfd, readable when the session has ended; None where the kernel has none.
+      watch: a pidfd, readable when the session has ended; None if the kernel has none.
     """
 
     def __init__(self, control: socket.socket, pid: int, path: list[str] | None = None) -> None:
@@ -42,11 +42,11 @@ class Client:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What is readable when something has come from the session."""
+        """The descriptors that become readable when the session sends something or ends."""
         return (self.control.fileno(), *(() if self.watch is None else (self.watch,)))
 
     def close(self) -> None:
-        """Gives both back."""
+        """Closes both descriptors."""
         self.control.close()
         if self.watch is not None:
             os.close(self.watch)
@@ -55,7 +55,7 @@ class Client:
 
 @dataclasses.dataclass(frozen=True)
 class _Visitor:
-    """Someone of this user's who has not said what is wanted."""
+    """A process of this user that has not yet sent its first message."""
 
     connection: socket.socket
     pid: int
@@ -64,12 +64,12 @@ class _Visitor:
 
 
 class Listener:
-    """Lets in whose imports would have brought what the zygote has.
+    """Admits sessions whose imports would have been the zygote's.
 
     Args:
-      listener: the socket, which listens.
-      settings: that the zygote was started with.
-      environment: that it imported under.
+      listener: the listening socket.
+      settings: the settings that the zygote was started with.
+      environment: the environment that it imported in.
       since: when its imports began, in nanoseconds.
 
     Attributes:
@@ -118,7 +118,7 @@ class Listener:
         return [client for client in admitted if client is not None]
 
     def close(self) -> None:
-        """Closes the socket and the connections of those who were not let in yet."""
+        """Closes the socket, and the connections of those that were not admitted yet."""
         self.listener.close()
         for visitor in self._visitors.values():
             visitor.connection.close()

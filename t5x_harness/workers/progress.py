@@ -1,4 +1,4 @@
-"""Shows how far a run is, on a terminal or in the log of a CI."""
+"""Shows the progress of a run on a terminal or in a CI log."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class ProgressPrinter(Closing):
-    """Prints progress events; to be given as ``on_progress``, and closed at the end (or used as a context manager).
+    """Prints progress events; a context manager that is passed as ``on_progress``.
 
-    On a terminal one line is rewritten, and removed at the end. Elsewhere a line is printed when a stage begins, when
-    it reaches its last step, when its note changes, and every 30 s in between. Colour is left out where
-    ``NO_COLOR`` is set.
+    On a terminal it rewrites one line, and removes it at the end. Elsewhere it prints a line when a stage begins, when
+    it reaches its last step, when its note changes, and every 30 s in between. ``NO_COLOR`` turns colors off.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class ProgressPrinter(Closing):
 
         Args:
           stream: where to print.
-          label: what is running, put before every line.
+          label: what is running; every line begins with it.
           env: environment variables to look at (``NO_COLOR``, ``TERM``); those of this process by default.
           clock: seconds.
         """
@@ -55,7 +54,7 @@ class ProgressPrinter(Closing):
         self._note = ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Takes one event, such as ``{"stage": "train", "step": 3, "of": 8, "note": ""}``; every key may be missing."""
+        """Shows one event, such as ``{"stage": "train", "step": 3, "of": 8, "note": ""}``; every key may be missing."""
         now = self._clock()
         stage = _one_line(str(event.get("stage") or self._stage or "run"))
         begins = stage != self._stage
@@ -70,7 +69,7 @@ class ProgressPrinter(Closing):
             self._print(stage, step, of, note, now - self._stage_began)
 
     def close(self) -> None:
-        """Takes the rewritten line away, so that the next output begins on an empty line."""
+        """Removes the rewritten line, so that the next output begins on an empty line."""
         if self._shown:
             self._stream.write(CLEAR_LINE)
             self._stream.flush()
@@ -94,11 +93,11 @@ class ProgressPrinter(Closing):
 
 
 class InlineProgress:
-    """Shows the last progress event behind what stands in a terminal's line already, such as the dots of tests.
+    """Shows the last progress event after the text in a terminal's line, such as the dots of tests.
 
     Args:
-      write: writes to the terminal, past the one who counts its columns.
-      watched: whether a person watches it; else only :meth:`say` writes.
+      write: writes to the terminal, without being counted by pytest's reporter.
+      watched: whether a person watches the terminal; otherwise only :meth:`say` writes.
     """
 
     def __init__(self, write: Callable[[str], None], *, watched: bool) -> None:
@@ -114,17 +113,17 @@ class InlineProgress:
             self._rewrite(f" [{' '.join(filter(None, (event.get('stage'), count, event.get('note'))))}]")
 
     def clear(self) -> None:
-        """Removes what was shown."""
+        """Removes the text that was shown."""
         if self._shown:
             self._rewrite("")
 
     def say(self, text: str) -> None:
-        """Writes a line of its own, also where no person watches."""
+        """Writes a separate line, even if nobody watches."""
         self.clear()
         self._write(f"{text}\n")
 
     def _rewrite(self, text: str) -> None:
-        # Backspaces, not a carriage return: what stands in the line before it stays.
+        # Backspaces, not a carriage return: the text before it in the line stays.
         padding = " " * max(0, self._shown - len(text))
         self._write("\b" * self._shown + text + padding + "\b" * len(padding))
         self._shown = len(text)
@@ -137,5 +136,5 @@ def _duration(seconds: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Returns the text without what would move the cursor."""
+    """Replaces characters that would move the cursor."""
     return "".join(character if character.isprintable() else " " for character in text).strip()

@@ -1,4 +1,4 @@
-"""The zygotes of ``t5x-harness warm``: one at a time for new sessions, renewed when an imported file has changed."""
+"""The zygotes of ``t5x-harness warm``: one for new sessions, renewed when an imported file changes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from t5x_harness.workers.zygote import Zygote
 
 
 class WarmZygotes:
-    """Keeps a zygote for other sessions, and those that it has replaced for as long as sessions use them.
-
-    A context manager; its end is the end of all of them.
+    """Keeps a zygote for other sessions, and replaced ones as long as sessions use them; a context manager.
 
     Args:
-      folder: for sockets, of this user's alone.
+      folder: the folder for sockets, accessible to this user alone.
       make: builds a zygote that listens at a path.
 
     Attributes:
-      socket_path: where sessions find the newest one that is ready.
+      socket_path: where sessions find the newest zygote that is ready.
     """
 
     def __init__(self, folder: Path, make: Callable[[Path], Zygote]) -> None:
@@ -44,10 +42,10 @@ class WarmZygotes:
         return self._newest is None or self._newest.has_ended
 
     def renew(self) -> None:
-        """Imports in a new zygote, which takes the path once it is ready; the one before ends with its last session.
+        """Starts a new zygote, which takes over the path once it is ready; the old one ends with its last session.
 
         Raises:
-          ZygoteFailed: the imports failed; the one before keeps the path.
+          ZygoteFailed: the imports failed; the old zygote keeps the path.
         """
         self._number += 1
         path = self.socket_path.with_name(str(self._number))
@@ -66,7 +64,7 @@ class WarmZygotes:
         self._newest = zygote
 
     def take_changed_file(self) -> str:
-        """Returns an imported file that a session found changed since the last call; empty if none did."""
+        """Returns an imported file that a session has found changed since the last call; empty if there is none."""
         for zygote in [zygote for zygote in self._retired if zygote.has_ended]:
             self._retired.remove(zygote)
             zygote.close()

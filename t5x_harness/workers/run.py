@@ -1,4 +1,4 @@
-"""A run as its caller sees it: an object in a forked process whose methods can be called."""
+"""The caller's side of a run: an object in a forked process, whose methods can be called."""
 
 from __future__ import annotations
 
@@ -26,40 +26,39 @@ from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOu
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 
-# How long a stopped run may stay stopped before it counts as dead.
+# How long a run may stay stopped before it counts as dead.
 STOP_SECONDS = 2.0
-# How long what has already arrived is read after the limit of a call.
+# How long messages that have already arrived are read after the limit of a call.
 LATE_SECONDS = 0.2
-# How long a run that is not busy may take to end like a program: joining threads, running atexit functions.
+# How long an idle run may take to end like a program, joining threads and running atexit functions.
 GRACE_SECONDS = 5.0
-# How long the guard may take to kill and reap; it gives up by itself after a little less.
+# How long the guard may take to kill and reap; it gives up a little earlier.
 CLEARING_SECONDS = 10.0
-# How long to wait for the stacks of a run that hangs, and how long a log must be quiet to be complete.
+# How long to wait for the stacks of a run that hangs, and how long a log must not grow to be complete.
 STACK_SECONDS = 1.5
 QUIET_SECONDS = 0.1
-_STACK_LINES = 1000  # of a log, that the stacks of all threads may have
+_STACK_LINES = 1000  # how many lines of a log the stacks of all threads may take
 # Where the harness's frames of a run end and the user's begin.
 ENTRY_FILE = "t5x_harness/workers/run_process.py"
 
 
 class Needed(Protocol):
-    """A process that a run cannot go on without."""
+    """A process that a run depends on."""
 
     def fileno(self) -> int:
-        """Returns a descriptor that can be read once the process has ended."""
+        """Returns a descriptor that becomes readable when the process has ended."""
 
     def how_it_ended(self) -> str:
-        """Says in words how it ended, with the process as the subject; empty as long as it lives."""
+        """Describes how it ended, with the process as the subject; returns nothing as long as it lives."""
 
 
 class RunProcess(Closing):
     """An object made by a factory, whose methods are called through JSON values; a context manager.
 
     Attributes:
-      pid: process that holds the object.
-      log: file that the process' stdout and stderr go to.
-      needed: what the run cannot go on without; its end is that of a call. A run in this process waits for nothing, so
-        it does not notice.
+      pid: the process that holds the object.
+      log: the file that receives the process's stdout and stderr.
+      needed: the process that the run depends on, whose end ends a call. A run in this process does not notice it.
     """
 
     pid: int
@@ -76,17 +75,17 @@ class RunProcess(Closing):
 
         Args:
           method: name of the method.
-          timeout: limit in seconds of wall time; None for none.
+          timeout: seconds of wall time that the call may take; None for no limit.
           on_progress: called, in this thread, with every event that the object reports.
           **kwargs: the method's arguments, JSON values.
 
         Returns:
-          What the method returned, after a trip through JSON.
+          The method's result, after a trip through JSON.
 
         Raises:
-          RunRaised: the method or the factory raised, or returned what JSON cannot carry.
-          RunDied: the process ended, or was stopped and stayed so.
-          RunCutOff: what the run needs has ended.
+          RunRaised: the method or the factory raised an exception, or returned what JSON cannot represent.
+          RunDied: the process ended, or was stopped for too long.
+          RunCutOff: the process that the run depends on has ended.
           RunTimedOut: the limit passed.
           TypeError: an argument is not a JSON value.
         """
@@ -97,7 +96,7 @@ class RunProcess(Closing):
 
 
 class ForkedRun(RunProcess):
-    """A run in a process of its own, below a guard that leaves nothing of it behind."""
+    """A run in its own process, below a guard that leaves nothing of it behind."""
 
     def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, folder: str | None) -> None:
         self.pid = pid
@@ -157,7 +156,7 @@ class ForkedRun(RunProcess):
             self._lock.release()
 
     def kill(self) -> None:
-        """Has the run and all that it started killed, without waiting for that; :meth:`close` is still to come."""
+        """Kills the run and all that it started, without waiting for that; :meth:`close` must still be called."""
         if os.getpid() == self._owner:
             self._closing = True
             self._connection.ask_for_end()
@@ -211,7 +210,7 @@ class ForkedRun(RunProcess):
                 )
 
     def _note(self, event: Event, method: str) -> WorkerError | None:
-        """Takes note of the guard's report; returns the error if the run is over."""
+        """Processes the guard's report; returns the error if the run is over."""
         if event.message is None:
             self._finish("lost its guard process")
             if self._folder is not None:
@@ -250,7 +249,7 @@ class ForkedRun(RunProcess):
         )
 
     def _stacks(self) -> str:
-        """Has the child write the Python stacks of its threads into its log; returns them."""
+        """Makes the child write the Python stacks of its threads into its log, and returns them."""
         start = self._log_size()
         self._connection.send("stacks", to="guard")
         deadline = time.monotonic() + STACK_SECONDS
@@ -264,7 +263,7 @@ class ForkedRun(RunProcess):
         return "" if first < 0 else written[first:]
 
     def _end(self, reason: str) -> None:
-        """Has everything killed, and waits until it is gone."""
+        """Kills everything, and waits until it is gone."""
         if self._over:
             return
         self._connection.ask_for_end()
@@ -299,7 +298,7 @@ def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
     """Refuses arguments that cannot be sent.
 
     Raises:
-      TypeError: names the argument, the place in it and the type.
+      TypeError: an argument cannot be sent; the message names it, the place in it and the type.
     """
     for name, value in kwargs.items():
         if found := framing.not_json(value, name):

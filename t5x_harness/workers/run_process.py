@@ -1,4 +1,4 @@
-"""The child's side of a run: become a process of its own, make the object, answer calls until the end."""
+"""The child's side of a run: it becomes a separate process, makes the object, and answers calls until the end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from t5x_harness.upstream.jax import write_cache_entries_atomically
 from t5x_harness.workers import framing
 from t5x_harness.workers.jax_options import apply_jax_environment
 
-# Objects that a run makes between two collections. Tracing makes millions that live on, and Python's default of 700 has
-# them looked through time and again.
+# How many objects a run makes between two garbage collections. Tracing makes millions that live on, and with Python's
+# default of 700 they would be traversed again and again.
 COLLECTED_AFTER = 50_000
 
-# Asks the child for its stacks. A real-time signal, because programs have uses of their own for SIGUSR1 and SIGUSR2.
+# Asks the child for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2 for themselves.
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
@@ -35,10 +35,10 @@ def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str
 
     Args:
       link: the connection to the parent; the only descriptor above 2 that the run may keep.
-      log: descriptor that takes the place of stdout and stderr.
+      log: descriptor that replaces stdout and stderr.
       guard: pid of the process that forked this one, without which it must not live.
       imported: environment variables that the preloaded modules set while they were imported.
-      path: the folders of the session's ``PYTHONPATH``, if they need not be those that the zygote began with.
+      path: the folders of the session's ``PYTHONPATH``, if they may differ from those that the zygote started with.
     """
     status = 1
     try:
@@ -84,8 +84,8 @@ def _serve(channel: framing.Channel, imported: Mapping[str, str], path: Sequence
     while True:
         request = channel.receive()
         if "end" in request:
-            # As at the end of a program: what other threads still write is finished. The interpreter is not torn
-            # down, because native libraries that were loaded before the fork need not survive that.
+            # As at the end of a program, what other threads still write is finished. The interpreter is not torn down,
+            # because native libraries that were loaded before the fork may not survive that.
             run_exit_functions()
             return 0
         reply = failure or _call(target, request["method"], request["kwargs"])
@@ -103,7 +103,7 @@ def _call(target: Any, method: str, kwargs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_reply(value: Any, method: str) -> dict[str, Any]:
-    """Wraps what a method returned, or says why it cannot be sent."""
+    """Wraps a method's result, or describes why it cannot be sent."""
     try:
         framing.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -140,17 +140,17 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
 
 
 def _follow_python_variables(before: Mapping[str, str], path: Sequence[str]) -> None:
-    """Makes of this interpreter what the session's variables would have made of one that begins."""
+    """Applies the session's Python variables, which an interpreter reads only when it starts."""
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     gone = {os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry}
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in gone)]
 
 
 def _confine() -> None:
-    """Sets up what the environment says about ``/gcs`` and the network.
+    """Sets up ``/gcs`` and the network as the environment says.
 
-    It has to happen now, while this fork has a single thread: the kernel moves no other into a namespace, and filters
-    no others.
+    This has to happen now, while this fork has a single thread: the kernel moves only the calling thread into a
+    namespace, and applies filters only to it.
     """
     from t5x_harness.google.gcs_mount.mount import enter_from_environment
     from t5x_harness.system import network
@@ -180,7 +180,7 @@ def describe(error: BaseException, where: str) -> dict[str, Any]:
 
 
 def _end_and_place(error: BaseException) -> dict[str, Any]:
-    """Returns what ends a program, and where: such an exception itself says nothing, or a number."""
+    """Describes what ended a program, and where: the exception itself has no text, or only a number."""
     done = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {type_name(error)}"
     frames = [
         (frame.f_globals.get("__name__"), frame.f_code.co_filename, line)
@@ -192,7 +192,7 @@ def _end_and_place(error: BaseException) -> dict[str, Any]:
 
 
 def user_traceback(error: BaseException, own_file: str) -> str:
-    """Returns the traceback as text, without the first frames: those of ``own_file`` and of the import machinery."""
+    """Formats the traceback without its first frames if they are of ``own_file`` or of the import machinery."""
     frames = error.__traceback__
     while frames:
         file = frames.tb_frame.f_code.co_filename
@@ -203,7 +203,7 @@ def user_traceback(error: BaseException, own_file: str) -> str:
 
 
 def type_name(error: BaseException) -> str:
-    """Returns the exception's type as a traceback names it."""
+    """Returns the name of the exception's type as in a traceback."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""What a run is given when it starts: its environment, its folders, and what to make."""
+"""What a run receives when it starts: its environment, its folders, and what to make."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from t5x_harness.workers import framing
 
 Environment = Mapping[str, str | None]
-"""Variables to add to the environment; None takes one out of it."""
+"""Variables to add to the environment; None removes one."""
 
 
 def environment(env: Environment) -> dict[str, str]:
-    """Returns the environment of this process with ``env`` put over it."""
-    # One by one: pytest takes a variable of its own out after each test, and another thread may start a run just then.
+    """Returns the environment of this process, updated with ``env``."""
+    # One by one: pytest removes a variable of its own after each test, and another thread may start a run just then.
     merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -23,7 +23,7 @@ def environment(env: Environment) -> dict[str, str]:
 def start_message(
     factory: str, argument: Mapping[str, Any], *, cwd: Path | str, env: Environment, python_path: Sequence[str]
 ) -> dict[str, Any]:
-    """Checks and collects what a run needs to know to begin.
+    """Checks and collects everything that a run needs to start.
 
     Raises:
       TypeError: the argument is not a JSON value.

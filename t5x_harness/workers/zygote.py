@@ -1,4 +1,4 @@
-"""The parent's side of the zygote: start it, hand it sockets, end it."""
+"""The parent's side of the zygote: starts it, hands it sockets, and ends it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from t5x_harness.workers.run import ForkedRun, RunProcess
 from t5x_harness.workers.starting import Environment, environment, start_message
 
 WARM_WORKER_UNUSED = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
-"""What a session tells its user, with :attr:`Zygote.refusal`."""
+"""The message to the user, which :attr:`Zygote.refusal` completes."""
 
 _KILLED = tuple(f"was killed by {signal_name(number)}" for number in (signal.SIGKILL, signal.SIGTERM))
-"""How the end of a process reads that somebody, or the kernel in want of memory, has ended."""
+"""The descriptions of a process that somebody has killed, or the kernel for lack of memory."""
 
-# How long a fork may take, on a machine that swaps.
+# How long a fork may take on a machine that swaps.
 FORK_SECONDS = 60.0
-# A kept worker that is ready answers at once; another one still imports, as an own one would.
+# A kept worker that is ready answers at once; otherwise it still imports, as a new one would.
 _ANSWER_SECONDS = 2.0
 
 
 class Zygote(Closing):
     """A process that imports the stack once, without touching a device, and forks runs from there; a context manager.
 
-    It is started by the first :meth:`start`, or earlier by :meth:`warm`. Should it die between two runs, the next
-    :meth:`start` starts another one.
+    The first :meth:`start` starts it, or an earlier :meth:`warm`. If it dies between two runs, the next :meth:`start`
+    starts another one.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Zygote(Closing):
         socket_path: Path | None = None,
         kept: Path | None = None,
     ) -> None:
-        """Takes the settings; starts nothing.
+        """Keeps the settings; starts nothing.
 
         Args:
           preload: modules to import, in order. They must not start threads, a JAX backend or TensorFlow's runtime.
-          env: variables that every run gets, in addition to the environment of this process; None takes one out.
+          env: variables that every run gets in addition to the environment of this process; None removes one.
           python_path: folders to put in front of ``sys.path``, relative to the current folder.
           start_timeout: how many seconds the imports may take.
-          socket_path: of a socket to be made, where other sessions find this zygote; None to keep it to oneself.
-          kept: the path of such a socket. That zygote is used if this one's imports would have brought the same.
+          socket_path: the path of a new socket where other sessions find this zygote; None for no other sessions.
+          kept: the path of such a socket. Its zygote is used if its imports are what this one would import.
         """
         self._preload = tuple(preload)
         self._env = dict(env or {})
@@ -83,17 +83,17 @@ class Zygote(Closing):
 
     @property
     def pid(self) -> int | None:
-        """The zygote's pid; None when it was not started."""
+        """The zygote's pid; None if it was not started."""
         return self._host.pid if self._host else None
 
     @property
     def refusal(self) -> str:
-        """Why the kept zygote is not used; empty if it is, and if there is none."""
+        """Why the kept zygote is not used; empty if it is used or if there is none."""
         return self._refusal
 
     @property
     def seconds_waited(self) -> float:
-        """How long runs have waited for the imports."""
+        """How long runs have waited for imports."""
         return self._waited
 
     @property
@@ -110,7 +110,7 @@ class Zygote(Closing):
         """Waits until runs can be forked at once.
 
         Raises:
-          ZygoteFailed: they cannot be.
+          ZygoteFailed: it could not start.
         """
         with self._lock:
             self._await_ready()
@@ -121,7 +121,7 @@ class Zygote(Closing):
         return self._host is None or self._host.has_ended
 
     def take_changed_file(self) -> str:
-        """Returns an imported file that a session found changed since the last call; empty if none did."""
+        """Returns an imported file that a session has found changed since the last call; empty if there is none."""
         with self._lock:
             if self._host is None or not self._ready:
                 return ""
@@ -132,7 +132,7 @@ class Zygote(Closing):
             return next((str(message["changed"]) for message in messages if "changed" in message), "")
 
     def retire(self) -> None:
-        """Has the zygote end with the last of the other sessions that it serves now; it must be ready."""
+        """Makes the zygote, which must be ready, end with the last of the other sessions that it serves now."""
         with self._lock, contextlib.suppress(ConnectionError):
             assert self._host
             self._host.control.sendall(b"r")
@@ -147,22 +147,22 @@ class Zygote(Closing):
         env: Environment | None = None,
         python_path: Sequence[str] = (),
     ) -> RunProcess:
-        """Forks a run, which at once begins to call ``factory(argument, progress)``.
+        """Forks a run, which immediately calls ``factory(argument, progress)``.
 
-        Does not wait for the factory: the first call does, within its limit.
+        This does not wait for the factory; the first call does, within its limit.
 
         Args:
           factory: ``package.module:callable``.
           argument: JSON values for the factory.
-          log: file that the run's output is appended to; its folder is made.
-          cwd: folder that the run starts in.
+          log: the file that the run's output is appended to; its folder is made.
+          cwd: the folder that the run starts in.
           env: variables to set in the run, in addition to the environment that this process has now and to the
-            zygote's ``env``; None takes one out. Options that a preloaded module read from the environment while it
-            was imported are as they were then, except JAX's, which are set anew.
+            zygote's ``env``; None removes one. Options that a preloaded module read from the environment during its
+            import do not change, except JAX's, which are set again.
           python_path: folders to put in front of the run's ``sys.path``, relative to the current folder.
 
         Raises:
-          ZygoteFailed: the zygote could not be made ready.
+          ZygoteFailed: the zygote could not start.
           OSError: the log cannot be written.
           TypeError: the argument is not a JSON value.
           ValueError: the factory is not written as ``package.module:callable``.
@@ -197,7 +197,7 @@ class Zygote(Closing):
         return run
 
     def kill(self) -> None:
-        """Has all open runs killed at once, without waiting for that, and starts no further one."""
+        """Kills all open runs at once, without waiting for that, and starts no further run."""
         if os.getpid() != self._owner:
             return
         self._closed = True
@@ -206,10 +206,10 @@ class Zygote(Closing):
         if self._lock.acquire(blocking=False):
             self._lock.release()
         elif (host := self._host) is not None:
-            host.kill()  # another thread waits for its imports, or for a fork, and now learns that there will be none
+            host.kill()  # another thread waits for imports or a fork, and now learns that there will be none
 
     def close(self) -> None:
-        """Ends all open runs and the zygote, also while another thread starts a run. May be called again."""
+        """Ends all open runs and the zygote, even while another thread starts a run. May be called again."""
         if os.getpid() != self._owner:
             return  # in a fork of the parent: nothing here is ours to end
         self._closed = True
@@ -235,7 +235,7 @@ class Zygote(Closing):
             self._begin(OwnHost(environment(self._env), self._socket_path))
 
     def _begin_warm(self, socket_path: Path) -> bool:
-        """Turns to the kept zygote; False if that is known to be of no use."""
+        """Connects to the kept zygote; returns False if it is already known that it cannot be used."""
         try:
             self._begin(WarmHost(socket_path))
         except OSError as error:
@@ -275,7 +275,7 @@ class Zygote(Closing):
             raise ZygoteFailed(message, module=module, log_tail=tail)
 
     def _listen(self, seconds: float) -> bool:
-        """Takes what the zygote says next; False if it says nothing for so long."""
+        """Processes the zygote's next message; returns False if none comes within the time."""
         host = self._host
         assert host
         host.control.settimeout(seconds)
@@ -311,7 +311,7 @@ class Zygote(Closing):
         self._fail(f"The worker process {how} {where}" + ("; the next run gets a new one" if self._was_killed else ""))
 
     def _refuse(self, reason: str) -> None:
-        """Refuses a kept zygote that is of no use."""
+        """Gives up a kept zygote that cannot be used."""
         self._refusal, self._kept = reason, None
         self._stop()
         if self._closed:
@@ -347,10 +347,7 @@ class Zygote(Closing):
 
 
 def _temporary_folder(parent: str | None) -> str | None:
-    """Returns a folder for what a run leaves in ``TMPDIR``.
-
-    None where none can be made, and the run has the usual one.
-    """
+    """Makes a folder for a run's ``TMPDIR``; returns None if that fails, and the run keeps the usual one."""
     try:
         return tempfile.mkdtemp(prefix="t5x-run-", dir=parent)
     except OSError:

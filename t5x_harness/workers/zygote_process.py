@@ -1,4 +1,4 @@
-"""The zygote: a fresh interpreter that imports the stack once, and then forks a guard and a run on request."""
+"""The zygote: a fresh interpreter that imports the stack once, then forks a guard and a run on request."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
     """Runs the zygote. Never returns.
 
     Args:
-      control: descriptor of the connection to the parent. It brings the settings first, then the byte ``s`` and three
-        descriptors for each run to start; ``r`` lets the zygote end with the last of the other sessions, and the end
-        of the connection means that it must end.
-      lifeline: read end of a pipe that the parent holds open and never writes to.
+      control: descriptor of the connection to the parent. It receives the settings first, then the byte ``s`` and three
+        descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; when the
+        connection closes, it must end.
+      lifeline: the read end of a pipe that the parent holds open and never writes to.
       parent: pid of the parent.
-      listening: descriptor of a socket that listens for other sessions, which speak as the parent does; None for none.
+      listening: descriptor of a socket that listens for other sessions, which use the parent's protocol; None for none.
     """
     status = 1
     try:
@@ -64,7 +64,7 @@ class _Zygote:
     def main(self, lifeline: int, parent: int) -> int:
         processes.reset_signals()
         processes.name_process("t5x-zygote")
-        # From now on, and in the midst of any import, the parent's end is this process' end.
+        # From now on, even in the middle of an import, this process ends when the parent ends.
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
         if os.getppid() != parent:
@@ -118,17 +118,17 @@ class _Zygote:
 
     @property
     def _is_done(self) -> bool:
-        """Whether another one has taken its place, and the sessions that it had are over."""
+        """Whether another zygote has taken its place, and the sessions that it had are over."""
         is_quiet = self._listener is None or self._listener.is_quiet
         return self._is_retired and self._clients == [self._owner] and is_quiet
 
     def _tell_of_change(self, file: str) -> None:
-        """Has the parent know which file has changed, unless it listens to nothing."""
+        """Reports to the parent which file has changed, unless the parent does not listen."""
         with contextlib.suppress(OSError):
             self._owner.control.send(framing.encode({"changed": file}), socket.MSG_DONTWAIT)
 
     def _wait(self, lifeline: int) -> set[int]:
-        """Returns the descriptors on which something has come."""
+        """Waits for something to arrive, and returns the readable descriptors."""
         poll = select.poll()
         listening = () if self._listener is None else self._listener.descriptors
         patience = None if self._listener is None else self._listener.patience
@@ -151,7 +151,7 @@ class _Zygote:
         self._kill_strays()
 
     def _start(self, client: Client, lifeline: int, imported: Mapping[str, str]) -> bool:
-        """Forks a guard, which forks the run; False when the session wants no more."""
+        """Forks a guard, which forks the run; returns False if the session has ended."""
         try:
             order, descriptors, _, _ = socket.recv_fds(client.control, 1, 3, socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
@@ -196,7 +196,7 @@ class _Zygote:
             os.read(self._awake, 4096)
 
     def _reap(self) -> bool:
-        """Takes note of the guards that ended; False when no child is left."""
+        """Notes which guards have ended; returns False if no child is left."""
         strays = False
         while True:
             try:
@@ -220,7 +220,7 @@ class _Zygote:
 
 
 def _preload(name: str) -> str | None:
-    """Imports a module and checks that forks will be able to use it; returns what is wrong."""
+    """Imports a module and checks that forks can use it; returns what is wrong, if anything."""
     try:
         importlib.import_module(name)
     except BaseException as error:

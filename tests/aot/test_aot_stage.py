@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings.examples import FILES, training
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import CACHE_VARIABLE
 from t5x_harness.workers import Zygote
@@ -64,7 +64,7 @@ def compiled(zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             cwd=str(tmp_path),
             settings=RunSettings(aot=aot),
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
             return backend.stage(Stage.AOT)
 
     return compile_ahead

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.advice import advise
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.rules.programs import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage
 from t5x_harness.workers import Zygote
@@ -38,9 +38,9 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
         cwd=str(tmp_path),
         settings=RunSettings(aot=AotMode.MEMORY),
     )
-    with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
+    with LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=600) as backend:
         assert backend.stage(Stage.PLAN).outcome is Outcome.PASSED
-        run, compiler = backend.aot()
+        run, compiler = backend.executor.aot(backend)
         train = run.programs[0]
         search = FitSearch(run, spec, compiler, 48.0, {}, lambda number, of, variant: None)
         grid = FitGrid(["v3-8"], microbatches=(1, 2), programs=("train",))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 
@@ -57,14 +57,14 @@ TWO_DEVICES = "v3:1x1"
 
 
 @pytest.fixture
-def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBackend]]:
+def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
     """Makes the run of some gin text; ``extra`` is put at its end and ``replace`` swaps a part of it.
 
     The run's process gets the variables in ``env``.
     """
     opened = []
 
-    def make(text: str, *, extra: str = "", replace: tuple[str, str] | None = None, **options: Any) -> LocalBackend:
+    def make(text: str, *, extra: str = "", replace: tuple[str, str] | None = None, **options: Any) -> LocalRun:
         if replace:
             assert replace[0] in text
             text = text.replace(*replace)
@@ -78,9 +78,7 @@ def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBacke
             python_path=(str(HERE), str(REFERENCE)),
             cwd=str(tmp_path),
         ).with_settings(**options)
-        run = LocalBackend(
-            spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env=env
-        )
+        run = LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300, on_progress=on_progress, env=env)
         opened.append(run)
         return run
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t5x_harness.execute.session import Session, open_session
+from t5x_harness.execute.execution import Execution, open_execution
+from t5x_harness.execute.process import run_stage
+from t5x_harness.spec import Stage
 
 
 def open_writer(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> Writer:
-    """Takes what :func:`open_session` takes."""
-    return Writer(open_session(argument, progress))
+    """Takes what :func:`open_execution` takes."""
+    return Writer(open_execution(argument, progress))
 
 
 class Writer:
     """A run of which only its checkpoints are wanted."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, run: Execution) -> None:
+        self._run = run
 
     def write(self, folders: Mapping[str, str], step: int) -> int:
         """Writes a checkpoint below each folder, in the layout that is its key; gives the number of arrays."""
         from t5x_harness.execute.checkpoint_standin import write_standin
         from t5x_harness.standins.checkpoints import CheckpointKind
 
-        self._session.resolve()
-        self._session.plan()
-        plan = self._session._plan
+        run_stage(self._run, Stage.RESOLVE)
+        run_stage(self._run, Stage.PLAN)
+        plan = self._run.planned
         for layout, folder in folders.items():
             write_standin(folder, step, plan.shapes, plan.partitioner, kind=CheckpointKind(layout))
         return len(plan.shapes.leaves)

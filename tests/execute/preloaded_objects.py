@@ -12,22 +12,22 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
 from t5x_harness.execute.preload import LATER
-from t5x_harness.execute.session import Session, open_session
+from t5x_harness.execute.process import open_run
 
 LENGTHS = {"inputs": 32, "targets": 16}
 
 
 class Watched:
-    """A session between two looks at what this process holds."""
+    """A run between two looks at what this process holds."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
         self._modules = set(sys.modules)
         self._converted = _converted()
-        self._session: Session = open_session(argument, progress)
+        self._run = open_run(argument, progress)
 
     def resolve_and_plan(self) -> list[str]:
         """The outcomes of the two stages."""
-        return [self._session.resolve()["outcome"], self._session.plan()["outcome"]]
+        return [self._run.resolve()["outcome"], self._run.plan()["outcome"]]
 
     def build_pipelines(self) -> None:
         """The pipelines of training and of evaluation, built but not read."""

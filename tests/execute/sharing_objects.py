@@ -19,12 +19,12 @@ class Model:
     def __init__(self) -> None:
         self.traced = 0
 
-    def predict_batch(self, params: Any, batch: Mapping[str, Any]) -> Any:
+    def predict_batch(self, _params: Any, batch: Mapping[str, Any]) -> Any:
         """Twice the inputs."""
         self.traced += 1
         return batch["x"] * 2
 
-    def score_batch(self, params: Any, batch: Mapping[str, Any]) -> Any:
+    def score_batch(self, _params: Any, batch: Mapping[str, Any]) -> Any:
         """Minus the inputs."""
         self.traced += 1
         return -batch["x"]
@@ -33,7 +33,7 @@ class Model:
 class Stages:
     """Two stages that make the functions of one model, with partitioners of their own."""
 
-    def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[dict[str, Any]], None]) -> None:
         force_cpu_devices(2)
         share_steps()
         share_steps()
@@ -42,8 +42,7 @@ class Stages:
         """What each stage predicts and scores, and how often the model was traced after each."""
         model, found = Model(), []
         for offset in (0, 1):
-            for method in (model.predict_batch, model.score_batch):
-                found.append([_outputs(method, offset), model.traced])
+            found += [[_outputs(method, offset), model.traced] for method in (model.predict_batch, model.score_batch)]
         other = Model()
         _outputs(other.predict_batch, 0)
         function = lambda params, batch: batch["x"] + 1  # noqa: E731 - no method of a model

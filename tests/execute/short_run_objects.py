@@ -16,7 +16,7 @@ def _assert_below_two(x: Any) -> Any:
 class Options:
     """What the libraries of a process that the harness has set up are told."""
 
-    def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
         from t5x_harness.bootstrap.start import start
 
         start()

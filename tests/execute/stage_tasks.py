@@ -102,12 +102,12 @@ class EvaluatorOfOneTask(seqio.Evaluator):
 class IdleTrainer(trainer.Trainer):
     """Says that it trains."""
 
-    def train(self, batch_iter: Any, num_steps: int, start_step: int | None = None) -> Any:
+    def train(self, *_: Any, **__: Any) -> Any:
         """Takes no batch, and makes no step."""
         return {}
 
 
-def write_some(path: str, inferences: Any, *_: Any) -> None:
+def write_some(path: str, *_: Any) -> None:
     """Writes two lines, whatever there is to write."""
     Path(path).write_text("one\ntwo\n")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
 
-Backend = Callable[..., LocalBackend]
+Backend = Callable[..., LocalRun]
 
 
-def fail(backend: LocalBackend, stage: Stage) -> StageResult:
+def fail(backend: LocalRun, stage: Stage) -> StageResult:
     """Runs up to the stage that must fail; those before it pass and those after it are left out."""
     for each in backend.stages:
         result = backend.stage(each)

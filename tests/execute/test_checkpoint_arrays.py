@@ -24,14 +24,14 @@ def restoring(*transforms: Any) -> Any:
 def mapped(*pairs: tuple[str, str | None]) -> Any:
     """Returns the function that T5X makes of an assignment_map, as it is known here: by its name and module."""
 
-    def apply_assignment_map(state_dict: Any, target_state_dict: Any, assignment_map: Any) -> Any:
+    def apply_assignment_map(*_: Any, **__: Any) -> Any:
         raise AssertionError
 
     apply_assignment_map.__module__ = "t5x.state_utils"
     return functools.partial(apply_assignment_map, assignment_map=pairs)
 
 
-def own_function(state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
+def own_function(state_dict: Any, *_: Any, **__: Any) -> Any:
     return state_dict
 
 

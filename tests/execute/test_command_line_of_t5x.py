@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 from absl import flags
+from local_run import LocalRun
 
 from t5x_harness.execute.command_line import ProgramEnded, as_t5x
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Mode, Outcome, RunSpec, Stage
 
 SPEC = RunSpec(("a.gin", "b.gin"), ("X = 1",), ("configs", "more"), mode=Mode.EVAL)
@@ -51,7 +51,7 @@ def test_absls_flags_have_the_values_of_the_run_at_hand(monkeypatch: pytest.Monk
     ],
 )
 def test_a_module_may_have_flags_but_not_t5x_s(
-    backend: Callable[..., LocalBackend], train_text: str, tmp_path: object, text: str, error: str | None
+    backend: Callable[..., LocalRun], train_text: str, tmp_path: object, text: str, error: str | None
 ) -> None:
     """As under ``app.run``: flags defined by a task module have their defaults, and T5X's names are taken."""
     with open(f"{tmp_path}/flag_tasks.py", "w") as file:
@@ -78,7 +78,7 @@ def test_what_ends_the_program_is_an_error() -> None:
 
 
 def test_a_module_that_parses_arguments_at_its_import(
-    backend: Callable[..., LocalBackend], train_text: str, tmp_path: object
+    backend: Callable[..., LocalRun], train_text: str, tmp_path: object
 ) -> None:
     module = f"{tmp_path}/parsing_tasks.py"
     with open(module, "w") as file:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.execute import session
+from t5x_harness.execute import execution
 from t5x_harness.execute.artifacts import scalars_in
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage
 
@@ -32,7 +32,7 @@ def of_train(metrics: Losses) -> Losses:
     }
 
 
-def by_the_harness(run: LocalBackend) -> Losses:
+def by_the_harness(run: LocalRun) -> Losses:
     assert run.stage(Stage.TRAIN).outcome is Outcome.PASSED
     return of_train(run.result().metrics)
 
@@ -50,7 +50,7 @@ def by_t5x(folder: Path, slice_: str) -> Losses:
 
 
 @pytest.mark.journey
-def test_losses_are_those_of_t5x_to_the_bit(backend: Callable[..., LocalBackend], tmp_path: Path) -> None:
+def test_losses_are_those_of_t5x_to_the_bit(backend: Callable[..., LocalRun], tmp_path: Path) -> None:
     exact = by_the_harness(backend(CONFIG, full_size=True, exact_numerics=True, slice="v3:1x1"))
     theirs = by_t5x(tmp_path, "v3:1x1")
     assert set(exact["train/loss"]) == set(range(1, 9))
@@ -64,10 +64,10 @@ def test_losses_are_those_of_t5x_to_the_bit(backend: Callable[..., LocalBackend]
 @pytest.mark.parametrize(("exact", "cheap"), [(False, 1), (True, 0)])
 def test_it_is_compiled_as_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exact: bool, cheap: int) -> None:
     calls = []
-    monkeypatch.setattr(session, "compile_cheaply", lambda: calls.append("cheaply"))
+    monkeypatch.setattr(execution, "compile_cheaply", lambda: calls.append("cheaply"))
     for other in ("activate", "force_cpu_devices", "install_mesh", "configure_for_short_run", "share_steps"):
-        monkeypatch.setattr(session, other, lambda *_: None)
-    monkeypatch.setattr(session, "runtime_of", lambda _: Runtime("embedded", "0", "/t5x", ""))
+        monkeypatch.setattr(execution, other, lambda *_: None)
+    monkeypatch.setattr(execution, "runtime_of", lambda _: Runtime("embedded", "0", "/t5x", ""))
     spec = RunSpec(("run.gin",), settings=RunSettings(exact_numerics=exact))
-    session.open_session({"spec": spec.to_json(), "workspace": str(tmp_path)}, lambda _: None)
+    execution.open_execution({"spec": spec.to_json(), "workspace": str(tmp_path)}, lambda _: None)
     assert len(calls) == cheap

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, RunResult, Stage
 
-Backend = Callable[..., LocalBackend]
+Backend = Callable[..., LocalRun]
 
 
-def run(backend: LocalBackend) -> RunResult:
+def run(backend: LocalRun) -> RunResult:
     for stage in backend.stages:
         result = backend.stage(stage)
         assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
@@ -102,7 +102,9 @@ train_script.train.eval_period = 1000
 def test_a_job_is_sized_for_its_whole_slice(backend: Backend, train_text: str) -> None:
     """The slice itself runs it: its mesh is not cut, and the batch still has a part for every data position."""
     sizes = "BATCH_SIZE = 128\npartitioning.PjitPartitioner.num_partitions = 2\n"
-    job = backend(train_text, extra=sizes, slice="v2-128").job(shrink=True, steps=None, standins=False)
+    run_ = backend(train_text, extra=sizes, slice="v2-128")
+    run_.stage(Stage.PLAN)
+    job = run_.executor.job(run_, shrink=True, steps=None, standins=False)
     assert job["prepared"]["outcome"] == Outcome.PASSED
     changes = {change["binding"]: change["after"] for change in job["prepared"]["changes"]}
     assert changes["BATCH_SIZE"] == "64"
@@ -125,7 +127,7 @@ def test_a_task_without_metrics_is_evaluated_by_its_loss(backend: Backend, train
 
 def test_an_eval_config_runs_only_its_own_stage(backend: Backend, eval_text: str) -> None:
     run_ = backend(eval_text)
-    assert run_.stages == (Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
+    assert run_.stages == (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
     result = run(run_)
     assert result.stage(Stage.EVAL).exercised == 8
     assert facts(result, Stage.EVAL)["ref_reverse metrics"].startswith("exact_match 0, mean_score -")
@@ -140,7 +142,7 @@ def test_an_eval_config_runs_only_its_own_stage(backend: Backend, eval_text: str
 
 def test_an_infer_config_runs_only_its_own_stage(backend: Backend, infer_text: str) -> None:
     run_ = backend(infer_text)
-    assert run_.stages == (Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    assert run_.stages == (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
     result = run(run_)
     assert result.stage(Stage.INFER).exercised == len(result.predictions) == 8
     assert facts(result, Stage.INFER)["starts from"] == "a stand-in of the model's shapes at step 1234"

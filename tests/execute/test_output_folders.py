@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.execute.sandbox import OutputFolder, empty
+from t5x_harness.execute.sandbox import RunOutput, empty
 from t5x_harness.variables import ROOT_VARIABLE
 
 
@@ -29,5 +29,5 @@ def test_checkpoints_that_are_restored_stay(
     for name in ("checkpoint_10/state", "checkpoint_20/state", "train", "inference_eval"):
         (folder / name).mkdir(parents=True)
     (folder / "notes.txt").touch()
-    empty(OutputFolder("gs://mine/run", folder, is_in_bucket=True), restored)
+    empty(RunOutput("gs://mine/run", folder, is_in_bucket=True), restored)
     assert sorted(path.name for path in folder.iterdir()) == [*left, "notes.txt"]

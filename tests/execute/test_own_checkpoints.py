@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.google.gcs_mount.mount import MountMode as MountMode
 from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.runs.local import LocalBackend
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.local import LocalExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.spec import Outcome, RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.workers import Zygote
@@ -120,20 +121,19 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
         worker, until = options.pop("worker", zygote), options.pop("until", None)
         spec = spec_of(file, buckets, **options)
         pool = pools.setdefault(spec.settings.gcs, GooglePool(spec.settings.gcs_root, spec.settings.gcs))
-        with Pipeline(spec, zygote=worker, workspace=tmp_path / name, timeout=300, google=pool) as pipeline:
-            for stage in pipeline.stages:
-                found = pipeline.stage(stage)
-                assert found.outcome is Outcome.PASSED, (found.findings, found.log_tail)
-                if stage is until:
-                    break
-            return pipeline.result()
+        with Run(spec, LocalExecutor(worker, timeout=300, google=pool), workspace=tmp_path / name) as run:
+            found = run.stage(until or run.stages[-1])
+            assert found.outcome is Outcome.PASSED, (run.done, found.log_tail)
+            return run.result()
 
     yield make
     for pool in pools.values():
         pool.close()
 
 
-def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_two_runs_at_once_start_from_the_same_checkpoint(
+    run: Callable[..., RunResult],
+) -> None:
     """Each has a stand-in of its own at the address that both name, and neither reads the other's.
 
     One of them writes beside the checkpoint, which it restores all the same.
@@ -210,15 +210,15 @@ def test_a_run_that_is_killed_leaves_the_checkpoint_to_the_next(zygote: Zygote, 
 
     def kill(progress: Mapping[str, Any]) -> None:
         if progress.get("step"):
-            assert backend._run is not None
-            os.kill(backend._run.pid, signal.SIGKILL)
+            assert backend.executor._process is not None
+            os.kill(backend.executor._process.pid, signal.SIGKILL)
 
     try:
         for number, on_progress in enumerate((kill, None)):
             given = pool.enter()
             assert digests(Path(given[ROOT_VARIABLE], "buckets")) == digests(buckets)
             workspace = tmp_path / str(number)
-            with LocalBackend(
+            with LocalRun(
                 spec, zygote=zygote, workspace=workspace, timeout=300, on_progress=on_progress, env=given
             ) as backend:
                 result = backend.stage(Stage.TRAIN)

@@ -9,15 +9,15 @@ import t5x_in_use
 
 t5x_in_use.use()
 
-from t5x_harness.execute.session import Session  # noqa: E402
+from t5x_harness.execute.execution import Execution  # noqa: E402
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage, StageResult  # noqa: E402
 
 
 def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text("", encoding="utf-8")
     spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, cwd=str(tmp_path))
-    session = Session(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
-    result = StageResult.from_json(session._stage(Stage.EVAL, lambda report: session._checkpoint()))
+    run = Execution(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
+    result = StageResult.from_json(run.run(Stage.EVAL, lambda run, report: run.trained_checkpoint()))
     assert result.outcome is Outcome.FAILED
     (error,) = result.findings
     assert error.code == "RUN08"
@@ -31,8 +31,8 @@ def test_a_jax_without_the_rules_is_said_to_be_one(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(mlir, "_platform_specific_lowerings", {"cpu": {}})
     spec = RunSpec(("run.gin",), settings=RunSettings(tpu_numerics=True))
-    session = Session(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
-    result = StageResult.from_json(session._stage(Stage.TRAIN, lambda report: None))
+    run = Execution(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
+    result = StageResult.from_json(run.run(Stage.TRAIN, lambda run, report: None))
     (error,) = result.findings
     assert (error.code, error.message, error.fix) == (
         "RUN08",

@@ -162,7 +162,7 @@ def test_a_full_disk_leaves_no_half_of_a_conversion(tmp_path: Path, monkeypatch:
     cache.mkdir(parents=True)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
 
-    def full(value: object, file: IO[bytes]) -> None:
+    def full(_: object, file: IO[bytes]) -> None:
         file.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_run import LocalRun
 
 from t5x_harness.plan.stored_tree import StoredLayout, read_tree
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
 
-Backend = Callable[..., LocalBackend]
+Backend = Callable[..., LocalRun]
 
 PUBLISHED = "'gs://t5-data/pretrained_models/t5x/t5_1_1_small/checkpoint_1000000'"
 ADAMW = """
@@ -27,7 +27,7 @@ utils.RestoreCheckpointConfig.mode = 'specific'
 utils.RestoreCheckpointConfig.path = """
 
 
-def passed(backend: LocalBackend, *stages: Stage) -> dict[str, str]:
+def passed(backend: LocalRun, *stages: Stage) -> dict[str, str]:
     """Runs up to the last stage, and gives its facts."""
     for stage in stages:
         result = backend.stage(stage)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from flax import serialization
+from local_run import LocalRun
 
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Stage
 from t5x_harness.variables import ROOT_VARIABLE
 
@@ -38,7 +38,7 @@ def google() -> Iterator[Mapping[str, str]]:
 
 @pytest.mark.journey
 def test_checkpoints_and_scalars_outlive_the_run(
-    backend: Callable[..., LocalBackend], train_text: str, google: Mapping[str, str]
+    backend: Callable[..., LocalRun], train_text: str, google: Mapping[str, str]
 ) -> None:
     """Without orbax, whose manager would delete most: the harness makes none for MODEL_DIR of its own."""
     run = backend(train_text, extra=IN_A_BUCKET, env=google)

@@ -15,10 +15,10 @@ t5x_in_use.use()
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from local_run import LocalRun  # noqa: E402
 
 from t5x_harness.execute.numerics import Numerics  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
-from t5x_harness.runs.local import LocalBackend  # noqa: E402
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -59,7 +59,8 @@ def product(a: Array, b: Array) -> Array:
     return rounded(a).astype(np.float64) @ rounded(b).astype(np.float64)
 
 
-def test_a_layer_and_its_gradients_are_those_of_rounded_operands(numerics: Numerics) -> None:
+@pytest.mark.usefixtures("numerics")
+def test_a_layer_and_its_gradients_are_those_of_rounded_operands() -> None:
     """Each of the three products rounds its own operands: the input, the kernel, and what comes back."""
     inputs, kernel, wanted = random(16, 32), random(32, 8, seed=1), random(16, 8, seed=2)
 
@@ -86,6 +87,7 @@ def convolved(a: Any, b: Any) -> Any:
     return lax.conv_general_dilated(a[None], b[None], (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC"))[0]
 
 
+@pytest.mark.usefixtures("numerics")
 @pytest.mark.parametrize(
     "multiply",
     [
@@ -100,7 +102,7 @@ def convolved(a: Any, b: Any) -> Any:
     ],
     ids=["einsum", "scan", "while", "convolution", "ragged", "vmap", "default", "algorithm"],
 )
-def test_every_kind_of_product_is_rounded(numerics: Numerics, multiply: Callable[[Any, Any], Any]) -> None:
+def test_every_kind_of_product_is_rounded(multiply: Callable[[Any, Any], Any]) -> None:
     a, b = random(8, 8), random(8, 8, seed=1)
     assert same(jax.jit(multiply)(a, b), product(a, b))
 
@@ -113,8 +115,9 @@ def custom(a: Any, b: Any) -> Any:
 custom.defvjp(lambda a, b: (a @ b, (a, b)), lambda kept, back: (back @ kept[1].T, kept[0].T @ back))
 
 
+@pytest.mark.usefixtures("numerics")
 @pytest.mark.parametrize("multiply", [jax.checkpoint(jnp.matmul), custom, jax.checkpoint(scanned), convolved])
-def test_derivatives_are_rounded_however_they_are_made(numerics: Numerics, multiply: Callable[[Any, Any], Any]) -> None:
+def test_derivatives_are_rounded_however_they_are_made(multiply: Callable[[Any, Any], Any]) -> None:
     a, b, back = random(8, 8), random(8, 8, seed=1), random(8, 8, seed=2)
     of_a, of_b = jax.jit(lambda a, b: jax.vjp(multiply, a, b)[1](back))(a, b)
     assert same(of_a, product(back, b.T))
@@ -232,7 +235,8 @@ spread_models.ScaledModel:
 """
 
 
-def test_a_spread_of_positions_has_a_known_result(numerics: Numerics) -> None:
+@pytest.mark.usefixtures("numerics")
+def test_a_spread_of_positions_has_a_known_result() -> None:
     """256 to 259 are 256, 256, 258 and 260 in bfloat16, and their squares 65536, 66048, 66560 and 67072."""
     values = jnp.stack([jnp.arange(256.0, 260.0)] * 2)
     average = jnp.full((4, 4), 0.25)
@@ -250,7 +254,7 @@ def test_a_spread_of_positions_has_a_known_result(numerics: Numerics) -> None:
     ],
 )
 def test_a_model_that_only_trains_in_float32_shows_it(
-    backend: Callable[..., LocalBackend],
+    backend: Callable[..., LocalRun],
     train_text: str,
     tmp_path: Path,
     model: str,
@@ -274,7 +278,7 @@ def test_a_model_that_only_trains_in_float32_shows_it(
 
 @pytest.mark.journey
 def test_training_evaluation_and_decoding_are_all_rounded(
-    backend: Callable[..., LocalBackend], train_text: str, infer_eval_text: str
+    backend: Callable[..., LocalRun], train_text: str, infer_eval_text: str
 ) -> None:
     """The stages share programs; each says how many products of the run are rounded so far."""
     run = backend(train_text, extra=infer_eval_text, tpu_numerics=True)

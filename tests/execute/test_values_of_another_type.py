@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings import examples
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Finding, Mode, RunSpec, Severity, Stage
 from t5x_harness.workers import Zygote
 
@@ -53,7 +53,7 @@ def errors_of(zygote: Zygote, folder: Path, gin: str) -> list[Finding]:
     for name, text in {**examples.FILES, "run.gin": gin}.items():
         (folder / name).write_text(text, encoding="utf-8")
     spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
-    with LocalBackend(spec, zygote=zygote, workspace=folder / "run", timeout=120) as backend:
+    with LocalRun(spec, zygote=zygote, workspace=folder / "run", timeout=120) as backend:
         return [
             finding
             for stage in (Stage.RESOLVE, Stage.PLAN)

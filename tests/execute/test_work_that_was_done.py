@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, Severity, Stage, StageResult
 
-Backend = Callable[..., LocalBackend]
+Backend = Callable[..., LocalRun]
 
 EVALUATED_BY = "eval_script.evaluate.inference_evaluator_cls = @stage_tasks.EvaluatorOfOnesOwn\n"
 OWN_EVALUATOR = "stage_tasks.EvaluatorOfOnesOwn.logger_cls = []\n"
 
 
-def last(backend: LocalBackend) -> StageResult:
+def last(backend: LocalRun) -> StageResult:
     return backend.stage(backend.stages[-1])
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings import examples
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote
 
@@ -30,7 +30,7 @@ def run(zygote: Zygote, tmp_path: Path) -> Callable[..., RunResult]:
             cwd=str(tmp_path),
             settings=RunSettings(full_size=True),
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
             backend.stage(stage)
             return backend.result()
 

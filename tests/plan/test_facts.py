@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings import examples
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers import Zygote
 
@@ -34,7 +34,7 @@ def plan_on(zygote: Zygote, tmp_path: Path) -> PlanOn:
         spec = RunSpec(
             ("run.gin",), slice=slice_, runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path)
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
             return backend.stage(Stage.PLAN)
 
     return planned

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings import examples
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Finding, RunSpec, Severity, Stage, StageResult
 from t5x_harness.workers import Zygote
 
@@ -33,7 +33,7 @@ def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
         google.append(GooglePool(tmp_path / "buckets"))
         spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path))
         led = google[0].enter()
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:
             backend.stage(Stage.RESOLVE)
             return backend.stage(Stage.PLAN)
 

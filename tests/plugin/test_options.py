@@ -9,12 +9,13 @@ import pytest
 
 from t5x_harness.plugin.session import HarnessSession
 from t5x_harness.settings.options import JOBS, RUNS
+from t5x_harness.settings.session import SessionSettings
 
 Run = Callable[..., pytest.RunResult]
 
 
-def settings_of(config: pytest.Config) -> HarnessSession:
-    return HarnessSession(config, lambda reporter, session: None)
+def settings_of(config: pytest.Config) -> SessionSettings:
+    return HarnessSession(config, lambda reporter, session: None).settings
 
 
 def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 
 from t5x_harness.plugin.gin_items import StageItem
 from t5x_harness.plugin.session import SESSION
-from t5x_harness.runs.prefetch import Prefetcher
+from t5x_harness.runs.pool import RunPool
+from t5x_harness.runs.session import RunRegistry
 
 Collect = Callable[..., Sequence[pytest.Item]]
 
@@ -35,9 +35,8 @@ def runs(items: Sequence[pytest.Item], index: int = 0, ahead: int | None = 1) ->
     item = items[index]
     assert isinstance(item, StageItem)
     session = item.config.stash[SESSION]
-    if ahead is not None:
-        session.options = dataclasses.replace(session.options, ahead=ahead)
-    found = Prefetcher(session.runs_at_once).next_runs(item.spec, item.pending_runs)
+    pool = RunPool(timeout=None, parallel=session.runs_at_once if ahead is None else 1 + ahead)
+    found = RunRegistry(pool, Path, lambda event: None).next_runs(item.spec, item.pending_runs)
     return [(run.spec.name, "".join(stage[0] for stage in run.stages)) for run in found]
 
 

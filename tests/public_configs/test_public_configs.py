@@ -22,7 +22,8 @@ import t5x_in_use
 
 from t5x_harness.commands.arguments import add_run_arguments, specs_of
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.local import LocalExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.runtime.compile_options import compile_cheaply
 from t5x_harness.settings.command_line import rewrite_gin
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.skipif(not GooglePool.is_installed(), reason="the extra
 HERE = Path(__file__).parent
 SENTENCEPIECE = HERE.parent.parent / "sample_tasks" / "data" / "sentencepiece.model"
 
-Run = Callable[..., RunResult]
+RunFlags = Callable[..., RunResult]
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +61,17 @@ def folder(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) -> Run:
+def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) -> RunFlags:
     """Runs what T5X's flags say, in a folder, up to a stage."""
 
     def run(where: Path, *flags: str, until: Stage | None = None) -> RunResult:
         spec = spec_of(where, *flags)
         workspace = tmp_path / "workspace"
         workspace.mkdir(exist_ok=True)
-        with Pipeline(
-            spec, zygote=zygote, workspace=workspace, timeout=600, t5x_parent=runtime.location, google=google
-        ) as pipeline:
-            for stage in pipeline.stages:
-                pipeline.stage(stage)
-                if stage is until:
-                    break
-            return pipeline.result()
+        executor = LocalExecutor(zygote, timeout=600, google=google)
+        with Run(spec, executor, workspace=workspace, t5x_parent=runtime.location) as run:
+            run.stage(until or run.stages[-1])
+            return run.result()
 
     return run
 
@@ -116,7 +113,7 @@ def flags_of(script: Path) -> list[str]:
 
 
 @pytest.mark.journey
-def test_a_community_recipe_pretrains_from_its_shell_script(run: Run, folder) -> None:
+def test_a_community_recipe_pretrains_from_its_shell_script(run: RunFlags, folder) -> None:
     pytest.importorskip("datasets")
     where = folder("community")
     result = run(where, *flags_of(where / "nordlys_base.sh"))
@@ -158,7 +155,7 @@ def test_a_start_script_that_sets_the_import_path_trains_under_exec(folder) -> N
     assert "gs://fjord-lm/models/fjord_tiny" in (written / "config.gin").read_text()
 
 
-def test_without_rows_a_stream_is_asked_for(run: Run, folder) -> None:
+def test_without_rows_a_stream_is_asked_for(run: RunFlags, folder) -> None:
     pytest.importorskip("datasets")
     where = folder("community")
     (where / "pyproject.toml").write_text("[tool.t5x_harness]\n")
@@ -179,7 +176,7 @@ def devices_of(checkpoint: Path) -> list[list[int]]:
 
 
 @pytest.mark.journey
-def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
+def test_fine_tuning_as_on_vertex(run: RunFlags, folder) -> None:
     """On 64 chips, of which 4 are enough to execute it: what the plan says is of all."""
     result = run(
         folder("vertex"),
@@ -206,7 +203,7 @@ def test_fine_tuning_as_on_vertex(run: Run, folder) -> None:
 
 
 @pytest.mark.journey
-def test_umt5_with_scanned_layers_is_fine_tuned_from_the_published_checkpoint(run: Run, folder) -> None:
+def test_umt5_with_scanned_layers_is_fine_tuned_from_the_published_checkpoint(run: RunFlags, folder) -> None:
     result = run(folder("networks"), "umt5_tydiqa.gin", '--gin.MODEL_DIR="gs://my-team-t5x/umt5"', "--slice=v4-8")
     assert_passed(result, *TRAINING)
     assert "INITIAL_CHECKPOINT_PATH: 'gs://t5-data/t5-data/pretrained_models/t5x/umt5_base/checkpoint_1000000'" in (
@@ -217,7 +214,7 @@ def test_umt5_with_scanned_layers_is_fine_tuned_from_the_published_checkpoint(ru
 
 
 @pytest.mark.journey
-def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: Run, folder) -> None:
+def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: RunFlags, folder) -> None:
     config = "t5x/examples/decoder_only/examples/base_wmt_from_scratch.gin"
     result = run(folder("networks"), config, '--gin.MODEL_DIR="gs://my-team-t5x/lm"', until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
@@ -225,7 +222,7 @@ def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: Run, fold
 
 
 @pytest.mark.journey
-def test_evaluation_as_on_vertex(run: Run, folder) -> None:
+def test_evaluation_as_on_vertex(run: RunFlags, folder) -> None:
     """Its files are those of a clone that only the image has; the checkpoint is one that a job before has written."""
     result = run(folder("vertex"), "configs/eval_xl_xsum.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
@@ -238,7 +235,7 @@ def test_evaluation_as_on_vertex(run: Run, folder) -> None:
 
 
 @pytest.mark.journey
-def test_inference_as_on_vertex_through_mounted_buckets(run: Run, folder) -> None:
+def test_inference_as_on_vertex_through_mounted_buckets(run: RunFlags, folder) -> None:
     result = run(folder("vertex"), "configs/infer_base_wmt.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
     assert "CHECKPOINT_PATH: '/gcs/my-team-t5x/jobs/wmt_base/checkpoint_1020000'" in result.standins
@@ -247,7 +244,7 @@ def test_inference_as_on_vertex_through_mounted_buckets(run: Run, folder) -> Non
 
 
 @pytest.mark.journey
-def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: Run, folder) -> None:
+def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: RunFlags, folder) -> None:
     result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
     rates = dict(result.stage(Stage.RESOLVE).facts)["rates of captions train"].split()
@@ -256,7 +253,7 @@ def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: Run, folder)
 
 
 @pytest.mark.journey
-def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: Run, folder) -> None:
+def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: RunFlags, folder) -> None:
     result = run(folder("others"), "mt5_captions_continue.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
     assert "cached examples of task: captions_de in gs://polyglot-data/cached_tasks" in result.standins
@@ -267,14 +264,14 @@ def test_training_goes_on_with_cached_examples_and_the_latest_checkpoint(run: Ru
 
 
 @pytest.mark.journey
-def test_inference_on_tfexamples_in_a_bucket(run: Run, folder) -> None:
+def test_inference_on_tfexamples_in_a_bucket(run: RunFlags, folder) -> None:
     result = run(folder("others"), "byt5_infer.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.INFER)
     assert len(result.predictions) == 4
     assert result.predictions[0]["inputs"]["inputs_pretokenized"] == "A man reads the paper on a bench."
 
 
-def test_without_rows_files_in_a_bucket_are_asked_for(run: Run, folder) -> None:
+def test_without_rows_files_in_a_bucket_are_asked_for(run: RunFlags, folder) -> None:
     where = folder("others")
     (where / "pyproject.toml").write_text("[tool.t5x_harness]\n")
     found = failed_at(run(where, "mt5_captions.gin", until=Stage.RESOLVE), Stage.RESOLVE)
@@ -302,7 +299,7 @@ def test_without_rows_files_in_a_bucket_are_asked_for(run: Run, folder) -> None:
         ("infer_base_wmt", "utils.DatasetConfig.split = 'dev'", Stage.RESOLVE, "INF11", "'dev'"),
     ],
 )
-def test_one_wrong_line_is_found(run: Run, folder, config: str, line: str, stage: Stage, code: str, message: str):
+def test_one_wrong_line_is_found(run: RunFlags, folder, config: str, line: str, stage: Stage, code: str, message: str):
     where = folder("vertex")
     file = where / "configs" / f"{config}.gin"
     number = len(file.read_text().splitlines()) + 1
@@ -313,7 +310,7 @@ def test_one_wrong_line_is_found(run: Run, folder, config: str, line: str, stage
     assert message in finding.message
 
 
-def test_a_version_that_tfds_does_not_have_is_found(run: Run, folder) -> None:
+def test_a_version_that_tfds_does_not_have_is_found(run: RunFlags, folder) -> None:
     where = folder("vertex")
     tasks = where / "tasks" / "bucket_tasks.py"
     tasks.write_text(tasks.read_text().replace("de-en:1.0.0", "de-en:2.0.0"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.report import Report
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.run import Run
 from t5x_harness.spec import RunSpec, Stage
 
 HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
@@ -36,9 +36,9 @@ def lint(folder: Path) -> Lint:
         results = []
         for file in files:
             spec = RunSpec((file,), bindings, search_paths=(str(folder),), runtime="embedded", cwd=str(cwd))
-            pipeline = Pipeline(spec, zygote=None, workspace=None)
-            pipeline.stage(Stage.LINT)
-            results.append(pipeline.result())
+            run = Run(spec, None)
+            run.stage(Stage.LINT)
+            results.append(run.result())
         return Report(tuple(results))
 
     return call

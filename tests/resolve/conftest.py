@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec, Stage, StageResult
 from t5x_harness.workers import Zygote
 
@@ -25,7 +25,7 @@ def resolve(zygote: Zygote, tmp_path: Path) -> Callable[..., StageResult]:
         spec = RunSpec(
             ("run.gin",), slice=slice, runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path)
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120) as backend:
             return backend.stage(Stage.RESOLVE)
 
     return run

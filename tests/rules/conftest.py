@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from local_run import LocalRun
 
 from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
-from t5x_harness.runs.local import LocalBackend
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.local import LocalExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 from t5x_harness.workers import Zygote
@@ -44,7 +45,7 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             cwd=str(tmp_path),
             settings=RunSettings(aot=AotMode.MEMORY if until is Stage.AOT else None),
         )
-        with LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
+        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
             for stage in backend.stages[: backend.stages.index(until) + 1]:
                 result = backend.stage(stage)
                 if result.outcome is not Outcome.PASSED:
@@ -80,7 +81,7 @@ def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResu
             cwd=str(folder),
             settings=RunSettings(plan_golden="golden/run.plan"),
         )
-        with Pipeline(spec, zygote=zygote, workspace=folder / f"run{number}", timeout=120) as pipeline:
-            result = pipeline.stage(Stage.PLAN)
+        with Run(spec, LocalExecutor(zygote, timeout=120), workspace=folder / f"run{number}") as run:
+            result = run.stage(Stage.PLAN)
     assert result is not None
     return result

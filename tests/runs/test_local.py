@@ -1,4 +1,4 @@
-"""The local backend: stages once and in order, and every end of a run's process as a failed stage. Needs no JAX."""
+"""Stages in a run's process, and every end of that process as a failed stage. Needs no JAX."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
-from t5x_harness.spec import Finding, Mode, Outcome, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import Mode, Outcome, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, ZygoteFailed
 
 PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
@@ -25,7 +25,7 @@ class FakeRun:
         self._called = called
         self.closed = False
 
-    def call(self, method: str, /, *, timeout: float | None = None, on_progress: Any = None) -> Any:
+    def call(self, method: str, /, *, on_progress: Any = None, **_: Any) -> Any:
         self._called.append(method)
         answer = self._answers.get(method, PASSES.get(method))  # type: ignore[call-overload]
         if on_progress:
@@ -55,47 +55,13 @@ class FakeZygote:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., tuple[LocalBackend, FakeZygote]]:
-    def backend(mode: Mode = Mode.TRAIN, **answers: Any) -> tuple[LocalBackend, FakeZygote]:
+def make(tmp_path: Path) -> Callable[..., tuple[LocalRun, FakeZygote]]:
+    def local(**answers: Any) -> tuple[LocalRun, FakeZygote]:
         zygote = FakeZygote({"artifacts": {}, **answers})
-        spec = RunSpec(("a.gin",), mode=mode, cwd=str(tmp_path), python_path=("tasks",))
-        return LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=5.0), zygote
+        spec = RunSpec(("a.gin",), mode=Mode.TRAIN, cwd=str(tmp_path), python_path=("tasks",))
+        return LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=5.0), zygote
 
-    return backend
-
-
-def failing(stage: Stage) -> StageResult:
-    return StageResult(stage, Outcome.FAILED, (Finding("GIN03", Severity.ERROR, stage, "no"),))
-
-
-@pytest.mark.parametrize(
-    ("mode", "last"), [(Mode.TRAIN, "train eval infer"), (Mode.EVAL, "eval"), (Mode.INFER, "infer")]
-)
-def test_a_modes_config_executes_only_its_own_stages(make: Any, mode: Mode, last: str) -> None:
-    assert [s.value for s in make(mode)[0].stages] == ["resolve", "plan", *last.split()]
-
-
-def test_a_stage_runs_once_after_those_before_it(make: Any) -> None:
-    backend, zygote = make()
-    assert backend.stage(Stage.TRAIN).outcome is Outcome.PASSED
-    assert backend.stage(Stage.RESOLVE).outcome is Outcome.PASSED
-    backend.stage(Stage.TRAIN)
-    assert zygote.called == ["resolve", "plan", "train"]
-    assert len(zygote.started) == 1
-
-
-def test_a_stage_of_another_mode_is_refused(make: Any) -> None:
-    backend, _ = make(Mode.EVAL)
-    with pytest.raises(ValueError, match="a run in mode eval has no stage train; it has resolve, plan, eval"):
-        backend.stage(Stage.TRAIN)
-
-
-def test_after_a_failed_stage_the_others_are_not_run_and_say_why(make: Any) -> None:
-    backend, zygote = make(plan=failing(Stage.PLAN))
-    result = backend.stage(Stage.INFER)
-    assert result.outcome is Outcome.NOT_RUN
-    assert result.not_checked == ("infer: not run, because plan failed",)
-    assert zygote.called == ["resolve", "plan"]
+    return local
 
 
 @pytest.mark.parametrize(
@@ -119,47 +85,47 @@ def test_after_a_failed_stage_the_others_are_not_run_and_say_why(make: Any) -> N
     ],
 )
 def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, code: str, says: str) -> None:
-    backend, _ = make(train=error)
-    result = backend.stage(Stage.TRAIN)
+    run, _ = make(train=error)
+    result = run.stage(Stage.TRAIN)
     assert result.outcome is Outcome.FAILED
     assert result.errors[0].code == code
     assert says in result.errors[0].message
     assert result.log_tail == "last words"
-    assert backend.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
+    assert run.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
 
 
 def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
     error = "module my_tasks called sys.exit(4)"
-    backend, _ = make(
+    run, _ = make(
         resolve=RunRaised("x", type_name="SystemExit", error=error, traceback="", at=("/here/my_tasks.py", 3))
     )
-    (finding,) = backend.stage(Stage.RESOLVE).findings
+    (finding,) = run.stage(Stage.RESOLVE).findings
     assert finding.message == "resolve could not be started: module my_tasks called sys.exit(4)"
     assert str(finding.location) == "/here/my_tasks.py:3"
     assert finding.fix.startswith("a module that T5X imports must not end the program")
 
 
-def test_what_a_stage_raises_after_it_began_names_the_log(make: Any) -> None:
-    backend, _ = make(train=RunRaised("x", type_name="OSError", error="out of cheese", traceback="", method="train"))
-    (finding,) = backend.stage(Stage.TRAIN).findings
+def test_what_a_stage_raises_after_it_began_names_the_log(make: Any, tmp_path: Path) -> None:
+    run, _ = make(train=RunRaised("x", type_name="OSError", error="out of cheese", traceback="", method="train"))
+    (finding,) = run.stage(Stage.TRAIN).findings
     assert (finding.code, finding.message) == ("RUN08", "train stopped: out of cheese")
-    assert finding.fix == f"see the end of its log, {backend.log}"
+    assert finding.fix == f"see the end of its log, {tmp_path / 'run/run.log'}"
 
 
 def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")._replace(free=0)
-    monkeypatch.setattr("t5x_harness.runs.local.shutil.disk_usage", lambda folder: usage)
+    monkeypatch.setattr("t5x_harness.runs.broken.shutil.disk_usage", lambda folder: usage)
     error = "[Errno 28] No space left on device"
-    backend, _ = make(train=RunRaised("x", type_name="OSError", error=error, traceback="", method="train"))
-    backend.workspace.mkdir()
-    (finding,) = backend.stage(Stage.TRAIN).findings
-    assert finding.message == f"train stopped: {error}; no space is left on the disk of {backend.workspace}"
+    run, _ = make(train=RunRaised("x", type_name="OSError", error=error, traceback="", method="train"))
+    run.workspace.mkdir()
+    (finding,) = run.stage(Stage.TRAIN).findings
+    assert finding.message == f"train stopped: {error}; no space is left on the disk of {run.workspace}"
     assert finding.fix.startswith("make room there, or choose another disk: TMPDIR")
 
 
 def test_an_error_that_knows_its_fix_says_it(make: Any) -> None:
-    backend, _ = make(start=ZygoteFailed("no mount", fix="choose --gcs=folder"))
-    assert backend.stage(Stage.RESOLVE).errors[0].fix == "choose --gcs=folder"
+    run, _ = make(start=ZygoteFailed("no mount", fix="choose --gcs=folder"))
+    assert run.stage(Stage.RESOLVE).errors[0].fix == "choose --gcs=folder"
 
 
 def test_a_checkout_that_cannot_be_imported_says_what_to_do(
@@ -171,24 +137,24 @@ def test_a_checkout_that_cannot_be_imported_says_what_to_do(
     for name in ("__init__", "partitioning"):
         (package / f"{name}.py").write_text("")
     log = f"File \"{package}/utils.py\", line 35\nModuleNotFoundError: No module named 'airio'"
-    backend, _ = make(start=ZygoteFailed("Importing t5x failed", log_tail=log))
-    assert backend.stage(Stage.RESOLVE).errors[0].fix == (
+    run, _ = make(start=ZygoteFailed("Importing t5x failed", log_tail=log))
+    assert run.stage(Stage.RESOLVE).errors[0].fix == (
         f"install what {package} imports, or choose the embedded T5X: --t5x-runtime=embedded"
     )
 
 
 def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:
-    backend, zygote = make(eval=RunDied("gone"))
-    backend.stage(Stage.EVAL)
-    assert backend.stage(Stage.INFER).not_checked == ("infer: not run, because eval failed",)
-    assert backend.result().model_dir.endswith("run/model")
+    run, zygote = make(eval=RunDied("gone"))
+    run.stage(Stage.EVAL)
+    assert run.stage(Stage.INFER).not_checked == ("infer: not run, because eval failed",)
+    assert run.result().model_dir.endswith("run/model")
     assert "artifacts" not in zygote.called
 
 
 def test_a_zygote_that_cannot_start_fails_the_first_stage(make: Any) -> None:
-    backend, _ = make(start=ZygoteFailed("no jax here"))
-    assert backend.stage(Stage.RESOLVE).errors[0].message == "resolve could not be started: no jax here"
-    assert backend.result().stages[0].outcome is Outcome.FAILED
+    run, _ = make(start=ZygoteFailed("no jax here"))
+    assert run.stage(Stage.RESOLVE).errors[0].message == "resolve could not be started: no jax here"
+    assert run.result().stages[-1].outcome is Outcome.FAILED
 
 
 def test_the_result_holds_what_was_asked_for_so_far_and_runs_nothing(make: Any) -> None:
@@ -201,26 +167,26 @@ def test_the_result_holds_what_was_asked_for_so_far_and_runs_nothing(make: Any) 
         "model_dir": "m",
         "runtime": "embedded",
     }
-    backend, zygote = make(artifacts=artifacts)
-    backend.stage(Stage.PLAN)
-    result = backend.result()
-    assert [s.stage for s in result.stages] == [Stage.RESOLVE, Stage.PLAN]
+    run, zygote = make(artifacts=artifacts)
+    run.stage(Stage.PLAN)
+    result = run.result()
+    assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
     assert zygote.called == ["resolve", "plan", "artifacts"]
     assert result.metrics["train/loss"][4] == 1.5
     assert (result.steps, result.checkpoints[0].step, result.operative_config) == (4, 4, "A = 1")
 
 
 def test_a_run_that_was_never_asked_starts_nothing(make: Any) -> None:
-    backend, zygote = make()
-    assert backend.result().stages == ()
-    backend.close()
+    run, zygote = make()
+    assert run.result().stages == ()
+    run.close()
     assert zygote.started == []
 
 
 def test_a_run_starts_in_its_folder_with_its_modules(make: Any, tmp_path: Path) -> None:
-    backend, zygote = make()
-    with backend:
-        backend.stage(Stage.RESOLVE)
+    run, zygote = make()
+    with run:
+        run.stage(Stage.RESOLVE)
     (start,) = zygote.started
     assert start["cwd"] == str(tmp_path)
     assert start["python_path"] == (str(tmp_path / "tasks"), str(tmp_path))

@@ -200,7 +200,7 @@ def test_what_is_wrong_with_the_harness_itself_is_seen() -> None:
     assert "No module named 't5x_harness.no_such_module'" in done.stderr
 
 
-def test_an_old_python_is_silent_until_it_imports_t5x(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_is_silent_until_it_imports_t5x() -> None:
     """Every Python that 3.5 and later parse reads the file; the version is all that is old here."""
     source = Path(BOOTSTRAP_PATH, "sitecustomize.py")
     ast.parse(source.read_text(), feature_version=(3, 5))

@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.local import LocalExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 
-MakePipeline = Callable[[RunSpec], Pipeline]
+MakeRun = Callable[[RunSpec], Run]
 
 
 @pytest.fixture
-def pipeline(zygote: Zygote, tmp_path: Path) -> Iterator[MakePipeline]:
-    """Makes the pipeline of a run; its process is ended after the test."""
-    opened: list[Pipeline] = []
+def make_run(zygote: Zygote, tmp_path: Path) -> Iterator[MakeRun]:
+    """Makes a run; its process is ended after the test."""
+    opened: list[Run] = []
 
-    def make(spec: RunSpec) -> Pipeline:
+    def make(spec: RunSpec) -> Run:
         workspace = tmp_path / f"work{len(opened)}"
         workspace.mkdir()
         opened.append(
-            Pipeline(
+            Run(
                 spec,
-                zygote=zygote,
+                LocalExecutor(zygote, timeout=300),
                 workspace=workspace,
-                timeout=300,
                 t5x_parent=find_runtime(spec.runtime).location,  # type: ignore[arg-type]
             )
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import t5x_in_use
 
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.run import Run
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunSpec, Stage
 
@@ -282,7 +282,7 @@ def test_every_sample_config_is_broken_once() -> None:
 @pytest.mark.journey
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.config}-{b.code}")
 def test_a_broken_copy_is_told_where_and_how(
-    broken: Broken, pipeline: Callable[[RunSpec], Pipeline], tmp_path: Path
+    broken: Broken, make_run: Callable[[RunSpec], Run], tmp_path: Path
 ) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(CONFIGS, folder)
@@ -292,7 +292,7 @@ def test_a_broken_copy_is_told_where_and_how(
     (folder / broken.config).write_text(text.replace(broken.before, broken.after))
     name = "pretrain_span_corruption.gin" if broken.config.startswith("models/") else broken.config
 
-    run = pipeline(RunSpec((name,), runtime=t5x_in_use.name, python_path=(".",), cwd=str(folder)))
+    run = make_run(RunSpec((name,), runtime=t5x_in_use.name, python_path=(".",), cwd=str(folder)))
     results = [run.stage(stage) for stage in run.stages]
 
     failed = next(result for result in results if result.outcome is Outcome.FAILED)

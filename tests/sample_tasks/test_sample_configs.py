@@ -13,7 +13,7 @@ import t5x_in_use
 
 from t5x_harness.lint import lint
 from t5x_harness.lint.classify import classify
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.run import Run
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Mode, Outcome, RunSpec, Stage
 
@@ -48,9 +48,9 @@ def test_lint_finds_nothing(name: str) -> None:
 
 @pytest.mark.journey
 def test_a_train_config_passes_every_stage_without_a_finding_and_repeats_in_another_process(
-    pipeline: Callable[[RunSpec], Pipeline], tmp_path: Path
+    make_run: Callable[[RunSpec], Run], tmp_path: Path
 ) -> None:
-    run = pipeline(spec_of("finetune_translate.gin"))
+    run = make_run(spec_of("finetune_translate.gin"))
     for stage in run.stages:
         result = run.stage(stage)
         assert (stage, result.outcome, result.findings) == (stage, Outcome.PASSED, ())
@@ -82,8 +82,8 @@ def test_a_train_config_passes_every_stage_without_a_finding_and_repeats_in_anot
     assert {int(step): loss for step, loss in there["metrics"]["train/loss"].items()} == result.metrics["train/loss"]
 
 
-def test_an_infer_config_scores_its_targets(pipeline: Callable[[RunSpec], Pipeline]) -> None:
-    run = pipeline(spec_of("infer_answer.gin"))
+def test_an_infer_config_scores_its_targets(make_run: Callable[[RunSpec], Run]) -> None:
+    run = make_run(spec_of("infer_answer.gin"))
     for stage in run.stages:
         result = run.stage(stage)
         assert (stage, result.outcome, result.findings) == (stage, Outcome.PASSED, ())

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 
@@ -59,18 +59,18 @@ INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkp
 
 
 @pytest.fixture
-def run(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalBackend]]:
+def run(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
     """Makes the run of the config above; ``tasks`` replaces a part of the tasks' module, ``gin`` is put at the end."""
     opened = []
 
-    def make(*, gin: str = "", tasks: tuple[str, str] = ("", ""), **options: Any) -> LocalBackend:
+    def make(*, gin: str = "", tasks: tuple[str, str] = ("", ""), **options: Any) -> LocalRun:
         (tmp_path / "tasks.py").write_text(TASKS.replace(*tasks), encoding="utf-8")
         (tmp_path / "run.gin").write_text(CONFIG + gin, encoding="utf-8")
         spec = RunSpec(
             ("run.gin",), slice="v3:1x1", runtime="embedded", python_path=(str(tmp_path),), cwd=str(tmp_path)
         )
         spec = spec.with_settings(**options)
-        opened.append(LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300))
+        opened.append(LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300))
         return opened[-1]
 
     yield make

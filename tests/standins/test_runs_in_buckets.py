@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.runs.pipeline import Pipeline
+from t5x_harness.runs.local import LocalExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, RuntimeChoice
 from t5x_harness.workers import Zygote
 
@@ -78,11 +79,10 @@ def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, bucke
     )
     google = GooglePool(spec.settings.gcs_root, spec.settings.gcs)
     try:
-        with Pipeline(spec, zygote=zygote, workspace=tmp_path / "w", timeout=300, google=google) as pipeline:
-            for stage in pipeline.stages:
-                found = pipeline.stage(stage)
+        with Run(spec, LocalExecutor(zygote, timeout=300, google=google), workspace=tmp_path / "w") as run:
+            for found in run.finish():
                 assert found.outcome is Outcome.PASSED, (found.findings, found.log_tail)
-            result = pipeline.result()
+            result = run.result()
         # What is here afterwards does not depend on the buckets, which the next run gets anew.
         google.enter()
     finally:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from local_run import LocalRun
 
-from t5x_harness.runs.local import LocalBackend
 from t5x_harness.spec import Outcome, RunSpec, Stage, StandInPolicy
 from t5x_harness.workers import Zygote
 
@@ -24,18 +24,18 @@ seqio.SentencePieceVocabulary.extra_ids = 100
 
 
 @pytest.fixture
-def guide(zygote: Zygote, tmp_path: Path) -> Callable[..., LocalBackend]:
+def guide(zygote: Zygote, tmp_path: Path) -> Callable[..., LocalRun]:
     """Makes the run of the guide's example."""
 
-    def make(gin: str = "", **options: object) -> LocalBackend:
+    def make(gin: str = "", **options: object) -> LocalRun:
         (tmp_path / "run.gin").write_text(GUIDE + gin)
         spec = RunSpec(("run.gin",), slice="v3:1x1", runtime="embedded", cwd=str(tmp_path)).with_settings(**options)
-        return LocalBackend(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300)
+        return LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=300)
 
     return make
 
 
-def test_the_guides_example_resolves_and_says_what_stands_for_what(guide: Callable[..., LocalBackend]) -> None:
+def test_the_guides_example_resolves_and_says_what_stands_for_what(guide: Callable[..., LocalRun]) -> None:
     with guide(tfds_data_dir="gs://my-bucket/tfds") as backend:
         result = backend.stage(Stage.RESOLVE)
         assert (result.outcome, result.findings) == (Outcome.PASSED, ())
@@ -51,14 +51,14 @@ def test_the_guides_example_resolves_and_says_what_stands_for_what(guide: Callab
     ) in result.not_checked
 
 
-def test_a_version_that_tfds_no_longer_makes_is_answered_with_the_option(guide: Callable[..., LocalBackend]) -> None:
+def test_a_version_that_tfds_no_longer_makes_is_answered_with_the_option(guide: Callable[..., LocalRun]) -> None:
     with guide() as backend:
         (finding,) = backend.stage(Stage.RESOLVE).findings
     assert finding.code == "SEQ31"
     assert finding.fix.endswith("data that was prepared before: --tfds_data_dir=gs://bucket/folder")
 
 
-def test_a_task_without_a_stand_in_is_not_found(guide: Callable[..., LocalBackend]) -> None:
+def test_a_task_without_a_stand_in_is_not_found(guide: Callable[..., LocalRun]) -> None:
     with guide("MIXTURE_OR_TASK_NAME = 'glue_v002_proportional'\n") as backend:
         (finding,) = backend.stage(Stage.RESOLVE).findings
     assert finding.code == "SEQ04"

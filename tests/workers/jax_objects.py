@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Stack:
-    def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
         jax.config.update("jax_num_cpu_devices", argument["devices"])
 
     def train(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Stack:
 
 
 class Options:
-    def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
         self.events: list[str] = []
         jax.monitoring.register_event_listener(lambda name, **_: self.events.append(name))
 

@@ -211,5 +211,5 @@ def slow(argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], No
     return Calculator(argument, progress)
 
 
-def broken(argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> Calculator:
+def broken(argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> Calculator:
     raise LookupError(f"no such thing as {argument['thing']}")

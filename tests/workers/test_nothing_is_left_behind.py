@@ -180,7 +180,9 @@ def test_a_killed_zygote_harms_no_run_and_is_replaced(tmp_path: Path, assert_gon
     assert_gone(first.pid, second.pid)
 
 
-def test_many_runs_leak_neither_descriptors_nor_processes(tmp_path: Path, assert_gone: AssertGone) -> None:
+def test_many_runs_leak_neither_descriptors_nor_processes(
+    tmp_path: Path,
+) -> None:
     with Zygote() as zygote:
 
         def use(count: int) -> None:

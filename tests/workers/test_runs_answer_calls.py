@@ -124,7 +124,8 @@ def test_a_run_has_no_descriptor_but_its_streams_and_its_connection(start: Start
     other.call("echo")
 
 
-def test_signals_are_those_of_a_fresh_process(zygote: Zygote, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("zygote")
+def test_signals_are_those_of_a_fresh_process(tmp_path: Path) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
         with (

@@ -219,7 +219,7 @@ def test_a_reply_that_came_in_time_counts(start: Start) -> None:
     run = start()
     run.call("echo")
 
-    def sleep_past_the_limit(event: Mapping[str, Any]) -> None:
+    def sleep_past_the_limit(_: Mapping[str, Any]) -> None:
         time.sleep(0.4)
 
     assert run.call("count", to=1, timeout=0.3, on_progress=sleep_past_the_limit) == 1
@@ -260,7 +260,7 @@ def test_an_error_shows_its_log_wherever_it_is_shown(start: Start) -> None:
 def test_a_callback_that_raises_ends_the_run(start: Start, assert_gone: Callable[..., None]) -> None:
     run = start()
 
-    def interrupt(event: Mapping[str, Any]) -> None:
+    def interrupt(_: Mapping[str, Any]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -281,7 +281,7 @@ def test_another_thread_may_close_the_run(start: Start, assert_gone: Callable[..
     run = start()
     closers: list[threading.Thread] = []
 
-    def close_from_elsewhere(event: Mapping[str, Any]) -> None:
+    def close_from_elsewhere(_: Mapping[str, Any]) -> None:
         closers.append(threading.Thread(target=run.close))
         closers[0].start()
 

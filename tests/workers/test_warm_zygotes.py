@@ -108,8 +108,9 @@ def test_a_session_waits_for_one_that_still_imports(
         assert zygote.pid == keeper.pid
 
 
+@pytest.mark.usefixtures("keeper")
 def test_each_run_has_its_session_s_surroundings(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -189,6 +190,7 @@ def test_another_environment_is_refused(
 _READ = os.readlink
 
 
+@pytest.mark.usefixtures("keeper")
 @pytest.mark.parametrize(
     ("name", "value", "refusal"),
     [
@@ -206,7 +208,6 @@ _READ = os.readlink
     ],
 )
 def test_a_session_with_another_python_or_in_another_namespace_is_refused(
-    keeper: Zygote,
     session: Session,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -324,8 +325,9 @@ def test_the_end_of_the_keeper_is_the_end_of_old_and_new(
     assert_gone(early.pid, late.pid)
 
 
+@pytest.mark.usefixtures("keeper")
 def test_a_module_that_hides_an_imported_one_is_found(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
     (own / "heavy_module").mkdir(parents=True)
@@ -338,7 +340,8 @@ def test_a_module_that_hides_an_imported_one_is_found(
     assert zygote.refusal == (f"{own / 'heavy_module'} would be imported here in place of the heavy_module that it has")
 
 
-def test_other_imports_are_refused(keeper: Zygote, session: Session, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("keeper")
+def test_other_imports_are_refused(session: Session, tmp_path: Path) -> None:
     zygote = session(preload=["json"])
     call(zygote, "echo", tmp_path)
     assert zygote.refusal == "it has imported ['json', 'heavy_module'], not ['json']"
@@ -365,8 +368,9 @@ def test_a_keeper_that_dies_while_it_imports_is_replaced(
         assert zygote.refusal == "it has ended with its t5x-harness warm"
 
 
+@pytest.mark.usefixtures("keeper")
 def test_the_end_of_a_session_is_the_end_of_its_runs_alone(
-    keeper: Zygote, session: Session, tmp_path: Path, assert_gone: AssertGone
+    session: Session, tmp_path: Path, assert_gone: AssertGone
 ) -> None:
     one, other = session(), session()
     runs = [z.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE]) for z in (one, other)]
@@ -437,7 +441,8 @@ def test_whoever_is_no_session_is_turned_away(
     assert call(keeper, "echo", tmp_path, value=3) == 3
 
 
-def test_silent_connections_hold_nobody_up(keeper: Zygote, session: Session, socket_path: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("keeper")
+def test_silent_connections_hold_nobody_up(session: Session, socket_path: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as silent, pytest.MonkeyPatch.context() as patch:
         patch.chdir(socket_path.parent)
         for said in [b"", b"\x00\x00"] * 20:
@@ -452,7 +457,8 @@ def test_silent_connections_hold_nobody_up(keeper: Zygote, session: Session, soc
         assert call(zygote, "echo", tmp_path, value=4) == 4
 
 
-def test_sessions_that_start_no_run_for_long_hold_nobody_up(keeper: Zygote, session: Session, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("keeper")
+def test_sessions_that_start_no_run_for_long_hold_nobody_up(session: Session, tmp_path: Path) -> None:
     for _ in range(2):
         session().await_ready()
     zygote = session()
@@ -474,8 +480,9 @@ def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_sessi
     assert zygote.refusal
 
 
+@pytest.mark.usefixtures("keeper")
 def test_nobody_speaks_to_another_user_s_process(
-    keeper: Zygote, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zygote = session()
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The Vertex AI backend: resolve and plan in a process here, everything after them in one CustomJob."""
+"""Runs the stages of a promoted run: those before execution in a process here, all others as one CustomJob."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
-from t5x_harness.findings.work import BEFORE_EXECUTION
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.report.programs import verdicts
-from t5x_harness.runs.stages import Stages, standins_of
 from t5x_harness.runs.verdicts import aot_mode
 from t5x_harness.spec import (
     AotMode,
@@ -26,7 +25,6 @@ from t5x_harness.spec import (
     Finding,
     Outcome,
     Reason,
-    RunResult,
     RunSpec,
     Severity,
     Stage,
@@ -41,8 +39,8 @@ from t5x_harness.workers.errors import WorkerError
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.order import JobOrder
-    from t5x_harness.runs.local import LocalBackend
-    from t5x_harness.runs.pipeline import BackendFactory
+    from t5x_harness.runs.local import LocalExecutor
+    from t5x_harness.runs.run import Run
     from t5x_harness.vertex.launching import LaunchedJob
     from t5x_harness.vertex.submitted import SubmittedJob
 
@@ -50,130 +48,118 @@ _MODEL_DIR = "MODEL_DIR"
 _STANDINS = "t5x-harness/standins"
 
 
-class VertexBackend:
-    """Runs a spec's stages, each once and in order.
+class JobExecutor:
+    """Runs the stages before the job here; the first stage that executes is the job, which those after it are part of.
 
-    The first stage that executes is the job; those after it are answered out of what the job wrote.
+    Args:
+      local: runs the stages before the job.
+      order: what the job is to be like.
+      jobs: makes what sends and follows it.
+      aot: how its programs are compiled before; None for not at all.
+      why_unseen: why they are not, in words; empty if they are, or need not be.
     """
 
     def __init__(
         self,
-        spec: RunSpec,
-        local: LocalBackend,
+        local: LocalExecutor,
         order: JobOrder,
-        jobs: PromotedJobs,
+        jobs: Callable[[], PromotedJobs],
+        aot: AotMode | None = None,
         why_unseen: str = "",
     ) -> None:
-        """Takes the settings; the job is sent with :meth:`submit_early` or the first stage that executes.
-
-        Args:
-          spec: what to run, with its mode.
-          local: runs the stages before the job.
-          order: what the job is to be like.
-          jobs: sends and follows it.
-          why_unseen: why its programs are not compiled before, in words; empty where they are, or need not be.
-        """
-        self._spec = spec
         self._local = local
         self._order = order
         self._jobs = jobs
+        self._aot = aot
         self._why_unseen = why_unseen
-        self._log = local.workspace / "job.log"
-        self._executing = tuple(stage for stage in local.stages if stage not in BEFORE_EXECUTION)
-        self._stages = Stages(spec, local.stages, self._run)
-        self._sent: _Sent | StageResult | None = None  # a result where it was not sent
-        self._executed: dict[Stage, StageResult] = {}
+        self._sent: _Sent | StageResult | None = None  # a result if it was not sent
+        self._executed: Mapping[Stage, StageResult] = {}
         self._found = JobResults("")
 
-    def stage(self, stage: Stage) -> StageResult:
-        """Returns the result of a stage; the first that executes waits for the job.
+    def adapted(self, spec: RunSpec) -> RunSpec:
+        """Returns a run with the numbers of a TPU, whose programs are compiled as the order says."""
+        return spec.with_settings(tpu_numerics=False, aot=self._aot)
 
-        Raises:
-          ValueError: a run of this mode has no such stage.
-        """
-        return self._stages.result(stage)
+    def stage(self, run: Run, stage: Stage) -> StageResult:
+        """Runs a stage; the first one that executes waits for the job."""
+        if stage.executes:
+            self._executed = self._executed or self._execute(run)
+            return self._executed[stage]
+        found = self._local.stage(run, stage)
+        return self._with_unstaged(run, found) if stage is Stage.RESOLVE else found
 
-    def _run(self, stage: Stage) -> StageResult:
-        if stage in BEFORE_EXECUTION:
-            found = self._local.stage(stage)
-            return self._with_unstaged(found) if stage is Stage.RESOLVE else found
-        self._executed = self._executed or self._execute()
-        return self._executed[stage]
-
-    def _with_unstaged(self, resolved: StageResult) -> StageResult:
-        """Adds which files of this machine the run reads, and its job will not have."""
-        try:
-            closure = self._job([], {"name": _MODEL_DIR, "address": ""}).closure
-        except REFUSALS:  # for who sends the job to say
-            return resolved
-        unstaged = unstaged_files(closure, RunResult(spec=self._spec, stages=(resolved,)))
-        doubts = (f"whether the job has {each}" for each in (*closure.passed_over, *unstaged))
-        return dataclasses.replace(resolved, not_checked=(*resolved.not_checked, *doubts))
-
-    def submit_early(self) -> None:
+    def submit(self, run: Run) -> None:
         """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""
-        if self._sent is None:
-            started = time.monotonic()
-            first = self._executing[0]
-            try:
-                self._sent = self._send()
-            except JobNotSent:
-                self._sent = StageResult(first, Outcome.NOT_RUN, not_checked=(NOT_SENT,))
-            except _Unprepared as unprepared:
-                self._sent = dataclasses.replace(unprepared.result, stage=first)
-            except (*REFUSALS, WorkerError) as error:
-                finding = Finding("RUN08", Severity.ERROR, first, f"{first} was not sent as a job: {error}")
-                self._sent = StageResult(first, Outcome.FAILED, (finding,), seconds=time.monotonic() - started)
-            finally:
-                self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
+        if self._sent is not None:
+            return
+        started = time.monotonic()
+        first = _executing(run)[0]
+        try:
+            self._sent = self._send(run)
+        except JobNotSent:
+            self._sent = StageResult(first, Outcome.NOT_RUN, not_checked=(NOT_SENT,))
+        except _Unprepared as unprepared:
+            self._sent = dataclasses.replace(unprepared.result, stage=first)
+        except (*REFUSALS, WorkerError) as error:
+            finding = Finding("RUN08", Severity.ERROR, first, f"{first} was not sent as a job: {error}")
+            self._sent = StageResult(first, Outcome.FAILED, (finding,), seconds=time.monotonic() - started)
+        finally:
+            self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
 
-    def result(self) -> RunResult:
-        """Returns the outcome of the stages that were asked for so far, and what the job wrote."""
-        stages = self._stages.known
+    def written(self, run: Run) -> Mapping[str, Any]:
+        """Returns what the job wrote."""
         found = self._found
-        return RunResult(
-            spec=self._spec,
-            stages=stages,
-            steps=found.steps,
-            metrics={**found.metrics, **found.evaluated},
-            checkpoints=found.checkpoints,
-            predictions=found.predictions,
-            operative_config=found.operative_config,
-            log=str(self._log),
-            model_dir=found.folder,
-            runtime=f"T5X of the image {self._order.target.image}",
-            standins=standins_of(stages),
-        )
+        return {
+            "steps": found.steps,
+            "metrics": {**found.metrics, **found.evaluated},
+            "checkpoints": found.checkpoints,
+            "predictions": found.predictions,
+            "operative_config": found.operative_config,
+            "log": str(_log(run)),
+            "model_dir": found.folder,
+            "runtime": f"T5X of the image {self._order.target.image}",
+        }
 
     def close(self) -> None:
         """Ends the process here. May be called again. The job is ended by :meth:`PromotedJobs.close`."""
         self._local.close()
 
-    def _execute(self) -> dict[Stage, StageResult]:
+    def _with_unstaged(self, run: Run, resolved: StageResult) -> StageResult:
+        """Adds which files of this machine the run reads and its job will not have."""
+        try:
+            closure = self._job(run, [], {"name": _MODEL_DIR, "address": ""}).closure
+        except REFUSALS:  # sending the job reports it
+            return resolved
+        unstaged = unstaged_files(closure, run.outcome((resolved,)))
+        doubts = (f"whether the job has {each}" for each in (*closure.passed_over, *unstaged))
+        return dataclasses.replace(resolved, not_checked=(*resolved.not_checked, *doubts))
+
+    def _execute(self, run: Run) -> Mapping[Stage, StageResult]:
         """Returns the results of all stages that execute, once the job has ended."""
         started = time.monotonic()
-        self.submit_early()
+        self.submit(run)
+        executing = _executing(run)
         if isinstance(self._sent, StageResult):
-            return {stage: dataclasses.replace(self._sent, stage=stage) for stage in self._executing}
+            return {stage: dataclasses.replace(self._sent, stage=stage) for stage in executing}
         assert self._sent is not None
         submitted = self._sent.job.submitted
-        first = self._executing[0]
-        ended = self._jobs.follow(self._sent.job, self._log, self._local.on_progress, stage=str(first))
+        jobs, first = self._jobs(), executing[0]
+        ended = jobs.follow(self._sent.job, _log(run), run.tell, stage=str(first))
         problem = self._read_results(self._sent.folder)
         results = stages_of_job(
-            self._executing,
+            executing,
             ended,
             submitted,
             self._found,
             first_step=self._sent.first_step,
             earlier=self._sent.earlier,
-            log=self._log,
-            tpu=self._order.machine if self._order.machine.is_tpu and not self._jobs.emulated else None,
+            log=_log(run),
+            tpu=self._order.machine if self._order.machine.is_tpu and not jobs.emulated else None,
         )
         done = dataclasses.replace(
             results[first],
             changes=self._sent.changes,
-            facts=(*self._facts(submitted, ended), *results[first].facts),
+            facts=(*self._facts(run, submitted, ended), *results[first].facts),
             not_checked=(
                 *results[first].not_checked,
                 *self._sent.not_checked,
@@ -184,16 +170,16 @@ class VertexBackend:
         )
         return {**results, first: done}
 
-    def _facts(self, job: SubmittedJob, ended: EndedJob) -> Iterator[tuple[str, str]]:
+    def _facts(self, run: Run, job: SubmittedJob, ended: EndedJob) -> Iterator[tuple[str, str]]:
         yield "job", job.name
         if job.url:
             yield "job_url", job.url
         yield "machine", str(self._order.machine)
-        compiled = next((stage for stage in self._stages.known if stage.stage is Stage.AOT), None)
+        compiled = run.done.get(Stage.AOT)
         if compiled is not None and (words := "; ".join(verdicts(compiled))):
             yield "memory", words
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
-        yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs.emulated)
+        yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs().emulated)
 
     def _unseen(self) -> Iterator[str]:
         if self._why_unseen:
@@ -207,19 +193,19 @@ class VertexBackend:
             return f"what the job wrote: {error}"
         return ""
 
-    def _send(self) -> _Sent:
+    def _send(self, run: Run) -> _Sent:
         order = self._order
-        prepared = self._local.job(shrink=order.shrink, steps=order.steps, standins=order.standins)
+        prepared = self._local.job(run, shrink=order.shrink, steps=order.steps, standins=order.standins)
         result = StageResult.from_json(prepared["prepared"])
         if result.outcome is not Outcome.PASSED:
             raise _Unprepared(result)
         standins, changes = self._moved_standins(
-            tuple(c for c in result.changes if c.what is Changed.BINDING and c.why is not Reason.SANDBOX)
+            run, tuple(c for c in result.changes if c.what is Changed.BINDING and c.why is not Reason.SANDBOX)
         )
-        job = self._job([f"{c.binding} = {c.after}" for c in changes], prepared["output"])
+        job = self._job(run, [f"{c.binding} = {c.after}" for c in changes], prepared["output"])
         earlier = self._earlier(prepared["output"])
         container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
-        sent = self._jobs.send(container, {job.stage: job.staged_files, **standins}, job)
+        sent = self._jobs().send(container, {job.stage: job.staged_files, **standins}, job)
         return _Sent(
             sent,
             _folder_of(prepared["output"], job, sent.submitted),
@@ -235,23 +221,23 @@ class VertexBackend:
         Not if the job is only shown, or was sent before.
         """
         address = object_address(output["address"])
-        if address is None or not self._jobs.sends:
+        if address is None or not self._jobs().sends:
             return Earlier()
         try:
             return Earlier(dict(Folder(address.rstrip("/"), self._order.target.project).names()))
         except StorageError:  # there is no such bucket yet, or sending the job says what is wrong with it
             return Earlier()
 
-    def _job(self, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
+    def _job(self, run: Run, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
         """Returns the job for the config with more bindings.
 
         Its output folder is bound if the config's lies in no bucket.
         """
         job = T5XJob(
-            run=dataclasses.replace(self._spec, bindings=(*self._spec.bindings, *bindings)),
+            run=dataclasses.replace(run.spec, bindings=(*run.spec.bindings, *bindings)),
             target=self._order.target,
             machine=self._order.machine,
-            run_mode=RunMode(str(self._spec.mode)),
+            run_mode=RunMode(str(run.spec.mode)),
             timeout=self._order.timeout,
             name=self._order.name,
             env=self._order.env,
@@ -263,13 +249,15 @@ class VertexBackend:
         given = (*job.run.bindings, f'{output["name"]} = "{job.output}/model"')
         return dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=given))
 
-    def _moved_standins(self, changes: tuple[Change, ...]) -> tuple[Mapping[str, list[StagedFile]], tuple[Change, ...]]:
+    def _moved_standins(
+        self, run: Run, changes: tuple[Change, ...]
+    ) -> tuple[Mapping[str, list[StagedFile]], tuple[Change, ...]]:
         """Returns stand-ins for checkpoints as files for the bucket, and the changes with their paths there.
 
         Returns:
           The files by their ``gs://…`` folder, and the changes.
         """
-        folder = self._log.parent / "standin"
+        folder = run.workspace / "standin"
         staged: dict[str, list[StagedFile]] = {}
         moved = []
         for change in changes:
@@ -287,10 +275,10 @@ class VertexBackend:
         return staged, tuple(moved)
 
 
-def backend_factory(
+def job_executor(
     order: JobOrder, spec: RunSpec, jobs: Callable[[], PromotedJobs], aot: str | None = None
-) -> BackendFactory:
-    """Returns what makes the backend of a promoted run.
+) -> Callable[[LocalExecutor], JobExecutor]:
+    """Returns what makes the executor of a promoted run out of the one that runs stages here.
 
     Args:
       order: what its job is to be like.
@@ -300,20 +288,16 @@ def backend_factory(
     """
     if spec.settings.full_size:
         order = dataclasses.replace(order, shrink=False)
-    return _Factory(order, jobs, *aot_mode(aot, full_size=not order.shrink))
+    mode, why_unseen = aot_mode(aot, full_size=not order.shrink)
+    return lambda local: JobExecutor(local, order, jobs, mode, why_unseen)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Factory:
-    """Makes the backend of a promoted run; see :func:`backend_factory`."""
+def _executing(run: Run) -> list[Stage]:
+    return [stage for stage in run.stages if stage.executes]
 
-    order: JobOrder
-    jobs: Callable[[], PromotedJobs]
-    aot: AotMode | None
-    why_unseen: str
 
-    def __call__(self, spec: RunSpec, local: LocalBackend) -> VertexBackend:
-        return VertexBackend(spec, local, self.order, self.jobs(), self.why_unseen)
+def _log(run: Run) -> Path:
+    return run.workspace / "job.log"
 
 
 @dataclasses.dataclass(frozen=True)

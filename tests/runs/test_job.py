@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from t5x_harness.promotion.order import JobOrder
-from t5x_harness.runs.stages import stages_of
-from t5x_harness.runs.vertex import VertexBackend
+from t5x_harness.runs.job import JobExecutor
+from t5x_harness.runs.run import Run
 from t5x_harness.spec import Change, Changed, FactTable, Mode, Outcome, Reason, RunSpec, Stage, StageResult
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.target import VertexTarget
@@ -25,10 +25,8 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
     sent: list[Any] = []
     local: Any = SimpleNamespace(
-        workspace=tmp_path,
-        stages=stages_of(Mode.TRAIN),
         close=lambda: None,
-        job=lambda **_: {
+        job=lambda *_, **__: {
             "prepared": StageResult(Stage.PLAN, Outcome.PASSED, changes=CHANGES, exercised=1).to_json(),
             "output": {"name": "MODEL_DIR", "address": "gs://b/out"},
             "first_step": 0,
@@ -42,7 +40,9 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
     target = VertexTarget("p", "us-central1", "my-bucket", "image")
     spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
     order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)
-    VertexBackend(spec, local, order, SimpleNamespace(send=send, sends=False)).submit_early()  # type: ignore[arg-type]
+    jobs: Any = SimpleNamespace(send=send, sends=False)
+    executor = JobExecutor(local, order, lambda: jobs)
+    executor.submit(Run(spec, executor, workspace=tmp_path))
     (container,) = sent
     assert [argument for argument in container.args if "TRAIN_STEPS" in argument]
     assert not [argument for argument in container.args if "vocabulary" in argument or "mesh" in argument]
@@ -53,12 +53,12 @@ def test_a_vocabulary_that_a_job_will_not_have_is_said_once_resolve_knows_it(tmp
     (tmp_path / "own.model").write_text("")
     table = FactTable("vocabulary", ("of", "file"), (("my_task", f"{tmp_path}/own.model"),))
     resolved = StageResult(Stage.RESOLVE, Outcome.PASSED, not_checked=("a",), tables=(table,), exercised=1)
-    linted = StageResult(Stage.LINT, Outcome.PASSED, exercised=1)
-    stages = {Stage.LINT: linted, Stage.RESOLVE: resolved}
-    local: Any = SimpleNamespace(workspace=tmp_path, stages=stages_of(Mode.TRAIN), stage=stages.__getitem__)
+    local: Any = SimpleNamespace(stage=lambda run, stage: resolved)
     order = JobOrder("name", VertexTarget("p", "us-central1", "my-bucket", "image"), Machine.parse("v3-8"), timeout=900)
     spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
-    found = VertexBackend(spec, local, order, SimpleNamespace()).stage(Stage.RESOLVE)  # type: ignore[arg-type]
+    jobs: Any = SimpleNamespace()
+    executor = JobExecutor(local, order, lambda: jobs)
+    found = executor.stage(Run(spec, executor, workspace=tmp_path), Stage.RESOLVE)
     assert found.not_checked == (
         "a",
         f"whether the job has {tmp_path}/own.model, the vocabulary of my_task: a job does not have this machine's "

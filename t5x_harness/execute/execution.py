@@ -1,0 +1,294 @@
+"""A run in its process: what its stages build and share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t5x_harness.execute.command_line import as_t5x
+from t5x_harness.execute.numerics import Numerics
+from t5x_harness.execute.sandbox import RunOutput, empty, not_written_to
+from t5x_harness.execute.sharing import share_steps
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.runtime.choice import Runtime, activate, runtime_of
+from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.slices.devices import force_cpu_devices
+from t5x_harness.slices.slice import get_slice
+from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
+from t5x_harness.upstream.short_run import configure_for_short_run
+from t5x_harness.upstream.t5x import install_mesh
+from t5x_harness.upstream.tpu_numerics import JaxLacksRules
+
+if TYPE_CHECKING:
+    from t5x_harness.execute.prepare import PreparedRun
+    from t5x_harness.gin.config import GinConfig
+    from t5x_harness.gin.program import GinProgram
+    from t5x_harness.plan.planned import Planned
+    from t5x_harness.resolve.registrations import Registrations
+    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.standins.run import StandIns
+
+    Progress = Callable[[dict[str, Any]], None]
+    Work = Callable[["Execution", StageReport], None]
+
+
+def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution:
+    """Sets up this process for a run; devices and runtime are fixed from here on.
+
+    Args:
+      argument: ``spec`` (a RunSpec as JSON), ``workspace`` (a folder for this run), and optionally ``runtime`` (a
+        Runtime as a mapping; found by the spec's choice otherwise) and ``log`` (path of the log, for messages).
+      progress: called with ``{"stage", "step", "of"}`` while a stage works.
+
+    Raises:
+      RuntimeChoiceError: the runtime that is asked for cannot be used here.
+      DevicesTooLate: this process already has other devices.
+      SliceError: there is no such slice.
+    """
+    spec = RunSpec.from_json(argument["spec"])
+    described = argument.get("runtime")
+    runtime = Runtime(**described) if described else runtime_of(spec)
+    activate(runtime)
+    slice_ = get_slice(spec.slice)
+    if not spec.settings.exact_numerics:
+        compile_cheaply()
+    force_cpu_devices(slice_.num_devices)
+    install_mesh(slice_)
+    configure_for_short_run()
+    share_steps()
+    return Execution(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
+
+
+class CannotGoOn(Exception):
+    """The harness lacks what a stage begins with; neither T5X nor the user's code has stopped."""
+
+    def __init__(self, text: str, fix: str) -> None:
+        super().__init__(text)
+        self._fix = fix
+
+    def finding(self, stage: Stage) -> Finding:
+        """Returns the finding that reports it."""
+        return Finding("RUN08", Severity.ERROR, stage, str(self), fix=self._fix)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What training left.
+
+    Attributes:
+      step: the last step.
+      checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
+      scalars: by TensorBoard folder and tag, then step.
+      model: the one that was trained; None if the trainer was not given it by name.
+    """
+
+    step: int
+    checkpoint: str | None
+    scalars: dict[str, dict[int, float]]
+    model: Any = None
+
+
+class Execution:
+    """What the stages of one run build, in order; a later stage uses what an earlier one built.
+
+    Attributes:
+      spec: the run.
+      workspace: its folder.
+      runtime: the T5X that runs.
+      slice: whose mesh it has.
+      progress: takes what it tells while it works.
+      output: where it writes; known once the config is parsed.
+      config: the parsed config.
+      standins: what takes the place of data, vocabularies and checkpoints.
+      resolved: the objects that the config names, at full size.
+      planned: the full-size run in shapes; None if the slice has no mesh for it.
+      sandboxed: paths that were changed, to report with the first stage that executes.
+      trained: what training has left.
+    """
+
+    def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
+        self.spec = spec
+        self.workspace = workspace
+        self.runtime = runtime
+        self.progress = progress
+        self.slice = get_slice(spec.slice)
+        self.output: RunOutput | None = None
+        self.config: GinConfig | None = None
+        self.standins: StandIns | None = None
+        self.resolved: Resolved | None = None
+        self.planned: Planned | None = None
+        self.sandboxed: list[Change] = []
+        self.trained: Trained | None = None
+        self._small: PreparedRun | None = None  # the run as it is executed
+        self._log = log
+        self._numerics = Numerics(spec)
+
+    def run(self, stage: Stage, work: Work) -> dict[str, Any]:
+        """Runs one stage.
+
+        Whatever the user's config and code raise becomes findings, and the traceback goes to the log.
+
+        Args:
+          stage: the stage.
+          work: does its work.
+
+        Returns:
+          A :class:`~t5x_harness.spec.StageResult` as JSON.
+        """
+        from t5x_harness.resolve.explanation import log_traceback
+
+        report = StageReport(stage, self.spec.settings.ignore, self.spec.cwd)
+        self.progress({"stage": stage.value})
+        stopped: Exception | None = None
+        try:
+            self._use_numerics()
+            with as_t5x(self.spec, self.runtime.location):
+                work(self, report)
+        except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
+            log_traceback(error)
+            stopped = error
+        if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not report.failed:
+            stopped = self._error_of_t5x(report)
+        # Not while the exception is handled: it would be the context of what T5X raises when it is asked.
+        if stopped is not None and (finding := self._explained(stopped, report)) is not None:
+            report.end(self._with_log(finding))
+        if stage.executes:
+            self._numerics.note(report)
+        if self.standins is not None:
+            report.changes += self.standins.take_changes()
+            report.not_checked += self.standins.take_doubts()
+        return report.result().to_json()
+
+    def open_config(self) -> Registrations:
+        """Parses the config, with stand-ins for what it cannot reach here; returns where its tasks were registered."""
+        import seqio
+
+        from t5x_harness.gin.config import parse
+        from t5x_harness.resolve.registrations import Registrations
+        from t5x_harness.standins.run import StandIns, rows_in_text
+
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        if self.spec.settings.tfds_data_dir:
+            seqio.set_tfds_data_dir_override(self.spec.settings.tfds_data_dir)
+        self.standins = StandIns(self.spec, self.workspace / "standin", rows_in_text(self._read_program()))
+        self.standins.install()
+        registrations = Registrations.record()
+        self.config = parse(self.spec, self._t5x_parent)
+        return registrations
+
+    def plan_or_stop(self) -> Planned:
+        """Returns the plan.
+
+        Raises:
+          CannotGoOn: there is none.
+        """
+        if self.planned is None:
+            raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
+        return self.planned
+
+    def prepared(
+        self, report: StageReport, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
+    ) -> PreparedRun:
+        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
+
+        Args:
+          report: of the stage.
+          spec: what to run, if it is not of the size of this run.
+          in_bucket: whether that checkpoint may lie at the very path in a bucket that the config names.
+          steps: train steps of a shrunk run; None for few.
+        """
+        from t5x_harness.execute.prepare import prepare
+        from t5x_harness.plan.checkpoint_source import restored_paths
+
+        if self._small is None:
+            plan = self.plan_or_stop()
+            assert self.resolved is not None
+            report.changes += self.sandboxed
+            empty(self.written, restored_paths(self.resolved.config))
+            if doubt := not_written_to(self.resolved.config, self.written):
+                report.not_checked.append(doubt)
+            sized = spec or self.spec
+            self._small = prepare(self.resolved, plan, sized, self.workspace, report, in_bucket=in_bucket, steps=steps)
+        return self._small
+
+    @property
+    def written(self) -> RunOutput:
+        """The folder that the run writes into; known once the config is parsed."""
+        assert self.output is not None
+        return self.output
+
+    @property
+    def first_step(self) -> int | None:
+        """The step that training starts from; None if nothing was prepared for execution."""
+        return self._small.first_step if self._small else None
+
+    def trained_model(self, small: PreparedRun) -> Any:
+        """Returns the trained model, so that what was traced of it serves the later stages, too."""
+        trained = self.trained.model if self.trained is not None else None
+        return trained if trained is not None else small.model
+
+    def trained_checkpoint(self) -> str:
+        """Returns the last checkpoint that training wrote.
+
+        Raises:
+          CannotGoOn: it wrote none.
+        """
+        if self.trained is None or self.trained.checkpoint is None:
+            raise CannotGoOn(
+                "training wrote no checkpoint, so there is none to evaluate or infer with",
+                "let the run save: bind a SaveCheckpointConfig whose period is above 0",
+            )
+        return self.trained.checkpoint
+
+    @property
+    def _t5x_parent(self) -> Path:
+        return Path(self.runtime.location).parent
+
+    def _explained(self, error: Exception, report: StageReport) -> Finding | None:
+        """Returns the finding for what ended a stage; None if its findings say why already."""
+        from t5x_harness.execute.asking import explain_with_t5x
+
+        if isinstance(error, CannotGoOn):
+            return error.finding(report.stage)
+        program = None if self.config else self._read_program()
+        return explain_with_t5x(error, report, self.config, program, self._asked)
+
+    def _error_of_t5x(self, report: StageReport) -> Exception | None:
+        """Asks T5X about a config with nothing to judge, or with values of wrong types, and returns what it raises.
+
+        Returns None if T5X takes it, or cannot be asked yet.
+        """
+        from t5x_harness.resolve.suspects import users_misfits
+
+        if self.config is None or self.output is None:
+            return None
+        planned = self.planned if report.stage is Stage.PLAN and users_misfits(self.config) else None
+        if report.exercised and planned is None:
+            return None
+        from t5x_harness.execute.asking import error_of_programs, error_of_t5x
+
+        return error_of_t5x(self.config, self._asked) or (error_of_programs(planned) if planned else None)
+
+    @property
+    def _asked(self) -> Path:
+        """The folder for what T5X writes when it is only asked."""
+        return self.workspace / "asked"
+
+    def _use_numerics(self) -> None:
+        """Turns to the numerics of this run, which may share its process with others; see ``--in-process``."""
+        try:
+            self._numerics.use()
+        except JaxLacksRules as error:
+            raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
+
+    def _with_log(self, finding: Finding) -> Finding:
+        if not self._log or finding.fix is None:
+            return finding
+        return dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
+
+    def _read_program(self) -> GinProgram:
+        from t5x_harness.gin.reader import read
+
+        return read(self.spec, t5x_parent=self._t5x_parent)

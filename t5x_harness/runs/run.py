@@ -1,0 +1,319 @@
+"""A run from end to end: each stage once, and only if none of those before it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from t5x_harness.findings.work import judged
+from t5x_harness.gin.provenance import bound_values
+from t5x_harness.gin.reading import leave_modules_open, program_of
+from t5x_harness.lint.classify import RunIf
+from t5x_harness.lint.stage import lint_program
+from t5x_harness.runs.outcome import for_its_user, reported, settled
+from t5x_harness.runs.stages import left_out, stages_of, standins_of
+from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.system.closing import Closing
+
+if TYPE_CHECKING:
+    from t5x_harness.gin.program import GinProgram
+    from t5x_harness.workers.run import OnProgress
+
+
+class Executor(Protocol):
+    """Runs the stages after lint; its only state is the process, or the job, that it runs them in."""
+
+    def adapted(self, spec: RunSpec) -> RunSpec:
+        """Returns a run as it is made here."""
+
+    def stage(self, run: Run, stage: Stage) -> StageResult:
+        """Runs a stage, once those before it have been run."""
+
+    def submit(self, run: Run) -> None:
+        """Begins the stages that execute if they are a job, without waiting for them."""
+
+    def written(self, run: Run) -> Mapping[str, Any]:
+        """Returns what the run wrote, by the fields of :class:`~t5x_harness.spec.RunResult`."""
+
+    def close(self) -> None:
+        """Ends the process. May be called again."""
+
+
+class Run(Closing):
+    """A run and the results of its stages; a context manager that ends the run's process.
+
+    It works when it is asked for a stage, in the caller's thread. After :meth:`begin` it works ahead, in the thread
+    that calls :meth:`work`, and a stage that is asked for is waited for.
+
+    Args:
+      spec: what to run; its mode is read from the config if it is None.
+      executor: runs the stages after lint; None to lint only.
+      workspace: a folder for the run's own files; lint needs none.
+      on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``, in the thread that works.
+      t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
+      run_if: when lint judges the files as a run, and not as a fragment.
+      lint_on_slice: whether lint judges by the slice, as plan does.
+
+    Attributes:
+      executor: as above, as are ``workspace`` and ``on_progress``.
+      done: the results of the stages so far.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        executor: Executor | None,
+        *,
+        workspace: Path = Path(),
+        on_progress: OnProgress | None = None,
+        t5x_parent: str | Path | None = None,
+        run_if: RunIf = RunIf.ALWAYS,
+        lint_on_slice: bool = False,
+    ) -> None:
+        self.executor = executor
+        self.workspace = workspace.absolute()
+        self.on_progress = on_progress
+        self.done: dict[Stage, StageResult] = {}
+        self._asked_for = executor.adapted(spec) if executor is not None else spec
+        self._t5x_parent = t5x_parent
+        self._run_if = run_if
+        self._lint_on_slice = lint_on_slice
+        self._seconds = 0.0
+        self._last: Stage | None = None  # the last stage, in their order, that somebody asked for
+        self._at_work: Stage | None = None
+        self._written: Mapping[str, Any] | None = None  # once its process has ended
+        self._result: RunResult | None = None  # until one more stage is asked for
+        # Of a run that works ahead:
+        self._ahead: Mapping[Stage, Future[StageResult]] = {}
+        self._ended = Future[None]()
+        self._enough = threading.Event()  # no further stage is wanted
+        self._closed = False
+        self._lock = threading.Lock()  # of the two that follow
+        self._waited_for: Stage | None = None
+        self._event: Mapping[str, Any] = {}
+
+    @functools.cached_property
+    def config(self) -> GinProgram:
+        """The run's gin files and bindings, read once."""
+        program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
+        return leave_modules_open(program) if self.executor is None else program
+
+    @functools.cached_property
+    def spec(self) -> RunSpec:
+        """What is run, with the mode that the config shows if the run names none."""
+        spec = self._asked_for
+        return spec if spec.mode is not None else dataclasses.replace(spec, mode=self.config.mode)
+
+    @functools.cached_property
+    def _all(self) -> tuple[Stage, ...]:
+        return stages_of(self.spec)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that it has, in order; if it works ahead, those that it was begun with."""
+        return tuple(self._ahead) or self._all
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anyone wanted the result of a stage."""
+        return self._last is not None
+
+    def stage(self, stage: Stage) -> StageResult:
+        """Returns the result of one stage, run now if it was not yet, after those before it.
+
+        Raises:
+          ValueError: the run has no such stage.
+          Exception: what stopped a run that works ahead.
+        """
+        if stage not in self._all:
+            stages = ", ".join(self._all)
+            raise ValueError(f"a run in mode {self.spec.mode or 'unknown'} has no stage {stage}; it has {stages}")
+        self._last = max(self._last or stage, stage, key=self._all.index)
+        self._result = None
+        if not self._ahead:
+            return self._result_of(stage)
+        with self._telling_of(stage):
+            return self._ahead[stage].result()
+
+    def finish(self) -> Sequence[StageResult]:
+        """Runs all stages, and returns their results."""
+        return [self.stage(stage) for stage in self.stages]
+
+    def submit_early(self) -> None:
+        """Sends the run's job, if it is one and every stage before it has passed, without waiting for it."""
+        before = [stage for stage in self.stages if not stage.executes]
+        executes = len(before) < len(self.stages)
+        if self.executor and executes and all(self.stage(s).outcome is not Outcome.FAILED for s in before):
+            self.executor.submit(self)
+
+    def result(self) -> RunResult:
+        """Returns the outcome of the stages that were asked for so far.
+
+        Of a run that works ahead, no further stage begins, and the end of its process is waited for.
+
+        Raises:
+          Exception: what stopped a run that works ahead.
+        """
+        if self._result is None:
+            if self._ahead:
+                self._enough.set()
+                self._ended.result()
+            bindings = bound_values(self.config) if self.done else ()
+            self._result = self.outcome(reported(self._asked), bindings=bindings, **self._read_written())
+        return self._result
+
+    def known(self, *, asked: bool = False) -> RunResult:
+        """Returns the outcome so far, while or after a stage is interrupted; nothing is waited for.
+
+        Args:
+          asked: leave out the stages after the last one that was asked for.
+        """
+        stages = self._asked if asked else settled(self._in_order())
+        at_work = self._at_work
+        if at_work is not None and at_work not in self.done and (not asked or self._is_asked(at_work)):
+            stages.append(StageResult.interrupted(at_work))
+        return self.outcome(stages)
+
+    def outcome(self, stages: Sequence[StageResult], **fields: Any) -> RunResult:
+        """Makes the run's result of these stages.
+
+        Args:
+          stages: what it lists.
+          **fields: more fields of the result.
+        """
+        standins = standins_of(self._in_order())
+        return RunResult(self.spec, tuple(stages), standins=standins, seconds=self._seconds, **fields)
+
+    def cut_off(self, why: str) -> None:
+        """Ends the run in the middle of the stage that is waited for, which has failed, and leaves out those after it.
+
+        Args:
+          why: what ended it, such as a time limit of pytest's own.
+        """
+        assert self._last is not None
+        self.close()
+        self._ahead, self._written, self._result = {}, {}, None
+        order = self._all.index
+        stage = min(next((each for each in self._all if each not in self.done), self._last), self._last, key=order)
+        self.done = {each: result for each, result in self.done.items() if order(each) < order(stage)}
+        fix = "raise that limit, or let --t5x-timeout end stages, which says where one hangs"
+        finding = Finding("RUN06", Severity.ERROR, stage, f"{stage} was ended from outside: {why}", fix=fix)
+        self.done[stage] = judged(StageResult(stage, Outcome.NOT_RUN, (finding,)))
+
+    def close(self) -> None:
+        """Has the run's process killed if it still works; does not wait for a thread. May be called again."""
+        self._closed = True
+        self._enough.set()
+        if self.executor is not None:
+            self.executor.close()
+
+    def begin(self, stages: Sequence[Stage]) -> None:
+        """Makes the run one that works ahead.
+
+        Args:
+          stages: those to run.
+        """
+        self._ahead = {stage: Future() for stage in sorted(stages, key=self._all.index)}
+
+    def work(self) -> None:
+        """Runs the stages that it was begun with, in the thread that calls, and ends its process; nothing if closed."""
+        if self._closed:
+            return
+        ahead = self._ahead
+        try:
+            with self:
+                for stage, future in ahead.items():
+                    if self._enough.is_set():
+                        break
+                    future.set_result(self._result_of(stage))
+                self._written = self._read_written()
+            self._ended.set_result(None)
+        except BaseException as error:  # raised where the results are asked for
+            futures: tuple[Future[Any], ...] = (*ahead.values(), self._ended)
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Takes an event of the run's progress. A run that works ahead tells of the stage that is waited for alone."""
+        with self._lock:
+            self._event = event
+            self._pass_on()
+
+    @contextlib.contextmanager
+    def _telling_of(self, stage: Stage) -> Iterator[None]:
+        with self._lock:
+            self._waited_for = stage
+            self._pass_on()
+        try:
+            yield
+        finally:
+            with self._lock:  # afterwards the receiver is used by the caller's thread alone
+                self._waited_for = None
+
+    def _pass_on(self) -> None:
+        wanted = not self._ahead or (self._waited_for is not None and self._event.get("stage") == self._waited_for)
+        if self.on_progress is not None and wanted and not self._closed:
+            self.on_progress(self._event)
+
+    def _result_of(self, stage: Stage) -> StageResult:
+        if stage not in self.done:
+            before = self._all[: self._all.index(stage)]
+            failed = next((each for each in before if self._result_of(each).outcome is Outcome.FAILED), None)
+            made = self._timed(stage) if failed is None else left_out(stage, failed)
+            self.done.setdefault(stage, made)  # it may have been cut off meanwhile
+        return self.done[stage]
+
+    def _timed(self, stage: Stage) -> StageResult:
+        self._at_work = stage
+        start = time.perf_counter()
+        result = self._execute(stage, start)
+        self._seconds += time.perf_counter() - start
+        return for_its_user(result, self.spec, self.config)
+
+    def _execute(self, stage: Stage, start: float) -> StageResult:
+        if stage is Stage.LINT:
+            return lint_program(
+                self.config,
+                start=start,
+                run_if=self._run_if,
+                on_slice=self._lint_on_slice,
+                begins_run=self.executor is not None,
+            )
+        if self.executor is None:
+            raise ValueError("a run without an executor can only lint")
+        result = self.executor.stage(self, stage)
+        if self.spec.settings.plan_golden is None or result.outcome is not Outcome.PASSED:
+            return result
+        if stage is Stage.PLAN:
+            from t5x_harness.plan.golden_check import check_golden
+
+            places = {str(self.workspace): "<run>", str(Path(self.config.t5x_parent or "").absolute()): "<t5x>"}
+            return check_golden(self.outcome((*self._in_order(), result), bindings=bound_values(self.config)), places)
+        if stage is Stage.AOT:
+            from t5x_harness.plan.golden_numbers import check_golden_numbers
+
+            return check_golden_numbers(self.spec, result)
+        return result
+
+    def _read_written(self) -> Mapping[str, Any]:
+        if self._written is not None:
+            return self._written
+        return self.executor.written(self) if self.executor is not None else {}
+
+    def _in_order(self) -> list[StageResult]:
+        return [self.done[stage] for stage in self._all if stage in self.done]
+
+    @property
+    def _asked(self) -> list[StageResult]:
+        return settled([result for result in self._in_order() if self._is_asked(result.stage)])
+
+    def _is_asked(self, stage: Stage) -> bool:
+        return self._last is not None and self._all.index(stage) <= self._all.index(self._last)

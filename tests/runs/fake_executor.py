@@ -1,0 +1,49 @@
+"""An executor that runs nothing, for tests of what a run makes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t5x_harness.runs.run import Run
+from t5x_harness.spec import Finding, Outcome, RunSpec, Stage, StageResult
+
+
+class FakeExecutor:
+    """Answers as a test says, and notes what it was asked.
+
+    Attributes:
+      outcomes: of the stages that do not pass.
+      findings: of stages.
+      not_checked: of stages.
+      hook: called with each stage before it is answered.
+    """
+
+    def __init__(self, hook: Callable[[Stage], None] = lambda stage: None) -> None:
+        self.outcomes: dict[Stage, Outcome] = {}
+        self.findings: dict[Stage, tuple[Finding, ...]] = {}
+        self.not_checked: dict[Stage, tuple[str, ...]] = {}
+        self.hook = hook
+        self.asked: list[Stage] = []
+        self.runs: list[Run] = []
+        self.closed = False
+
+    def adapted(self, spec: RunSpec) -> RunSpec:
+        return spec
+
+    def stage(self, run: Run, stage: Stage) -> StageResult:
+        self.asked.append(stage)
+        self.runs.append(run)
+        self.hook(stage)
+        outcome = self.outcomes.get(stage, Outcome.PASSED)
+        left_open = self.not_checked.get(stage, ())
+        return StageResult(stage, outcome, self.findings.get(stage, ()), exercised=1, not_checked=left_open)
+
+    def submit(self, _: Run) -> None:
+        raise AssertionError("no job is asked for")
+
+    def written(self, _: Run) -> Mapping[str, Any]:
+        return {"steps": 4, "runtime": "embedded"}
+
+    def close(self) -> None:
+        self.closed = True
