@@ -23,7 +23,7 @@ from t5x_harness.settings.pytest_options import add_to_pytest
 
 from . import collection, gin_items, marks, options, promoted_items, promotion, reports
 from .requested_runs import compile_for, run_auxiliary_for, run_for
-from .session import SESSION, HarnessSession, Interruption
+from .session import SESSION, HarnessSession, SessionInterruption
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[AOT_RUNNER] = compile_for
     config.stash[TARGET] = lambda: promoted.target
     collection.add_declared_runs(config, session)
-    config.pluginmanager.register(Interruption(session), "t5x_harness_interruption")
+    config.pluginmanager.register(SessionInterruption(session), "t5x_harness_interruption")
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
 

@@ -212,7 +212,7 @@ class HarnessSession:
         return capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
 
 
-class Interruption:
+class SessionInterruption:
     """Ctrl-C in a session with runs: they are killed at once, and what is known of them is reported.
 
     Registered as a plugin of its own, because the hook is not given pytest's configuration. Where there are jobs,

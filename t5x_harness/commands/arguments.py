@@ -211,6 +211,38 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
     return specs
 
 
+def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
+    """Returns the runs, with everything checked that makes no sense to start with.
+
+    Raises:
+      UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
+      ModelDirError: a run cannot have the folder that it asks for.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    from t5x_harness.runs.model_dirs import ensure_model_dirs
+    from t5x_harness.runtime.choice import RuntimeChoiceError
+    from t5x_harness.slices.slice import SliceError, get_slice
+
+    try:
+        specs = specs_of(arguments, Path.cwd())
+        for name in dict.fromkeys(spec.slice for spec in specs):
+            get_slice(name)
+        _require_files(specs)
+        ensure_model_dirs(specs)
+    except (SliceError, RuntimeChoiceError) as error:
+        raise UsageError(str(error)) from None
+    return specs
+
+
+def _require_files(specs: Sequence[RunSpec]) -> None:
+    """Refuses files that nobody can find before anything else is read."""
+    from t5x_harness.lint.stage import missing_gin_files
+
+    for spec in specs:
+        for missing in missing_gin_files(spec):
+            raise UsageError(missing)
+
+
 def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Iterator[RunSpec]:
     if arguments.gin_file:
         runs = [(Path(arguments.gin_file[-1]).stem, configuration.spec(arguments.gin_file))]
@@ -254,7 +286,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
             elif verdict.mode is not None:
                 unfinished[file] = verdict.reason
         for reason in (reason for file, reason in unfinished.items() if file not in included):
-            print(f"t5x-harness: left out: {printable(reason)}", file=sys.stderr)
+            note(f"left out: {reason}")
         if not chosen:
             seen = f"{len(below)} gin files that are only included" if below else "no gin file"
             raise UsageError(f"{name}: no run config there, but {seen}")
@@ -274,3 +306,8 @@ def _of_project(configuration: Configuration) -> Iterator[tuple[str, RunSpec]]:
     require_matches(root, project.gin_files)
     for file in files_of(root, project.gin_files):
         yield file.stem, configuration.spec([str(file.relative_to(root))])
+
+
+def note(message: str) -> None:
+    """Prints a line for people, where it does not mix with a report."""
+    print(f"t5x-harness: {printable(message)}", file=sys.stderr)

@@ -22,6 +22,7 @@ from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for,
 from t5x_harness.buckets.bucket_folder import StorageError
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import UsageError, add_job_options, pairs, require_google_sdk
+from t5x_harness.commands.statuses import FOUND
 from t5x_harness.findings.text import Style
 from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
@@ -44,13 +45,12 @@ from t5x_harness.vertex.overrides import OverrideError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
 
-_FOUND = 1
 _CELL = re.compile(r"[a-z]{2}")
 _REPLACE = "--replace_gin_file"
 _WIDTH = 120
 _OPTION_NAMES = {"train_job": "--train_job", "max_chip_hours": option_of("max_chip_hours").shell[0]}
 _TARGET = tuple(field for field in FIELDS if field not in ("experiment", "tensorboard"))  # evaluations have no run
-_EPILOG = """\
+EPILOG = """\
 examples:
   t5x-harness auxiliary train.gin --auxiliary_job_mixtures=my_task --auxiliary_job_gin_file=eval.gin --replace_gin_file
                                                   evaluates each checkpoint of a train job as soon as it is finished
@@ -73,7 +73,6 @@ that were started go on
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``auxiliary`` to a parser."""
-    parser.epilog = _EPILOG
     parser.usage = "t5x-harness auxiliary TRAIN_GIN [TRAIN_GIN …] [options] [-- TRAIN COMMAND …]"
     parser.add_argument("files", nargs="*", metavar="TRAIN_GIN", help="the gin files of the train job")
     parser.add_argument("--gin_file", action="append", default=[], metavar="FILE", help="the same, as T5X has it")
@@ -193,7 +192,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, [*arguments[end + 1 :]]
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Checks what is asked for, and starts and follows jobs.
 
     Raises:
@@ -214,13 +213,13 @@ def run(args: argparse.Namespace) -> int:
             print("\n".join(finding_lines(finding, width=_WIDTH, style=Style())), file=sys.stderr)
         if any(finding.severity is Severity.ERROR for finding in prepared.findings):
             _say("nothing was started")
-            return _FOUND
+            return FOUND
         with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
             status = _watched(args, prepared, project)
         return _show(status, args)
     except (AuxiliaryError, StorageError, VertexError) as error:
         _say(str(error))
-        return _FOUND
+        return FOUND
     except (
         ClosureError,
         JobOptionsError,
@@ -377,7 +376,7 @@ def _request(args: argparse.Namespace) -> AuxiliaryRequest:
 
 def _show(status: Status, args: argparse.Namespace) -> int:
     print(json_text(status.values()) if args.json else status.text())
-    return 0 if status.succeeded else _FOUND
+    return 0 if status.succeeded else FOUND
 
 
 def _say(text: str) -> None:

@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 
     from t5x_harness.caching.request import CachedTask, CacheRequest
 
+EPILOG = """\
+examples:
+  t5x-harness cache --module_import=my.tasks --tasks=my_task --output_cache_dir=cache
+                                                  my_task in files below cache/my_task
+  t5x-harness cache --module_import=my.tasks --tasks='my_.*' --excluded_tasks=my_large --output_cache_dir=gs://bucket/cache
+  t5x-harness cache --module_import=t5x_harness.sample_tasks.tasks --tasks=sample_translate --output_cache_dir=cache \
+      --min_shards=4
+
+The options are those of seqio_cache_tasks, without Apache Beam: for what fits one machine. Runs read the cache
+where a config has USE_CACHED_TASKS = True, and the module of the tasks says seqio.add_global_cache_dirs(['cache']).
+A task that is cached is left as it is. After Ctrl-C or a crash the same command goes on with what is written; two
+at once into one folder are refused.
+exit status: 0 cached, 1 a task cannot be, or SeqIO would read something else, 2 wrong usage
+"""
+
 _FINE, _FOUND = 0, 1
 _SECONDS = 5.0
 """Between two lines on how far it is."""
@@ -98,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Caches, and reports what was cached.
 
     Returns:
@@ -183,7 +198,7 @@ def _cache(
     refused: list[str] = []
     for task in caching.tasks_of(request):
         try:
-            done.append(_guarded(lambda task=task: caching.cache(request, task, _Progress(terminal), prepare)))  # type: ignore[misc]
+            done.append(_guarded(lambda task=task: caching.cache(request, task, _CacheProgress(terminal), prepare)))  # type: ignore[misc]
         except CacheError as error:
             refused.append(str(error))
     asked = {one.name: one.left_out for one in done if one.folder is None and one.name in request.tasks}
@@ -272,7 +287,7 @@ def _quiet() -> Iterator[TextIO]:
             os.dup2(terminal.fileno(), 2)
 
 
-class _Progress:
+class _CacheProgress:
     """Says on the terminal how far it is, every few seconds."""
 
     def __init__(self, terminal: TextIO) -> None:

@@ -15,6 +15,24 @@ from t5x_harness.slices.devices import use_cpu_only
 if TYPE_CHECKING:
     from t5x_harness.conversion.request import ConversionRequest
 
+EPILOG = """\
+examples:
+  t5x-harness convert run/checkpoint_1000 --to transformers --output hf
+                                                  settings and vocabulary come from run/config.gin
+  t5x-harness convert checkpoint_1000000 --to transformers --output hf --gin_file=t5x/examples/t5/mt5/base.gin \\
+      --vocabulary=sentencepiece.model --dtype=bfloat16
+  t5x-harness convert run --to transformers --output hf --check
+                                                  the latest of a run, and is what it computes the same?
+  t5x-harness convert run/checkpoint_1000 --to safetensors --output arrays
+                                                  the parameters of any network, under their own names
+  t5x-harness convert hf --to t5x --output restored
+                                                  restored/checkpoint_1000, for INITIAL_CHECKPOINT_PATH
+
+One array is in memory at a time, so a model of 11 billion parameters needs no more than its largest array. The
+output is there when it is complete, or not at all.
+exit status: 0 converted, 1 it cannot be, and the message names each array that does not fit, 2 wrong usage
+"""
+
 _FINE, _FOUND = 0, 1
 _FORMS = ("transformers", "safetensors", "t5x")
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -95,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how to report (default: text)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Converts, and reports what was made.
 
     Returns:

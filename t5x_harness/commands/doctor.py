@@ -19,6 +19,8 @@ from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import find_project
 from t5x_harness.version import __version__
 
+EPILOG = ""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``doctor`` to a parser."""
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Examines the environment of this process and prints what was found.
 
     Returns:

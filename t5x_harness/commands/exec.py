@@ -37,6 +37,22 @@ from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
+EPILOG = """\
+examples:
+  t5x-harness exec -- python -m t5x.main --run_mode=train --gin_file=finetune.gin
+  t5x-harness exec --slice=v3-32 -- python my_script.py
+  t5x-harness exec --google -- python -m t5x.main --run_mode=train --gin_file=/gcs/bucket/finetune.gin
+  t5x-harness exec --slice=none --google-root=cloud -- gcloud storage ls gs://bucket
+                                                  any Google client, and no slice; buckets lie in cloud/buckets
+  t5x-harness exec --google-root=cloud --gcs-paths=fuse -- python train.py --model_dir=/gcs/bucket/run
+                                                  the same buckets at /gcs, as Cloud Storage FUSE shows them
+  t5x-harness exec --network=forbid -- python train.py
+                                                  does it need anything beyond this machine?
+
+The command takes the place of exec, so its exit status is that of exec. Else: 2 wrong usage, 125 no
+emulated Google Cloud, no FUSE or no way to forbid the network here, 126 the command cannot be run, 127 it is not found.
+"""
+
 _T5X_SCRIPTS = ("train.py", "eval.py", "infer.py", "main.py")
 _USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
 
@@ -93,7 +109,7 @@ class _Refused(Exception):
     """The command is not started; the arguments are the message and the exit status."""
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Replaces this process by the command; returns only where that fails.
 
     Returns:

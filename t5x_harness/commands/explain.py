@@ -7,10 +7,16 @@ import difflib
 import sys
 from collections.abc import Mapping
 
+from t5x_harness.commands.statuses import FINE, USAGE
 from t5x_harness.rulebook.codes import Code, every_code
 from t5x_harness.rulebook.pages import explained
 
-_FINE, _USAGE = 0, 2
+EPILOG = """\
+examples:
+  t5x-harness explain GIN02
+  t5x-harness explain                  every code in a line
+"""
+
 _AS_DIGITS = str.maketrans("OIL", "011")
 
 
@@ -21,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Prints the page of each code, the list of each family, or the list of all.
 
     Returns:
@@ -35,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
             near = [digits] if digits in known else difflib.get_close_matches(code, known, n=3)
             hint = f"did you mean {' or '.join(near)}?" if near else "t5x-harness explain lists them all"
             print(f"t5x-harness: there is no code {code}; {hint}", file=sys.stderr)
-            return _USAGE
+            return USAGE
     pages = [explained(code) if code in known else _list(_of_family(code, known)) for code in codes]
     print("\n".join(pages) if codes else _list(known), end="")
-    return _FINE
+    return FINE
 
 
 def _of_family(family: str, known: Mapping[str, Code]) -> dict[str, Code]:

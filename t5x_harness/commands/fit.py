@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
+from t5x_harness.commands.statuses import INTERRUPTED
 from t5x_harness.settings.command_line import session_options
 from t5x_harness.settings.forms import count, positive
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
@@ -18,11 +19,30 @@ if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
     from t5x_harness.aot.search import FitGrid, FitRow, FitSearch
     from t5x_harness.aot.variants import RunVariant
-    from t5x_harness.commands.fit_output import Found
+    from t5x_harness.commands.fit_output import FitReport
     from t5x_harness.runs.run import Run
     from t5x_harness.workers import ProgressPrinter
 
-_FINE, _FOUND, _INTERRUPTED = 0, 1, 130
+EPILOG = """\
+examples:
+  t5x-harness fit configs/finetune.gin            slices of the usual generation, the smallest first, until one holds it
+  t5x-harness fit configs/finetune.gin --generation v4 --hours 24
+                                                  until one holds it and trains all steps in 24 hours
+  t5x-harness fit configs/finetune.gin --slices v3-8,v3-32,v4-8 --microbatches 1,2,4 --partitions 1,2
+  t5x-harness fit configs/finetune.gin --slices v3-8 --batch 64,128,256 --programs train
+  t5x-harness fit configs/pretrain.gin --slices v4-8 --remat none,minimal,full --every
+  t5x-harness fit configs/finetune.gin --format json --output fit.json
+
+Each row of the table is a combination, compiled by the TPU's own compiler (extra aot) without a TPU. What arithmetic
+refuses is not compiled, and the row says why: a mesh that T5X does not build, a batch that does not divide, a train
+state that is too large by itself. Nor is what a row above decides, unless --every asks for it: more microbatches where
+fewer fit, a larger batch where a smaller one does not. What was compiled before, by any command, is not compiled again.
+
+Times are bounds: no run is faster. Hours, chip-hours and list prices are shown from the fast to the slow end of what
+public runs of T5 reached; --hours counts at the slow end. Ctrl-C prints what is known.
+exit status: 0 something fits, 1 nothing does, or the config does not resolve, 2 wrong usage, 130 interrupted
+"""
+
 _HOURS = 48.0
 _POWERS = 4
 """How many numbers of microbatches are tried where none are given, each twice the one before."""
@@ -82,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Runs the command.
 
     Raises:
@@ -173,7 +193,7 @@ def _require_names(arguments: argparse.Namespace) -> None:
 
 def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], folder: Path) -> int:
     """Plans the config, looks for what fits, and writes it; returns the exit status."""
-    from t5x_harness.commands.fit_output import Found, write
+    from t5x_harness.commands.fit_output import FitReport, write
     from t5x_harness.runs.pool import RunContext, RunPool
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
@@ -181,8 +201,8 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     given = session_options(vars(arguments))
     pool = RunPool(timeout=given.timeout)
     printer = ProgressPrinter(sys.stderr, label=spec.name)
-    progress = _Progress(None if arguments.quiet else printer)
-    found = Found(spec, arguments.hours, dict(spec.settings.prices))
+    progress = _SearchProgress(None if arguments.quiet else printer)
+    found = FitReport(spec, arguments.hours, dict(spec.settings.prices))
 
     def tell() -> None:
         printer.close()
@@ -193,7 +213,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
             planned = dataclasses.replace(spec, slice=name)
             yield pool.run(planned, folder / str(number), RunContext(given.network == "allow"), progress)
 
-    ending = Ending(_INTERRUPTED, tell)
+    ending = Ending(INTERRUPTED, tell)
     try:
         with ending.watching():
             for run in pool.one_by_one(runs()):
@@ -215,15 +235,15 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
         tell()
     pool.close(patient=found.is_complete)
     ending.restore()
-    return found.status if found.is_complete else _INTERRUPTED
+    return found.status if found.is_complete else INTERRUPTED
 
 
 def _search(
     run: Run,
     arguments: argparse.Namespace,
     slices: list[str],
-    progress: _Progress,
-    found: Found,
+    progress: _SearchProgress,
+    found: FitReport,
 ) -> None:
     from t5x_harness.aot.search import FitGrid, FitSearch
     from t5x_harness.runs.local import LocalExecutor
@@ -264,7 +284,7 @@ def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, .
     return tuple(own * 2**power for power in range(_POWERS) if power == 0 or batch % (own * 2**power) == 0)
 
 
-class _Progress:
+class _SearchProgress:
     """Shows what is compiled and how much is left at most."""
 
     def __init__(self, printer: ProgressPrinter | None) -> None:

@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 @dataclasses.dataclass
-class Found:
+class FitReport:
     """What is known so far.
 
     Attributes:
@@ -60,7 +60,7 @@ class Found:
         return 0 if smallest(self.rows) is not None else 1
 
 
-def write(found: Found, arguments: argparse.Namespace) -> None:
+def write(found: FitReport, arguments: argparse.Namespace) -> None:
     """Writes to standard output, and to the file of ``--output``.
 
     Raises:
@@ -81,7 +81,7 @@ def write(found: Found, arguments: argparse.Namespace) -> None:
             raise UsageError(f"--output {arguments.output}: {error.strerror}") from None
 
 
-def as_table(found: Found, width: int = PLAIN_WIDTH) -> str:
+def as_table(found: FitReport, width: int = PLAIN_WIDTH) -> str:
     """Writes the text for people.
 
     Args:
@@ -98,7 +98,7 @@ def as_table(found: Found, width: int = PLAIN_WIDTH) -> str:
     return printable("\n".join(lines))
 
 
-def as_json(found: Found) -> str:
+def as_json(found: FitReport) -> str:
     """Returns the same for programs; units stand in the names, and seconds, hours and dollars have a span."""
     best, cheap = smallest(found.rows), cheapest(found.rows, found.hours)
     errors = [] if found.refused is None else [each.to_json() for s in found.refused.stages for each in s.errors]
@@ -165,7 +165,7 @@ def _band(span: Span) -> str:
     return best if best == worst else f"{best} to {worst}"
 
 
-def _sentences(found: Found) -> Iterator[str]:
+def _sentences(found: FitReport) -> Iterator[str]:
     if not found.is_complete:
         known = len(found.rows)
         yield f"interrupted: {known} combination{' is' if known == 1 else 's are'} known"
@@ -185,7 +185,7 @@ def _sentences(found: Found) -> Iterator[str]:
         yield "how long it trains is not known: no binding says how many steps (--gin.TRAIN_STEPS=…)"
 
 
-def _in_time(found: Found) -> Iterator[str]:
+def _in_time(found: FitReport) -> Iterator[str]:
     cheap = cheapest(found.rows, found.hours)
     if cheap is None or cheap.estimate is None:
         yield f"none of those that fit ends within {found.hours:g} h at the slow end"
@@ -206,13 +206,13 @@ def _name(row: FitRow) -> str:
     return f"{row.variant.slice}{' with ' if changes else ''}{' and '.join(changes)}"
 
 
-def _prices(found: Found) -> list[tuple[str, Any]]:
+def _prices(found: FitReport) -> list[tuple[str, Any]]:
     slices = [get_slice(row.variant.slice or "") for row in found.rows if row.estimate is not None]
     prices = {each.generation.name: price_of(each, found.prices) for each in slices}
     return [(name, price) for name, price in prices.items() if price is not None]
 
 
-def _not_checked(found: Found) -> list[str]:
+def _not_checked(found: FitReport) -> list[str]:
     texts = [*found.run.not_checked, *libtpu.untried()] if found.run is not None else []
     if any(row.needed_bytes is not None for row in found.rows) and found.spec.settings.aot is not AotMode.FULL:
         texts.append("the size of the programs' code: none was generated; --aot=full does")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.arguments import UsageError, add_run_arguments, checked_specs
+from t5x_harness.commands.report_output import write_report
 from t5x_harness.findings.printable import printable
 from t5x_harness.lint.applying import write_atomically
 from t5x_harness.lint.classify import RunIf
@@ -21,9 +23,37 @@ from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunResult, RunSpec, Stage
 
+EPILOG = """\
+examples:
+  t5x-harness lint configs/finetune.gin
+  t5x-harness lint configs/                       every run config below a folder
+  t5x-harness lint --gin_file=model.gin --gin_file=t5x/configs/runs/pretrain.gin --gin.TRAIN_STEPS=100
+  t5x-harness lint finetune.gin --gin.MODEL_DIR=\\"gs://bucket/run\\" -v
+  t5x-harness lint finetune.gin --diff            what --fix would change
+  t5x-harness lint finetune.gin --fix             fixes what is safe to fix and reports the rest
+  t5x-harness lint --fragments $(git diff --name-only '*.gin')
+                                                  changed files, whatever each is for, as pre-commit does
+  t5x-harness lint finetune.gin --format json     findings, and where each binding's value comes from
+  t5x-harness lint configs/ --format github       annotations, as a step of a GitHub workflow
+  t5x-harness lint configs/ --format sarif --output lint.sarif
+                                                  text here, and a file for GitHub's code scanning
+
+A FILE that binds none of train, evaluate and infer is a fragment: it is judged without the rules that need a
+whole run, and the report says which. Where you name a --gin_file, a binding or a --run_mode, it is a run.
+
+--fix changes only files that you name, or that lie below a folder that you name, and never those of installed
+packages. It fixes what can only be meant in one way: quotes, %, a name with one letter wrong, a number written
+as a string or a float, a binding above the include that overrides it, imports, and () of references.
+
+Where $GITHUB_STEP_SUMMARY names a file, a summary in Markdown is added to it, whatever the format.
+
+exit status: 0 no error (with --diff: nothing to fix), 1 errors were found, 2 wrong usage
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that only this command has."""
+    """Adds the arguments of ``lint`` to a parser."""
+    add_run_arguments(parser, "lint")
     group = parser.add_argument_group("fixing and fragments")
     group.add_argument(
         "--fix", action="store_true", help="print what is safe to fix as a diff, write it, and report what is left"
@@ -39,17 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(
-    arguments: argparse.Namespace,
-    specs: Sequence[RunSpec],
-    write: Callable[[Report, argparse.Namespace], int],
-) -> int:
-    """Runs the command.
-
-    Args:
-      arguments: parsed; see :func:`add_arguments`.
-      specs: what to lint.
-      write: writes the report, and returns the exit status.
+def main(arguments: argparse.Namespace) -> int:
+    """Lints configs, and fixes them if that is asked for.
 
     Returns:
       The exit status: that of the report, or with ``--diff`` whether there is something to fix.
@@ -57,6 +78,7 @@ def run(
     Raises:
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
     """
+    specs = checked_specs(arguments)
     run_if = _run_if(arguments)
     alike = {(spec.runtime, spec.cwd, spec.python_path): spec for spec in specs}
     parents = {key: runtime_of(spec).location for key, spec in alike.items()}
@@ -68,7 +90,8 @@ def run(
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:
         _fix(fix(configs, _may_change(arguments, specs)), arguments)
-    return write(Report(tuple(_linted(config) for config in configs)), arguments)
+    results = tuple(_linted(config) for config in configs)
+    return write_report(Report(results, seconds=time.perf_counter() - arguments.started), arguments)
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:

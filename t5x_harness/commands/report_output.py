@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import TextIO
 
 from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.statuses import FINE, FOUND
 from t5x_harness.report.report import Report
 
 PLAIN_WIDTH = 120
 """Columns to fill where standard output is not a terminal."""
 
 
-def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool = False) -> None:
-    """Writes to standard output, to the file of ``--output`` and to the step summary of a GitHub workflow.
+def write_report(report: Report, arguments: argparse.Namespace) -> int:
+    """Writes a report to standard output, to the file of ``--output`` and to the step summary of a GitHub workflow.
 
     Args:
       report: the runs.
-      arguments: with ``format``, ``output``, ``verbose``, ``quiet`` and ``color``.
-      facts: whether the text shows what each stage established, too.
+      arguments: with ``command``, ``format``, ``output``, ``verbose``, ``quiet`` and ``color``; the text of ``plan``
+        shows what each stage established, too.
+
+    Returns:
+      The exit status.
 
     Raises:
       UsageError: the file cannot be written; all else is.
@@ -33,18 +37,21 @@ def write_report(report: Report, arguments: argparse.Namespace, *, facts: bool =
     if file is None and arguments.format != "text":
         sys.stdout.write(_for_programs(report, arguments.format))
     else:
-        write_for_the_terminal(report, arguments, sys.stdout, facts=facts)
+        write_for_the_terminal(report, arguments, sys.stdout)
     sys.stdout.flush()
     append_step_summary(report, os.environ)
     if file is not None:
-        _write_file(file, _for_a_file(report, arguments, facts))
+        _write_file(file, _for_a_file(report, arguments))
+    return FINE if report.passed else FOUND
 
 
-def write_for_the_terminal(
-    report: Report, arguments: argparse.Namespace, stream: TextIO, *, facts: bool = False
-) -> None:
+def write_for_the_terminal(report: Report, arguments: argparse.Namespace, stream: TextIO) -> None:
     """Writes the text for people to a stream, as wide as it is if it is a terminal; see :func:`write_report`."""
-    stream.write(_for_the_terminal(report, arguments, stream, facts))
+    color = arguments.color == "always" or (
+        arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
+    )
+    width = shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
+    stream.write(_as_text(report, arguments, width=width, color=color))
     stream.flush()
 
 
@@ -63,25 +70,18 @@ def _for_programs(report: Report, form: str) -> str:
     return render(report)
 
 
-def _for_the_terminal(report: Report, arguments: argparse.Namespace, stream: TextIO, facts: bool) -> str:
-    color = arguments.color == "always" or (
-        arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
-    )
-    width = shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
-    return _as_text(report, arguments, facts, width=width, color=color)
-
-
-def _for_a_file(report: Report, arguments: argparse.Namespace, facts: bool) -> str:
+def _for_a_file(report: Report, arguments: argparse.Namespace) -> str:
     if arguments.format != "text":
         return _for_programs(report, arguments.format)
-    return _as_text(report, arguments, facts, width=PLAIN_WIDTH)
+    return _as_text(report, arguments, width=PLAIN_WIDTH)
 
 
-def _as_text(report: Report, arguments: argparse.Namespace, facts: bool, *, width: int, color: bool = False) -> str:
+def _as_text(report: Report, arguments: argparse.Namespace, *, width: int, color: bool = False) -> str:
     from t5x_harness.report.terminal import render, render_quietly
 
     if arguments.quiet:
         return render_quietly(report, width=width, color=color)
+    facts = arguments.command == "plan"
     return render(report, width=width, color=color, facts=facts, notes=arguments.verbose)
 
 

@@ -19,13 +19,26 @@ from t5x_harness.commands.google_arguments import (
     project_of,
     root_of,
 )
+from t5x_harness.commands.statuses import FOUND
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import ServerError, ServerSettings
 from t5x_harness.settings.project import ProjectError
 
-_FAILED = 1
+EPILOG = """\
+examples:
+  t5x-harness serve --root=cloud --env-file=google.env &
+  . ./google.env                                  once the file is there: this shell's clients use it
+  t5x-harness exec --slice=none -- ls /gcs/bucket in that shell: a command that sees the buckets at /gcs, too
+  t5x-harness serve                               prints the lines to paste into another shell
+  t5x-harness serve --port=9000 --proxy-port=9001 the same addresses every time
+
+Clients need no change: TensorFlow, tensorstore, orbax, gcsfs, google-cloud-storage, gcloud and gsutil follow the
+variables. The proxy answers for Google's hosts itself and refuses every other one; what it refuses is printed here.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, 2 wrong usage
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shrink_argument(parser, "jobs and on TPU VMs")
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Serves until SIGINT, SIGTERM or SIGHUP.
 
     Returns:
@@ -90,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             )
     except ServerError as error:
         print(f"t5x-harness serve: {error}", file=sys.stderr)
-        return _FAILED
+        return FOUND
     return 0
 
 

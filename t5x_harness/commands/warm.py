@@ -13,12 +13,26 @@ from pathlib import Path
 
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
+from t5x_harness.commands.statuses import FOUND
 from t5x_harness.settings.command_line import add_option
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RuntimeChoice
 
-_FAILED = 1
+EPILOG = """\
+examples:
+  t5x-harness warm --env-file=warm.env &
+  . ./warm.env                                    once the file is there
+  pytest -m smoke configs/finetune.gin            does not wait for imports any more; nor does t5x-harness run
+
+Runs are forked from it only where its imports are what theirs would have been: the same Python, T5X and
+t5x-harness, the same variables that libraries read, and no imported file changed. Else they import by themselves,
+and say why; when a file has changed, it imports again for the sessions that come then. Your own tasks and modules
+are never kept: each run imports them anew.
+
+exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP, 1 it could not start, or died, 2 wrong usage
+"""
+
 _LOOK_SECONDS = 1.0
 
 
@@ -28,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_env_file_argument(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Keeps a worker until SIGINT, SIGTERM or SIGHUP.
 
     Returns:
@@ -60,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 kept.renew()
             except ZygoteFailed as error:
                 _say(f"t5x-harness warm: {error}\n{error.log_tail or ''}".rstrip())
-                return _FAILED
+                return FOUND
             _say(f"process {os.getpid()} keeps it; Ctrl-C or kill {os.getpid()} ends it")
             with announce(export_lines({WORKER_SOCKET_VARIABLE: str(kept.socket_path)}), env_file):
                 while not kept.has_ended:
@@ -72,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
                             _say(f"t5x-harness warm: {error}\nThe next session has it tried again")
                     time.sleep(_LOOK_SECONDS)
         _say("t5x-harness warm: the process with the imports was killed; start it again")
-        return _FAILED
+        return FOUND
     return 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from t5x_harness.buckets.emulated import buckets_in
 from t5x_harness.promotion.duration import seconds_of
-from t5x_harness.spec.option import Form, Option
+from t5x_harness.spec.option import Option, OptionForm
 from t5x_harness.system.switch import is_on
 
 
@@ -82,18 +82,18 @@ def buckets(text: str) -> str:
     return found
 
 
-_PARSERS: Mapping[Form, Callable[[str], Any]] = {
-    Form.FLAG: switch,
-    Form.COUNT: count,
-    Form.FROM_ZERO: from_zero,
-    Form.POSITIVE: positive,
-    Form.BUCKETS: buckets,
+_PARSERS: Mapping[OptionForm, Callable[[str], Any]] = {
+    OptionForm.FLAG: switch,
+    OptionForm.COUNT: count,
+    OptionForm.FROM_ZERO: from_zero,
+    OptionForm.POSITIVE: positive,
+    OptionForm.BUCKETS: buckets,
 }
 
 
 def argparse_arguments(option: Option) -> dict[str, Any]:
     """Returns what ``add_argument`` takes for an option; a value that is not given is None, or an empty list."""
-    if option.form is Form.FLAG:
+    if option.form is OptionForm.FLAG:
         return {"action": "store_true", "default": None}
     about: dict[str, Any] = {
         "metavar": option.metavar,
@@ -141,11 +141,11 @@ def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ValueError(f"{key} has to be a list of strings, not {value!r}")
         return tuple(str(Path(root, item)) if option.form.is_path else item for item in value)
-    if option.form is Form.FLAG:
+    if option.form is OptionForm.FLAG:
         if not isinstance(value, bool):
             raise ValueError(f"{key} has to be true or false, not {value!r}")
         return value
-    if option.form is Form.COUNT:
+    if option.form is OptionForm.COUNT:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{key} has to be a whole number of seconds, at least 1")
         return value
@@ -153,7 +153,7 @@ def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
         raise ValueError(f"{key} has to be a string, not {value!r}")
     if option.choices and value not in option.choices:
         raise ValueError(f"{key} {value!r} is none of {', '.join(option.choices)}")
-    if option.form is Form.BUCKETS:
+    if option.form is OptionForm.BUCKETS:
         found = str(Path(root, value))
         if not os.path.isdir(found):
             raise ValueError(f"{key}: there is no folder {found}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.settings.forms import SettingsError, from_word
-from t5x_harness.spec.option import Form, Option
+from t5x_harness.spec.option import Option, OptionForm
 
 Layer = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def layer_of(
             value = [part for text in value or () for part in map(str.strip, str(text).split(",")) if part]
         if value is None or value in ("", [], ()):
             continue
-        if option.form is Form.CODES:
+        if option.form is OptionForm.CODES:
             require_codes(value, name(option))
         elif option.form.is_path:
             value = (
@@ -97,8 +97,8 @@ def all_codes() -> tuple[str, ...]:
     return rules.all_codes()
 
 
-def _placed(form: Form, path: str, here: Path, cwd: Path) -> str:
+def _placed(form: OptionForm, path: str, here: Path, cwd: Path) -> str:
     """Returns a path as runs find it; addresses, and paths where runs begin at the same folder, are left as given."""
-    if form in (Form.ADDRESS, Form.ADDRESSES) and ("://" in path or here == cwd):
+    if form in (OptionForm.ADDRESS, OptionForm.ADDRESSES) and ("://" in path or here == cwd):
         return path
     return os.path.join(here, path)

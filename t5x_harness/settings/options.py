@@ -12,7 +12,7 @@ from typing import Any
 
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, UNSEEN
 from t5x_harness.spec import STAGE_SECONDS, AotMode, RunSettings, RunSpec
-from t5x_harness.spec.option import Form, Option, option, options_of
+from t5x_harness.spec.option import Option, OptionForm, option, options_of
 from t5x_harness.spec.settings import RUNNING
 from t5x_harness.variables import TPU_AOT_VARIABLE, VERTEX_PREFIX
 from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
@@ -35,7 +35,7 @@ class SessionOptions:
         (),
         "runs of several Gin files or with bindings of their own, each with a name",
         key=True,
-        form=Form.TABLE,
+        form=OptionForm.TABLE,
         group="the project",
     )
     timeout: float = option(
@@ -52,7 +52,7 @@ class SessionOptions:
         "as many as there are cores, at most 3; 0 at full size",
         pytest=True,
         ini=True,
-        form=Form.FROM_ZERO,
+        form=OptionForm.FROM_ZERO,
         metavar="N",
         commands=RUNNING,
         group="the process that runs it",
@@ -143,7 +143,7 @@ class JobSettings:
         shell="--accelerator",
         ini=True,
         key=True,
-        form=Form.RESOURCES,
+        form=OptionForm.RESOURCES,
         metavar="NAME",
         commands=_SUBMIT,
         group="the job",

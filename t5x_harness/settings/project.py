@@ -48,13 +48,13 @@ from t5x_harness.settings.forms import SettingsError, from_toml
 from t5x_harness.settings.layers import Layer, require_codes
 from t5x_harness.settings.options import JOBS, RUNS
 from t5x_harness.spec import RunSpec
-from t5x_harness.spec.option import Form, Option, options_of
+from t5x_harness.spec.option import Option, OptionForm, options_of
 
 _TABLE = "tool.t5x_harness"
 _OF_RUN = {option.field: option for option in options_of(RunSpec)}
 _OF_DECLARED = ("bindings", "mode", "slice", "search_paths")
 _NAME = Option(field="name", help="")
-_FILES = Option(field="gin_files", help="", form=Form.TEXTS)
+_FILES = Option(field="gin_files", help="", form=OptionForm.TEXTS)
 
 
 class ProjectError(SettingsError):
@@ -191,7 +191,7 @@ class _ProjectReader:
         tables = {"samples": self._samples, "prices": self._prices, "runs": self._runs}
         found: dict[str, Any] = {}
         for key, option in options.items():
-            if option.form is Form.TABLE:
+            if option.form is OptionForm.TABLE:
                 found[option.field] = tables[key](table)
             elif key in table:
                 found[option.field] = self._value(option, table[key], key, where)
@@ -199,10 +199,10 @@ class _ProjectReader:
 
     def _value(self, option: Option, value: Any, key: str, where: _Table) -> Any:
         try:
-            if option.form is Form.BINDINGS and isinstance(value, dict):
+            if option.form is OptionForm.BINDINGS and isinstance(value, dict):
                 return tuple(f"{name} = {_gin_text(item)}" for name, item in value.items())
             read = from_toml(option, key, value, self._root)
-            if option.form is Form.CODES:
+            if option.form is OptionForm.CODES:
                 require_codes(read, key)
         except TypeError as error:
             raise self._error(f"{key}: {error}", where, key) from None

@@ -10,7 +10,7 @@ from typing import Any
 from t5x_harness.settings.forms import argparse_arguments, from_word
 from t5x_harness.settings.layers import Layer, layer_of, layer_of_variables
 from t5x_harness.settings.options import JOBS, RUNS
-from t5x_harness.spec.option import Form, Option
+from t5x_harness.spec.option import Option, OptionForm
 
 OLD_NAMES = "t5x_old_names"
 """Where pytest's options keep the old names that were used, each with the new one."""
@@ -25,7 +25,7 @@ class _OldName(argparse.Action):
     """Takes an option by its earlier name, and notes that."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, option: Option, **kwargs: Any) -> None:
-        nargs = 0 if option.form is Form.FLAG else None
+        nargs = 0 if option.form is OptionForm.FLAG else None
         super().__init__(option_strings, dest, nargs=nargs, **kwargs)
         self._option = option
 
@@ -38,7 +38,7 @@ class _OldName(argparse.Action):
     ) -> None:
         """Does what the option does by its new name."""
         option = self._option
-        if option.form is Form.FLAG:
+        if option.form is OptionForm.FLAG:
             values = True
         elif option.form.is_list:
             values = [*(getattr(namespace, self.dest) or ()), values]
@@ -119,7 +119,7 @@ def layers_of(
 
 
 def _is_lines(option: Option) -> bool:
-    return option.form.is_list or option.form is Form.RESOURCES
+    return option.form.is_list or option.form is OptionForm.RESOURCES
 
 
 def _dest(option: Option) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from t5x_harness.system.decode import type_hints
 
 
-class Form(enum.StrEnum):
+class OptionForm(enum.StrEnum):
     """The form in which people write a value."""
 
     TEXT = "text"
@@ -39,20 +39,26 @@ class Form(enum.StrEnum):
     @property
     def is_list(self) -> bool:
         """Whether an option may be repeated, each time with further values."""
-        return self in (Form.TEXTS, Form.BINDINGS, Form.CODES, Form.FOLDERS, Form.ADDRESSES)
+        return self in (
+            OptionForm.TEXTS,
+            OptionForm.BINDINGS,
+            OptionForm.CODES,
+            OptionForm.FOLDERS,
+            OptionForm.ADDRESSES,
+        )
 
     @property
     def is_separated(self) -> bool:
         """Whether several values may stand in one word, with commas between them."""
-        return self in (Form.CODES, Form.FOLDERS, Form.ADDRESSES)
+        return self in (OptionForm.CODES, OptionForm.FOLDERS, OptionForm.ADDRESSES)
 
     @property
     def is_path(self) -> bool:
         """Whether a relative value begins at the folder of its source."""
-        return self in (Form.FOLDERS, Form.ADDRESSES, Form.ADDRESS, Form.PATH)
+        return self in (OptionForm.FOLDERS, OptionForm.ADDRESSES, OptionForm.ADDRESS, OptionForm.PATH)
 
 
-_FORMS = {bool: Form.FLAG, int: Form.COUNT, float: Form.POSITIVE, tuple: Form.TEXTS}
+_FORMS = {bool: OptionForm.FLAG, int: OptionForm.COUNT, float: OptionForm.POSITIVE, tuple: OptionForm.TEXTS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +88,7 @@ class Option:
     field: str
     help: str
     default: str = ""
-    form: Form = Form.TEXT
+    form: OptionForm = OptionForm.TEXT
     shell: tuple[str, ...] = ()
     pytest: tuple[str, ...] = ()
     old: str = ""
@@ -147,7 +153,7 @@ def option(
             "ini": f"t5x_{name}" * ini,
             "key": (f"{prefix}.{field}" if prefix else field) * key,
             "choices": tuple(map(str, kind)) if issubclass(kind, enum.Enum) else (),
-            "form": _FORMS.get(kind, Form.TEXT),
+            "form": _FORMS.get(kind, OptionForm.TEXT),
         }
         return Option(field=field, help=help, **{**found, **others})
 

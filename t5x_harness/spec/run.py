@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from t5x_harness.spec.choices import Mode, RuntimeChoice
-from t5x_harness.spec.option import Form, option, take_plain_strings
+from t5x_harness.spec.option import OptionForm, option, take_plain_strings
 from t5x_harness.spec.settings import READING, RunSettings
 from t5x_harness.system.decode import JsonValue
 
@@ -40,7 +40,7 @@ class RunSpec(JsonValue):
         pytest=("--t5x-gin", "--gin_bindings"),
         ini=True,
         key=True,
-        form=Form.BINDINGS,
+        form=OptionForm.BINDINGS,
         joined="after",
         metavar="'NAME = VALUE'",
         commands=READING,
@@ -53,7 +53,7 @@ class RunSpec(JsonValue):
         pytest=("--t5x-gin-search-paths", "--gin_search_paths"),
         ini=True,
         key=True,
-        form=Form.ADDRESSES,
+        form=OptionForm.ADDRESSES,
         metavar="DIR,DIR",
         commands=READING,
         group="what to run",
@@ -63,7 +63,7 @@ class RunSpec(JsonValue):
         "folders with the configs' own modules, before python_path of [tool.t5x_harness]",
         pytest=True,
         key=True,
-        form=Form.FOLDERS,
+        form=OptionForm.FOLDERS,
         metavar="DIR,DIR",
         commands=READING,
         group="what to run",

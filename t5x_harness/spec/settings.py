@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from t5x_harness.spec.choices import AotMode, GcsPaths, Stage, StandInPolicy
-from t5x_harness.spec.option import Form, option, take_plain_strings
+from t5x_harness.spec.option import OptionForm, option, take_plain_strings
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.variables import EXACT_NUMERICS_VARIABLE, TPU_NUMERICS_VARIABLE
 
@@ -30,7 +30,7 @@ class RunSettings(JsonValue):
         (),
         "rows in the place of a task's data; a test declares them with sample_rows",
         key=True,
-        form=Form.TABLE,
+        form=OptionForm.TABLE,
         group="the project",
     )
     prices: tuple[tuple[str, float], ...] = option(
@@ -39,7 +39,7 @@ class RunSettings(JsonValue):
         "would cost",
         "dated list prices",
         key=True,
-        form=Form.TABLE,
+        form=OptionForm.TABLE,
         group="the project",
     )
     gcs_root: str | None = option(
@@ -48,7 +48,7 @@ class RunSettings(JsonValue):
         pytest=True,
         old=True,
         key=True,
-        form=Form.BUCKETS,
+        form=OptionForm.BUCKETS,
         metavar="DIR",
         commands=READING,
     )
@@ -57,7 +57,7 @@ class RunSettings(JsonValue):
         "where TFDS data lies, as for T5X",
         shell="--tfds_data_dir",
         pytest=("--t5x-tfds-data-dir", "--tfds_data_dir"),
-        form=Form.ADDRESS,
+        form=OptionForm.ADDRESS,
         metavar="DIR",
         commands=PLANNING,
     )
@@ -160,7 +160,7 @@ class RunSettings(JsonValue):
         pytest=True,
         old=True,
         key=True,
-        form=Form.PATH,
+        form=OptionForm.PATH,
         metavar="PATH",
         commands=RUNNING,
         group="golden plan",
@@ -180,7 +180,7 @@ class RunSettings(JsonValue):
         "[tool.t5x_harness] ignores",
         pytest=True,
         key=True,
-        form=Form.CODES,
+        form=OptionForm.CODES,
         metavar="CODE,CODE",
         commands=READING,
         group="output",
@@ -191,7 +191,7 @@ class RunSettings(JsonValue):
         "select of [tool.t5x_harness], or every code",
         pytest=True,
         key=True,
-        form=Form.CODES,
+        form=OptionForm.CODES,
         joined="",
         metavar="CODE,CODE",
         commands=READING,

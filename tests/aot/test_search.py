@@ -16,7 +16,7 @@ from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
 from t5x_harness.aot.search import FitGrid, FitRow, Fits, FitSearch, cheapest, smallest
 from t5x_harness.aot.variants import RunVariant, VariantRefused, tune
 from t5x_harness.commands.fit import search_rows
-from t5x_harness.commands.fit_output import Found, as_json, as_table
+from t5x_harness.commands.fit_output import FitReport, as_json, as_table
 from t5x_harness.slices.slice import get_slice
 
 TRAIN = ("train",)
@@ -153,7 +153,7 @@ def test_the_smallest_and_the_cheapest() -> None:
     assert smallest(rows) is rows[0]
     assert cheapest(rows, 48) is rows[0]
     assert cheapest(rows, 0.01) is None
-    found = Found(SPEC, 48, {}, rows, TRAIN, planned())
+    found = FitReport(SPEC, 48, {}, rows, TRAIN, planned())
     text = as_table(found)
     assert "the smallest slice that holds it: v3-8 (train needs 8 GiB of 15.5 GiB)" in text
     assert "needs: the peak, and the gaps between temporary values, which the compiler reserves, too" in text
@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_is_known() -> None:
     grid = FitGrid(["v3-8"], microbatches=(1, 2, 4), programs=TRAIN)
     complete = search_rows(search(planned(), PretendCompiler(needs)), grid, rows)
     assert (complete, results(rows)) == (False, [("v3-8", 64, 1, "does not fit")])
-    found = Found(SPEC, 48, {}, rows, TRAIN, planned(), is_complete=False)
+    found = FitReport(SPEC, 48, {}, rows, TRAIN, planned(), is_complete=False)
     assert "interrupted: 1 combination is known" in as_table(found)
 
 

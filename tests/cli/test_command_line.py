@@ -430,7 +430,7 @@ def test_without_a_command_the_help_is_shown_and_2(capsys: pytest.CaptureFixture
 
 def test_a_command_of_another_module_gets_its_arguments_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    monkeypatch.setattr("t5x_harness.commands.exec.run", lambda parsed: taken.append(parsed.command) or 7)
+    monkeypatch.setattr("t5x_harness.commands.exec.main", lambda parsed: taken.append(parsed.command) or 7)
     assert main(["exec", "--", "python", "-c", "pass", "--gin.X=1"]) == 7
     assert taken[0][-1] == "--gin.X=1"
 

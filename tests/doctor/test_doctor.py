@@ -278,7 +278,7 @@ def test_a_check_whose_module_is_imported_once_more_is_the_same_check(monkeypatc
 MAIN = (
     "import argparse, sys; from t5x_harness.commands import doctor;"
     "parser = argparse.ArgumentParser(); doctor.add_arguments(parser);"
-    "status = doctor.run(parser.parse_args());"
+    "status = doctor.main(parser.parse_args());"
     "assert not [m for m in ('jax', 'numpy', 'tensorflow', 't5x') if m in sys.modules];"
     "sys.exit(status)"
 )

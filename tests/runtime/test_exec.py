@@ -21,7 +21,7 @@ from t5x_harness.slices.slice import get_slice
 MAIN = (
     "import argparse, sys; from t5x_harness.commands import exec as exec_command;"
     "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
-    "sys.exit(exec_command.run(parser.parse_args()))"
+    "sys.exit(exec_command.main(parser.parse_args()))"
 )
 EXEC = (sys.executable, "-c", MAIN)
 
@@ -255,6 +255,7 @@ def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
         "t5x_harness.upstream",
         "t5x_harness.upstream.jax",
         "t5x_harness.variables",
+        "t5x_harness.version",
     }
 
 

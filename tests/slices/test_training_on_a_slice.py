@@ -19,7 +19,7 @@ RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
 EXEC = (
     "import argparse, sys; from t5x_harness.commands import exec as exec_command;"
     "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
-    "sys.exit(exec_command.run(parser.parse_args()))"
+    "sys.exit(exec_command.main(parser.parse_args()))"
 )
 
 

@@ -35,7 +35,7 @@ from t5x_harness.vertex.run_mode import RunMode, RunModeError
 from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
 _SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable
-_EPILOG = """\
+EPILOG = """\
 examples:
   t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
                                                   what would be sent, and staged, and what it may cost
@@ -60,7 +60,6 @@ exit status: 0 the job succeeded (with --no-wait: was sent; with --dry-run: coul
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``submit`` to a parser."""
-    parser.epilog = _EPILOG
     groups = add_run_arguments(parser, "submit")
     add_to_command(parser, JOBS, "submit", groups)
     job, where, what = groups["the job"], groups["where it goes"], groups["what to do"]

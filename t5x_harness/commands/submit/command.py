@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from t5x_harness.buckets.bucket_folder import Folder, StorageError
 from t5x_harness.commands.google_arguments import root_of
 from t5x_harness.commands.submit.arguments import (
-    add_arguments,
     as_emulated,
     jobs_of,
     target_of,
@@ -32,8 +31,6 @@ from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.run_mode import RunMode
 from t5x_harness.vertex.target import VertexTarget
 
-__all__ = ["add_arguments", "run"]
-
 _SMALL = (
     "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
     "log says what was changed. --full-size runs them at the sizes and for the steps that the config names"
@@ -41,7 +38,7 @@ _SMALL = (
 _FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, at full size (--full-size): that may take long"
 
 
-def run(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Checks, sends and follows jobs.
 
     Returns:
