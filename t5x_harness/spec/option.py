@@ -39,13 +39,7 @@ class OptionForm(enum.StrEnum):
     @property
     def is_list(self) -> bool:
         """Whether an option may be repeated, each time with further values."""
-        return self in (
-            OptionForm.TEXTS,
-            OptionForm.BINDINGS,
-            OptionForm.CODES,
-            OptionForm.FOLDERS,
-            OptionForm.ADDRESSES,
-        )
+        return self.is_separated or self in (OptionForm.TEXTS, OptionForm.BINDINGS)
 
     @property
     def is_separated(self) -> bool:
