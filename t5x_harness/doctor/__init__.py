@@ -6,8 +6,7 @@ this process, so the doctor also works where the patient does not.
 
 from __future__ import annotations
 
-# Importing a module of checks registers them.
-from t5x_harness.doctor import (  # noqa: F401
+from t5x_harness.doctor import (
     clashes,
     fuse,
     image,
@@ -21,7 +20,17 @@ from t5x_harness.doctor import (  # noqa: F401
 from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 
-__all__ = ["Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
+__all__ = ["CHECKS", "Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
+
+_MODULES = (clashes, fuse, image, loading, machine, private_names, runtime, t5x_interface, versions)
+
+CHECKS = tuple(
+    sorted(
+        (value for module in _MODULES for value in vars(module).values() if isinstance(value, Check)),
+        key=lambda check: check.code,
+    )
+)
+"""Every check, by code."""
 
 
 def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
@@ -31,5 +40,5 @@ def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagn
       environment: what is looked at.
       of_image: whether it is a container image's; PyPI's placeholder has no place there either.
     """
-    checks: tuple[type[Check], ...] = (*Check.all(of_image=True), runtime.T5xPlaceholder) if of_image else Check.all()
-    return tuple(check().run(environment) for check in checks)
+    checks = [check for check in CHECKS if check.of_image == of_image]
+    return tuple(check.run(environment) for check in (*checks, *([runtime.placeholder] if of_image else [])))

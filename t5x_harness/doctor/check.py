@@ -1,10 +1,9 @@
-"""A check: one question to the environment. Checks register themselves by their code."""
+"""A check: one question to the environment."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-from typing import ClassVar
+from collections.abc import Callable
 
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
@@ -30,15 +29,20 @@ def error(message: str, fix: str) -> Defect:
     return Defect(Severity.ERROR, message, fix)
 
 
+def warning(message: str, fix: str) -> Defect:
+    """Builds a defect that may keep runs from being right."""
+    return Defect(Severity.WARNING, message, fix)
+
+
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What one check found.
+    """What one check established.
 
     Attributes:
       code: the check's.
       title: what it looks at.
       summary: what it established, in a line.
-      findings: empty where all is well.
+      findings: empty if all is well.
     """
 
     code: str
@@ -54,49 +58,46 @@ class Diagnosis:
         return str(worst) if worst else "ok"
 
 
-class Check(abc.ABC):
-    """Base of all checks; a subclass with a code is part of the doctor's round.
+Looked = tuple[str, list[Defect]]
+"""The summary of what a check established, and its findings."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A check of the doctor's round.
 
     Attributes:
       code: stable id.
       title: what it looks at.
-      why: what goes wrong where it is not well, for ``t5x-harness explain``.
+      why: what goes wrong if it is not well, for ``t5x-harness explain``.
       of_image: whether it is about a container image for jobs, and part of the round with ``--image`` only.
+      look: looks at the environment.
     """
 
-    code: ClassVar[str]
-    title: ClassVar[str]
-    why: ClassVar[str]
-    of_image: ClassVar[bool] = False
-    _by_code: ClassVar[dict[str, type[Check]]] = {}
+    code: str
+    title: str
+    why: str
+    of_image: bool
+    look: Callable[[Environment], Looked]
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if not hasattr(cls, "why"):
-            raise TypeError(f"check {cls.__qualname__} ({cls.code}) does not set why")
-        other = Check._by_code.get(cls.code, cls)
-        if (cls.__module__, cls.__qualname__) != (other.__module__, other.__qualname__):  # not imported once more
-            raise TypeError(f"check {cls.__qualname__} has code {cls.code}, which {other.__qualname__} has already")
-        Check._by_code[cls.code] = cls
+    @property
+    def command(self) -> str:
+        """The words after ``t5x-harness`` that run it."""
+        return "doctor --image" if self.of_image else "doctor"
 
-    @classmethod
-    def all(cls, *, of_image: bool = False) -> tuple[type[Check], ...]:
-        """Returns every check of a round, by code.
-
-        Args:
-          of_image: of the round inside a container image.
-        """
-        return tuple(check for _, check in sorted(Check._by_code.items()) if check.of_image == of_image)
-
-    @classmethod
-    def command(cls) -> str:
-        """Returns the words after ``t5x-harness`` that run it."""
-        return "doctor --image" if cls.of_image else "doctor"
-
-    @abc.abstractmethod
     def run(self, environment: Environment) -> Diagnosis:
         """Looks at the environment."""
+        summary, findings = self.look(environment)
+        return Diagnosis(self.code, self.title, summary, tuple(findings))
 
-    def diagnosis(self, summary: str, *findings: Defect) -> Diagnosis:
-        """Returns what this check found, under its code and title."""
-        return Diagnosis(self.code, self.title, summary, findings)
+
+def looked(summary: str, *findings: Defect) -> Looked:
+    """Returns what a check established."""
+    return summary, list(findings)
+
+
+def check(
+    code: str, title: str, *, why: str, of_image: bool = False
+) -> Callable[[Callable[[Environment], Looked]], Check]:
+    """Makes a check of a function that looks at the environment; see :class:`Check`."""
+    return lambda look: Check(code, title, why, of_image, look)

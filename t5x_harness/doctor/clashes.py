@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import collections
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
+from t5x_harness.doctor.check import Defect, Looked, check, error, looked, warning
 from t5x_harness.doctor.environment import Environment, Installed
-from t5x_harness.spec import Severity
 
 # The first brings the package by the name that the recorded behaviour and the other packages ask for.
 RIVALS = (
@@ -16,21 +15,19 @@ RIVALS = (
 )
 
 
-class OverwrittenPackages(Check):
-    """Two distributions that bring the same package: whichever was installed last has overwritten the other."""
-
-    code = "ENV01"
-    title = "packages overwriting each other"
-    why = (
+@check(
+    "ENV01",
+    "packages overwriting each other",
+    why=(
         "Two distributions, such as seqio and seqio-nightly, can bring the same package: whichever was installed last "
         "has overwritten files of the other, and what is imported is a mixture. Removing one takes the files of both, "
         "so the one to keep has to be installed again."
-    )
-
-    def run(self, environment: Environment) -> Diagnosis:
-        """Looks for both of a pair, and for the rival alone."""
-        findings = [f for kept, rival in RIVALS if (f := _clash(environment, kept, rival))]
-        return self.diagnosis(f"{len(RIVALS)} pairs looked for", *findings)
+    ),
+)
+def overwritten_packages(environment: Environment) -> Looked:
+    """Looks for two distributions that bring the same package, and for the rival alone."""
+    findings = [f for kept, rival in RIVALS if (f := _clash(environment, kept, rival))]
+    return looked(f"{len(RIVALS)} pairs looked for", *findings)
 
 
 def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
@@ -46,8 +43,7 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
         for a in askers
     )
     if mine is None:
-        return Defect(
-            Severity.WARNING,
+        return warning(
             f"{theirs} stands in for {kept}{asked}; what asks for {kept} by name will install it over the same files",
             f"python -m pip uninstall -y {rival} && python -m pip install {target}{again}",
         )
@@ -59,28 +55,26 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
     )
 
 
-class DuplicateMetadata(Check):
-    """A distribution recorded twice in one folder, as an interrupted upgrade leaves it."""
-
-    code = "ENV02"
-    title = "distributions recorded twice"
-    why = (
+@check(
+    "ENV02",
+    "distributions recorded twice",
+    why=(
         "A distribution is recorded twice in one folder, as an interrupted upgrade leaves it: pip and the code that "
         "runs may then see different versions."
-    )
-
-    def run(self, environment: Environment) -> Diagnosis:
-        """Looks for names that come twice in one folder."""
-        places: dict[tuple[str, str], list[Installed]] = collections.defaultdict(list)
-        for dist in environment.distributions:
-            places[dist.name, dist.folder].append(dist)
-        findings = [
-            error(
-                f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
-                " pip and the code that runs may see different ones",
-                f"python -m pip install --force-reinstall --no-deps {name}=={dists[0].version}",
-            )
-            for (name, folder), dists in places.items()
-            if len({d.version for d in dists}) > 1
-        ]
-        return self.diagnosis(f"{len(environment.by_name)} distributions", *findings)
+    ),
+)
+def duplicate_metadata(environment: Environment) -> Looked:
+    """Looks for names that come twice in one folder."""
+    places: dict[tuple[str, str], list[Installed]] = collections.defaultdict(list)
+    for dist in environment.distributions:
+        places[dist.name, dist.folder].append(dist)
+    findings = [
+        error(
+            f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
+            " pip and the code that runs may see different ones",
+            f"python -m pip install --force-reinstall --no-deps {name}=={dists[0].version}",
+        )
+        for (name, folder), dists in places.items()
+        if len({d.version for d in dists}) > 1
+    ]
+    return looked(f"{len(environment.by_name)} distributions", *findings)

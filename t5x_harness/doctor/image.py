@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis, error
+from t5x_harness.doctor.check import Defect, Looked, check, error, looked
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
@@ -23,52 +23,48 @@ _OF_EMULATION = ("STORAGE_EMULATOR_HOST", "T5X_HARNESS_GCS_ROOT", "TENSORSTORE_G
 _FORCED_DEVICES = "xla_force_host_platform_device_count"
 
 
-class PinnedT5x(Check):
-    """T5X itself, at the commit that the image names; the embedded runtime is for machines without T5X."""
-
-    code = "IMG01"
-    title = "T5X at its commit"
-    why = (
+@check(
+    "IMG01",
+    "T5X at its commit",
+    why=(
         "A job runs the T5X of its image, so the image names the commit of T5X in a variable and has to have that "
         "commit installed. The embedded T5X is for machines without T5X, not for jobs."
-    )
-    of_image = True
+    ),
+    of_image=True,
+)
+def pinned_t5x(environment: Environment) -> Looked:
+    """Compares T5X's commit with the one that the image was built with."""
+    runtime, commit = environment.runtime, environment.variables.get(COMMIT_VARIABLE, "")
+    findings = []
+    if runtime.kind != "installed":
+        message = f"{runtime.note}: jobs would run the harness's embedded runtime"
+        findings.append(error(message, _REBUILD))
+    elif not commit:
+        message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
+        findings.append(error(message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
+    elif f"commit {commit[:_SHORT]}" not in runtime.version:
+        message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
+        findings.append(error(message, _REBUILD))
+    return looked(str(runtime), *findings)
 
-    def run(self, environment: Environment) -> Diagnosis:
-        """Compares T5X's commit with the one that the image was built with."""
-        runtime, commit = environment.runtime, environment.variables.get(COMMIT_VARIABLE, "")
-        findings = []
-        if runtime.kind != "installed":
-            message = f"{runtime.note}: jobs would run the harness's embedded runtime"
-            findings.append(error(message, _REBUILD))
-        elif not commit:
-            message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
-            findings.append(error(message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
-        elif f"commit {commit[:_SHORT]}" not in runtime.version:
-            message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
-            findings.append(error(message, _REBUILD))
-        return self.diagnosis(str(runtime), *findings)
 
-
-class EntryPoint(Check):
-    """T5X's ``main.py``, which the image's entry point runs as ``python -m t5x.main``, and its run modes."""
-
-    code = "IMG02"
-    title = "entry point"
-    why = (
+@check(
+    "IMG02",
+    "entry point",
+    why=(
         "The entry point of an image is `python -m t5x.main`, which imports the run modes. If one is missing or cannot "
         "be imported, the job ends only after its TPU was started."
-    )
-    of_image = True
-
-    def run(self, environment: Environment) -> Diagnosis:
-        """Looks for the modules, and imports them if they are there."""
-        folder = Path(environment.runtime.location)
-        missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
-        findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
-        if not missing and (reason := _fault_of_import(environment)):
-            findings.append(error(f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD))
-        return self.diagnosis(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
+    ),
+    of_image=True,
+)
+def entry_point(environment: Environment) -> Looked:
+    """Looks for ``t5x.main`` and the run modes, and imports them if they are there."""
+    folder = Path(environment.runtime.location)
+    missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
+    findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
+    if not missing and (reason := _fault_of_import(environment)):
+        findings.append(error(f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD))
+    return looked(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
 
 
 _IMPORTS = """
@@ -98,102 +94,93 @@ def _fault_of_import(environment: Environment) -> str:
     return next(reversed(done.stderr.strip().splitlines()), f"exit status {done.returncode}")
 
 
-class PinnedVersions(Check):
-    """Every distribution at the version that the image names: an image that drifts fails on the TPU, without a word."""
-
-    code = "IMG03"
-    title = "pinned versions"
-    why = (
+@check(
+    "IMG03",
+    "pinned versions",
+    why=(
         "Every distribution has to have the version that the image's requirements file names. An image that was built "
         "anew with other versions fails on the TPU, often without a log."
-    )
-    of_image = True
+    ),
+    of_image=True,
+)
+def pinned_versions(environment: Environment) -> Looked:
+    """Compares what is installed with the file that the image was built from."""
+    name = environment.variables.get(REQUIREMENTS_VARIABLE)
+    if not name or not Path(name).is_file():
+        message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
+        fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
+        return looked("not checked", error(message, fix))
+    lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
+    lines = [line for line in lines if line]
+    return looked(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
 
-    def run(self, environment: Environment) -> Diagnosis:
-        """Compares what is installed with the file that the image was built from."""
-        name = environment.variables.get(REQUIREMENTS_VARIABLE)
-        if not name or not Path(name).is_file():
-            message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
-            fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
-            return self.diagnosis("not checked", error(message, fix))
-        lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
-        lines = [line for line in lines if line]
-        return self.diagnosis(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
 
-
-class TpuLibrary(Check):
-    """libtpu, at the version that JAX asks for: without it JAX computes on the host's processor, and says so only."""
-
-    code = "IMG04"
-    title = "TPU library"
-    why = (
+@check(
+    "IMG04",
+    "TPU library",
+    why=(
         "JAX needs libtpu at the version that its extra `tpu` asks for. Without it, JAX computes on the CPU of the TPU "
         "machine and only logs a warning."
-    )
-    of_image = True
+    ),
+    of_image=True,
+)
+def tpu_library(environment: Environment) -> Looked:
+    """Compares libtpu with what JAX's extra ``tpu`` asks for."""
+    jax = environment.by_name.get("jax")
+    if jax is None:
+        return looked("no JAX", error("jax is not installed", _REBUILD))
+    asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
+    version = environment.version("libtpu")
+    bounds = str(asked.specifier) if asked is not None else ""
+    findings = []
+    if version is None:
+        fix = f"add libtpu{bounds} to docker/requirements.txt"
+        findings.append(error(f"libtpu is not installed, and {jax} needs it for a TPU", fix))
+    elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
+        message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
+        findings.append(error(message, f"libtpu{bounds} in docker/requirements.txt"))
+    return looked(f"libtpu {version or 'is missing'}, {jax}", *findings)
 
-    def run(self, environment: Environment) -> Diagnosis:
-        """Compares libtpu with what JAX's extra ``tpu`` asks for."""
-        jax = environment.by_name.get("jax")
-        if jax is None:
-            return self.diagnosis("no JAX", error("jax is not installed", _REBUILD))
-        asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
-        version = environment.version("libtpu")
-        bounds = str(asked.specifier) if asked is not None else ""
-        findings = []
-        if version is None:
-            fix = f"add libtpu{bounds} to docker/requirements.txt"
-            findings.append(error(f"libtpu is not installed, and {jax} needs it for a TPU", fix))
-        elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
-            message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
-            findings.append(error(message, f"libtpu{bounds} in docker/requirements.txt"))
-        return self.diagnosis(f"libtpu {version or 'is missing'}, {jax}", *findings)
 
-
-class ShippedTests(Check):
-    """What tests with ``ship=True`` need in the image: pytest, and the harness as a distribution."""
-
-    code = "IMG05"
-    title = "shipped tests"
-    why = (
+@check(
+    "IMG05",
+    "shipped tests",
+    why=(
         "A test with `ship=True` runs inside the job, so the image needs pytest and t5x-harness as installed "
         "distributions."
-    )
-    of_image = True
+    ),
+    of_image=True,
+)
+def shipped_tests(environment: Environment) -> Looked:
+    """Looks for pytest and for the harness as a distribution."""
+    found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
+    findings = [
+        error(f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
+        for name, version in found.items()
+        if version is None
+    ]
+    return looked(", ".join(f"{name} {version}" for name, version in found.items() if version), *findings)
 
-    def run(self, environment: Environment) -> Diagnosis:
-        """Looks for both."""
-        found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
-        findings = [
-            error(f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
-            for name, version in found.items()
-            if version is None
-        ]
-        return self.diagnosis(", ".join(f"{name} {version}" for name, version in found.items() if version), *findings)
 
-
-class EmulationLeft(Check):
-    """Variables of an emulation on a developer's machine, which would lead a job away from its TPU and its buckets."""
-
-    code = "IMG06"
-    title = "nothing emulated"
-    why = (
+@check(
+    "IMG06",
+    "nothing emulated",
+    why=(
         "Variables of an emulation on a developer's machine, such as STORAGE_EMULATOR_HOST, would keep a job from its "
         "TPU or its buckets if they were built into the image."
-    )
-    of_image = True
-
-    def run(self, environment: Environment) -> Diagnosis:
-        """Looks for them."""
-        variables = environment.variables
-        left = [name for name in _OF_EMULATION if variables.get(name)]
-        left += ["XLA_FLAGS"] if _FORCED_DEVICES in variables.get("XLA_FLAGS", "") else []
-        left += ["JAX_PLATFORMS"] if variables.get("JAX_PLATFORMS", "") == "cpu" else []
-        findings = [
-            error(f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile")
-            for name in left
-        ]
-        return self.diagnosis("no variable of an emulation" if not left else ", ".join(left), *findings)
+    ),
+    of_image=True,
+)
+def emulation_left(environment: Environment) -> Looked:
+    """Looks for variables that would keep a job from its TPU and its buckets."""
+    variables = environment.variables
+    left = [name for name in _OF_EMULATION if variables.get(name)]
+    left += ["XLA_FLAGS"] if _FORCED_DEVICES in variables.get("XLA_FLAGS", "") else []
+    left += ["JAX_PLATFORMS"] if variables.get("JAX_PLATFORMS", "") == "cpu" else []
+    findings = [
+        error(f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile") for name in left
+    ]
+    return looked("no variable of an emulation" if not left else ", ".join(left), *findings)
 
 
 def _drift(line: str, environment: Environment) -> Iterator[Defect]:

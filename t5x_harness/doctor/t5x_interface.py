@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
+from t5x_harness.doctor.check import Defect, Looked, check, looked
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
 from t5x_harness.spec import Severity
@@ -19,44 +19,42 @@ Parameters = Mapping[str, bool]
 """Of a function: by name, whether it has a default."""
 
 
-class T5XInterface(Check):
-    """Functions and classes that an installed T5X has otherwise than the recorded one."""
-
-    code = "ENV12"
-    title = "interface of T5X"
-    why = (
+@check(
+    "ENV12",
+    "interface of T5X",
+    why=(
         "The harness knows T5X by its commit cc342d4 of 2026-04-21, whose interface the embedded T5X has. A release or "
         "a fork may differ: a config that binds what is gone fails there, and what the harness changes in T5X (the "
         "mesh, restoring) has to be there. The sources are read; nothing is imported."
-    )
-
-    def run(self, environment: Environment) -> Diagnosis:
-        """Compares the sources of both, module by module."""
-        runtime = environment.runtime
-        if runtime.kind == "embedded":
-            return self.diagnosis("the embedded T5X has the recorded interface")
-        if not Path(runtime.location).is_dir():
-            return self.diagnosis(f"not compared: the sources in {runtime.location} cannot be read")
-        compared = 0
-        differences: list[str] = []
-        for file in sorted(_RECORDED.rglob("*.py")):
-            relative = file.relative_to(_RECORDED)
-            if relative.stem.startswith("_") or not (recorded := _definitions(file)):
-                continue
-            compared += len(recorded)
-            differences += _differences(Path(runtime.location, relative), _module(relative), recorded)
-        findings = [*_lacking(Path(runtime.location))]
-        if differences:
-            more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
-            findings.append(
-                Defect(
-                    Severity.NOTE,
-                    f"{runtime} differs from the recorded T5X: {'; '.join(differences[:_SHOWN])}{more}",
-                    "nothing, where it is meant to; lint knows names and parameters as recorded",
-                )
+    ),
+)
+def interface(environment: Environment) -> Looked:
+    """Compares the sources of both T5X, module by module."""
+    runtime = environment.runtime
+    if runtime.kind == "embedded":
+        return looked("the embedded T5X has the recorded interface")
+    if not Path(runtime.location).is_dir():
+        return looked(f"not compared: the sources in {runtime.location} cannot be read")
+    compared = 0
+    differences: list[str] = []
+    for file in sorted(_RECORDED.rglob("*.py")):
+        relative = file.relative_to(_RECORDED)
+        if relative.stem.startswith("_") or not (recorded := _definitions(file)):
+            continue
+        compared += len(recorded)
+        differences += _differences(Path(runtime.location, relative), _module(relative), recorded)
+    findings = [*_lacking(Path(runtime.location))]
+    if differences:
+        more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        findings.append(
+            Defect(
+                Severity.NOTE,
+                f"{runtime} differs from the recorded T5X: {'; '.join(differences[:_SHOWN])}{more}",
+                "nothing, where it is meant to; lint knows names and parameters as recorded",
             )
-        same = compared - len(differences)
-        return self.diagnosis(f"{same} of {compared} functions and classes are as recorded", *findings)
+        )
+    same = compared - len(differences)
+    return looked(f"{same} of {compared} functions and classes are as recorded", *findings)
 
 
 def _lacking(folder: Path) -> Iterator[Defect]:

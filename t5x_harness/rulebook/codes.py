@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from t5x_harness.doctor import Check
+from t5x_harness.doctor import CHECKS, Check
 from t5x_harness.findings.rule import Rule
 from t5x_harness.rulebook.job_pages import job_codes
 from t5x_harness.rulebook.rules import all_rules
@@ -111,9 +111,9 @@ def rules_by_code() -> dict[str, list[Rule[Any]]]:
     return dict(sorted(found.items()))
 
 
-def checks_by_code() -> dict[str, type[Check]]:
+def checks_by_code() -> dict[str, Check]:
     """Returns the checks of ``t5x-harness doctor``, ordered by code."""
-    return {check.code: check for check in (*Check.all(), *Check.all(of_image=True))}
+    return {check.code: check for check in CHECKS}
 
 
 def every_code() -> dict[str, Code]:
@@ -126,7 +126,7 @@ def every_code() -> dict[str, Code]:
             for code, of in rules
         },
         **{code: Code("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
-        **{code: Code(check.command(), "", check.title) for code, check in checks_by_code().items()},
+        **{code: Code(check.command, "", check.title) for code, check in checks_by_code().items()},
         **{code: Code("any", "error", title) for code, title in RUN_CODES.items()},
         **{code: Code("auxiliary", *about) for code, about in AUXILIARY_CODES.items()},
         **{code: Code("not found", "", title) for code, (title, _) in rows},

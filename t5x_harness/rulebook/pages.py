@@ -50,8 +50,8 @@ def explained(code: str) -> str:
     return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
 
 
-def _check_page(check: type[Check]) -> str:
-    command = f"Checked by `t5x-harness {check.command()}`, which prints the fix below what it finds."
+def _check_page(check: Check) -> str:
+    command = f"Checked by `t5x-harness {check.command}`, which prints the fix below what it finds."
     return "\n".join([f"# {check.code}: {check.title}", "", command, "", *paragraph(check.why), ""])
 
 

@@ -15,7 +15,7 @@ NOTHING = Environment((), Runtime("embedded", "0.1.0", "/lib", "no T5X is instal
 def diagnosis(found: Mount, monkeypatch: pytest.MonkeyPatch, *, there: bool = False) -> Diagnosis:
     monkeypatch.setattr(check, "probe", lambda: found)
     monkeypatch.setattr(check.os.path, "isdir", lambda path: there)
-    return check.GcsPaths().run(NOTHING)
+    return check.gcs_paths.run(NOTHING)
 
 
 def test_a_machine_that_allows_all(monkeypatch: pytest.MonkeyPatch) -> None:

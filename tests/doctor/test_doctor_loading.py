@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from t5x_harness.doctor import Environment, Installed
-from t5x_harness.doctor.loading import TritonAfterTensorflow
+from t5x_harness.doctor.loading import triton_after_tensorflow
 from t5x_harness.runtime.choice import Runtime
 
 RUNTIME = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X is installed")
@@ -21,7 +21,7 @@ def environment(folder: Path, triton: str) -> Environment:
 
 
 def test_triton_that_kills_a_process_with_tensorflow(tmp_path: Path) -> None:
-    found = TritonAfterTensorflow().run(environment(tmp_path, KILLS))
+    found = triton_after_tensorflow.run(environment(tmp_path, KILLS))
     assert (found.status, found.summary) == ("warning", "triton 3.7.1 does not load after tensorflow 2.21.0")
     assert found.findings[0].message == (
         "a process that imports tensorflow 2.21.0 and then triton 3.7.1 was killed by SIGSEGV (segfault). So is a run "
@@ -31,6 +31,6 @@ def test_triton_that_kills_a_process_with_tensorflow(tmp_path: Path) -> None:
 
 def test_one_that_loads_and_one_that_says_what_it_lacks(tmp_path: Path) -> None:
     for module in ("", "raise ImportError('no driver')"):
-        found = TritonAfterTensorflow().run(environment(tmp_path, module))
+        found = triton_after_tensorflow.run(environment(tmp_path, module))
         assert (found.status, found.summary) == ("ok", "triton 3.7.1 loads after tensorflow 2.21.0")
-    assert TritonAfterTensorflow().run(Environment((), RUNTIME)).summary == "not both are installed"
+    assert triton_after_tensorflow.run(Environment((), RUNTIME)).summary == "not both are installed"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.doctor import Environment, Installed
-from t5x_harness.doctor.private_names import PrivateNames
+from t5x_harness.doctor.private_names import private_names
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.upstream.names import LIBRARIES
 
@@ -22,10 +22,10 @@ def test_a_name_that_is_gone_is_said_with_library_and_version(tmp_path: Path) ->
     file = tmp_path / "gin" / "config.py"
     environment = Environment((Installed("gin-config", "0.5.0", str(tmp_path)),), RUNTIME)
     file.write_text("_CONFIG = {}\n_FILE_READERS = []\n")
-    found = PrivateNames().run(environment)
+    found = private_names.run(environment)
     assert (found.summary, found.findings) == ("2 of 2 are there: gin-config 0.5.0", ())
     file.write_text("_CONFIGS = {}\n_FILE_READERS = []\n")
-    found = PrivateNames().run(environment)
+    found = private_names.run(environment)
     assert (found.status, found.summary) == ("warning", "1 of 2 are there: gin-config 0.5.0")
     [finding] = found.findings
     assert finding.message == (
@@ -35,12 +35,12 @@ def test_a_name_that_is_gone_is_said_with_library_and_version(tmp_path: Path) ->
 
 
 def test_a_library_that_is_not_installed_or_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    assert PrivateNames().run(Environment((), RUNTIME)).summary == "no library with any is there"
+    assert private_names.run(Environment((), RUNTIME)).summary == "no library with any is there"
     unread = Environment((Installed("gin-config", "0.5.0", str(tmp_path)),), RUNTIME)
-    assert PrivateNames().run(unread).summary == "no library with any is there"
+    assert private_names.run(unread).summary == "no library with any is there"
 
 
-def private_names(file: Path) -> set[str]:
+def names_used_in(file: Path) -> set[str]:
     """The private names in a file's code, those that it defines and those of itself left out."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     used, own = set(), set()
@@ -58,10 +58,10 @@ def private_names(file: Path) -> set[str]:
 @pytest.mark.parametrize("code", sorted({library.code for library in LIBRARIES}))
 def test_the_table_has_every_private_name_that_the_code_uses(code: str) -> None:
     listed = {name for lib in LIBRARIES if lib.code == code for _, names in lib.names for name in names}
-    used = private_names(ROOT / code)
+    used = names_used_in(ROOT / code)
     assert {name for name in listed if name.startswith("_")} == used
 
 
 def test_every_file_of_upstream_is_in_the_table() -> None:
-    files = {p.name for p in (ROOT / "t5x_harness" / "upstream").glob("*.py") if private_names(p)}
+    files = {p.name for p in (ROOT / "t5x_harness" / "upstream").glob("*.py") if names_used_in(p)}
     assert files == {Path(lib.code).name for lib in LIBRARIES if "upstream" in lib.code} | {"cpython.py", "names.py"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.doctor import Diagnosis, Environment
-from t5x_harness.doctor.t5x_interface import T5XInterface
+from t5x_harness.doctor.t5x_interface import interface
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
 
@@ -22,7 +22,7 @@ def fork(tmp_path: Path) -> Path:
 
 
 def examine(folder: Path) -> Diagnosis:
-    return T5XInterface().run(Environment((), Runtime("installed", "1234abc", str(folder), "a folder")))
+    return interface.run(Environment((), Runtime("installed", "1234abc", str(folder), "a folder")))
 
 
 def edit(file: Path, pattern: str, by: str) -> None:
@@ -38,7 +38,7 @@ def test_one_with_the_recorded_interface_is_all_right(fork: Path) -> None:
     assert int(numbers[1]) == int(numbers[2]) > 300
     assert (found.status, found.findings) == ("ok", ())
     embedded = Runtime("embedded", "0.1.0", str(fork), "none is installed")
-    assert T5XInterface().run(Environment((), embedded)).summary == "the embedded T5X has the recorded interface"
+    assert interface.run(Environment((), embedded)).summary == "the embedded T5X has the recorded interface"
     assert examine(Path("/nowhere")).summary == "not compared: the sources in /nowhere cannot be read"
 
 
