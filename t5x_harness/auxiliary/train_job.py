@@ -11,7 +11,7 @@ from t5x_harness.buckets.addresses import object_address
 from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.lint.rule import Context
-from t5x_harness.lint.settings import save_part
+from t5x_harness.lint.settings import save_config
 from t5x_harness.vertex.output_folder import output_folder_of
 from t5x_harness.vertex.run_mode import RunMode
 
@@ -59,7 +59,7 @@ def train_job_of(request: AuxiliaryRequest) -> TrainJob:
     if not model_dir:
         raise AuxiliaryError("MODEL_DIR of the train job is open: give --model_dir, the folder that it writes into")
     last = request.last_step or _last_step(program)
-    save = save_part(Context(program, snapshot_of(program)))
+    save = save_config(Context(program, snapshot_of(program)))
     return TrainJob(
         program,
         model_dir.rstrip("/")

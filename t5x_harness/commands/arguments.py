@@ -262,7 +262,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
     It prints which files are left out.
     """
     from t5x_harness.gin.reading import program_of
-    from t5x_harness.lint.classify import Kind, classify_program
+    from t5x_harness.lint.classify import FileKind, classify_program
 
     cwd = configuration.cwd
     for name in dict.fromkeys(names):
@@ -281,7 +281,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
             verdict = classify_program(program)
             included.update(program.files[1:])
             # What cannot be read is taken too: lint then says why.
-            if verdict.kind is not Kind.FRAGMENT:
+            if verdict.kind is not FileKind.FRAGMENT:
                 chosen.append(file)
             elif verdict.mode is not None:
                 unfinished[file] = verdict.reason

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from t5x_harness.commands.statuses import FINE, USAGE
-from t5x_harness.rulebook.codes import Code, every_code
+from t5x_harness.rulebook.codes import CodeSummary, every_code
 from t5x_harness.rulebook.pages import explained
 
 EPILOG = """\
@@ -47,12 +47,12 @@ def main(arguments: argparse.Namespace) -> int:
     return FINE
 
 
-def _of_family(family: str, known: Mapping[str, Code]) -> dict[str, Code]:
+def _of_family(family: str, known: Mapping[str, CodeSummary]) -> dict[str, CodeSummary]:
     """Returns the codes that begin with these letters."""
     return {code: about for code, about in known.items() if family.isalpha() and code.startswith(family)}
 
 
-def _list(codes: Mapping[str, Code]) -> str:
+def _list(codes: Mapping[str, CodeSummary]) -> str:
     """Returns a line for each code: where it is found, how bad it is, the mistake."""
     width = max(len(about.found_by) for about in codes.values())
     return "".join(f"{code}  {a.found_by:{width}}  {a.level:7}  {a.title}\n" for code, a in codes.items())

@@ -96,7 +96,7 @@ class Found:
 
 Subject = TypeVar("Subject")
 Check = Callable[[Subject], Iterator[Found]]
-Place = Callable[[Any], tuple[Location | None, str | None]]
+PlaceOf = Callable[[Any], tuple[Location | None, str | None]]
 """Gives the place and the name of what a rule says is at fault."""
 
 
@@ -121,7 +121,7 @@ class Rule(Generic[Subject]):
         """The mistake's code."""
         return self.mistake.code
 
-    def findings(self, subject: Subject, place: Place) -> Iterator[Finding]:
+    def findings(self, subject: Subject, place: PlaceOf) -> Iterator[Finding]:
         """Yields what the rule finds in a subject."""
         for found in self.check(subject) if self.check is not None else ():
             location, name = place(found.at)

@@ -35,7 +35,7 @@ class FoundFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class NotFound:
+class MissingGinFile:
     """No such file; the folders that were searched, in order."""
 
     searched: tuple[str, ...]
@@ -90,7 +90,7 @@ class FileFinder:
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
 
-    def find(self, target: str) -> FoundFile | NotFound | NotAPackage | Unreachable:
+    def find(self, target: str) -> FoundFile | MissingGinFile | NotAPackage | Unreachable:
         """Looks up one file; the first match wins."""
         alone = os.path.isabs(target) or target.startswith(_GS)
         prefixes = ("",) if alone else self._prefixes
@@ -115,7 +115,7 @@ class FileFinder:
             return dataclasses.replace(self._found(file, tuple(hidden)), in_clone=True)
         if hidden:
             return Unreachable(tuple(dict.fromkeys(hidden)))
-        return NotFound(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
+        return MissingGinFile(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
 
     def _in_clone(self, target: str) -> Path | None:
         """Returns the package's own file where a target lies in the package of a clone; None if there is none."""

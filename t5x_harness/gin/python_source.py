@@ -38,7 +38,7 @@ class Parameters:
     denied: tuple[str, ...] = ()
 
 
-class Source:
+class ModuleSource:
     """One module's source.
 
     Args:

@@ -51,12 +51,12 @@ def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | 
     Returns:
       The program. Nothing that a file may contain makes this raise; see ``GinProgram.problems``.
     """
-    return _Reader(spec, t5x_parent, texts or {}).read()
+    return _GinReader(spec, t5x_parent, texts or {}).read()
 
 
 def open_named(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
     """Opens the files that the user named, each alone, and says in ``problems`` what is wrong with that."""
-    return _Reader(spec, t5x_parent, {}).open_named()
+    return _GinReader(spec, t5x_parent, {}).open_named()
 
 
 class _OpenFile:
@@ -82,7 +82,7 @@ class _OpenFile:
         return Location(self.found.shown, line, self.chain)
 
 
-class _Reader:
+class _GinReader:
     """The state of one reading."""
 
     def __init__(self, spec: RunSpec, t5x_parent: Path | None, instead: Mapping[Path, str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t5x_harness.gin.modules import ModuleFinder
 from t5x_harness.gin.parse_module import parse_module
-from t5x_harness.gin.python_source import Parameters, Source
+from t5x_harness.gin.python_source import ModuleSource, Parameters
 
 # Too large to be read for one name, and none of them knows Gin.
 _LIBRARIES = frozenset(
@@ -31,9 +31,9 @@ class SourceFinder:
 
     def __init__(self, modules: ModuleFinder) -> None:
         self._modules = modules
-        self._sources: dict[str, Source | None] = {}
+        self._sources: dict[str, ModuleSource | None] = {}
 
-    def source(self, module: str) -> Source | None:
+    def source(self, module: str) -> ModuleSource | None:
         """Returns a module's source; None if it has none that can be read."""
         if module not in self._sources:
             self._sources[module] = self._read(module)
@@ -108,20 +108,20 @@ class SourceFinder:
             return not self.is_module(name.partition(".")[0])
         return not found.is_namespace and self.source(name) is None
 
-    def _read(self, module: str) -> Source | None:
+    def _read(self, module: str) -> ModuleSource | None:
         found = self._modules.find(module)
         if found is None or found.origin is None or found.origin.suffix != ".py":
             return None
         return _parsed(module, found.origin)
 
 
-def _parsed(module: str, file: Path) -> Source | None:
+def _parsed(module: str, file: Path) -> ModuleSource | None:
     try:
         text = file.read_text(encoding="utf-8")
         tree = parse_module(text)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Source(module, text, tree, is_package=file.name == "__init__.py")
+    return ModuleSource(module, text, tree, is_package=file.name == "__init__.py")
 
 
 def _is_library(name: str) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from t5x_harness.gin.reading import program_of
-from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, Classification, Kind, classify, classify_program
+from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, Classification, FileKind, classify, classify_program
 from t5x_harness.lint.stage import lint
 
-__all__ = ["LEFT_TO_LAUNCHER", "Classification", "Kind", "classify", "classify_program", "lint", "program_of"]
+__all__ = ["LEFT_TO_LAUNCHER", "Classification", "FileKind", "classify", "classify_program", "lint", "program_of"]

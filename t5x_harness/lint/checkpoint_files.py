@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.lint.rule import Context
-from t5x_harness.lint.settings import Given, restore_part
+from t5x_harness.lint.settings import ParameterValue, restore_config
 from t5x_harness.spec import Mode, StandInPolicy
 
 MOST_NAMED = 5
@@ -25,7 +25,7 @@ class MissingCheckpoint:
       beside: the steps of the checkpoints in the same folder, ascending.
     """
 
-    path: Given
+    path: ParameterValue
     beside: tuple[int, ...]
 
 
@@ -35,8 +35,8 @@ def missing_checkpoint(context: Context) -> MissingCheckpoint | None:
     That is in a bucket of the user's, and in a folder of this machine that has other checkpoints.  None where it is
     there, or where the machine of the job may have it.
     """
-    restore = restore_part(context)
-    path = restore.given("path") if restore is not None else None
+    restore = restore_config(context)
+    path = restore.parameter("path") if restore is not None else None
     if restore is None or path is None or not isinstance(path.value, str) or not path.value:
         return None
     if context.program.mode is not Mode.INFER and restore.value("mode", "latest") != "specific":

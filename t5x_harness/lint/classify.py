@@ -18,7 +18,7 @@ LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPO
 checkpoint to evaluate or infer with, for which it has a stand-in."""
 
 
-class Kind(enum.StrEnum):
+class FileKind(enum.StrEnum):
     """What a gin file is for."""
 
     RUN_CONFIG = "run config"
@@ -39,7 +39,7 @@ class Classification:
         brings it; None for the others.
     """
 
-    kind: Kind
+    kind: FileKind
     mode: Mode | None
     reason: str
     location: Location | None = None
@@ -66,16 +66,16 @@ def classify_program(program: GinProgram) -> Classification:
     if not program.complete:
         if mode is not None:
             reason = f"{name} binds {_short(program.entry)}, but cannot be read to the end"
-            return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
+            return Classification(FileKind.RUN_CONFIG, mode, reason, _start(program))
         problem = next(p for p in program.problems if p.loses_statements)
         where = "" if problem.named_by_user else f"{problem.location}: "
         detail = f" ({problem.detail})" if problem.detail else ""
         reason = f"{where}{problem.kind.value}: {problem.subject}{detail}, so {name} cannot be read to the end"
-        return Classification(Kind.BROKEN, None, reason)
+        return Classification(FileKind.BROKEN, None, reason)
     if (lacking := _lacking(program)) is not None:
-        return Classification(Kind.FRAGMENT, mode, f"{name} is not a run config: {lacking}")
+        return Classification(FileKind.FRAGMENT, mode, f"{name} is not a run config: {lacking}")
     reason = f"{name} binds {_short(program.entry)} and leaves nothing open"
-    return Classification(Kind.RUN_CONFIG, mode, reason, _start(program))
+    return Classification(FileKind.RUN_CONFIG, mode, reason, _start(program))
 
 
 def _lacking(program: GinProgram) -> str | None:
@@ -131,9 +131,9 @@ def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
     if run_if is RunIf.ALWAYS or (run_if is RunIf.STARTED and program.mode is not None):
         return None
     classification = classify_program(program)
-    if classification.kind is Kind.RUN_CONFIG:
+    if classification.kind is FileKind.RUN_CONFIG:
         return None
     files = ", ".join(program.spec.gin_files)
-    if classification.kind is Kind.FRAGMENT:
+    if classification.kind is FileKind.FRAGMENT:
         return classification.reason.replace(files, "the file", 1)  # the same of every fragment, to be said once
     return f"{files} binds none of train, evaluate and infer as far as it can be read"

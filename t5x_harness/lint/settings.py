@@ -18,7 +18,7 @@ _STEP_IN_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class ParameterValue:
     """A value with macros followed.
 
     Attributes:
@@ -31,13 +31,13 @@ class Given:
     at: Binding | MacroBinding
     binding: Binding
 
-    def beside(self, param: str) -> str:
+    def sibling(self, param: str) -> str:
         """Returns another parameter of the same object, as the file that binds this one would write it."""
         return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ConfiguredObject:
     """The run's function, or an object that is built for it.
 
     Attributes:
@@ -50,20 +50,20 @@ class Part:
     target: str
     scope: str = ""
 
-    def given(self, param: str) -> Given | None:
+    def parameter(self, param: str) -> ParameterValue | None:
         """Returns what a parameter is given; None where it keeps its default."""
         binding = self.context.program.lookup(self.target, param, self.scope)
         if binding is None:
             return None
         at = self.context.program.resolve(binding)
-        return Given(at.value, at, binding)
+        return ParameterValue(at.value, at, binding)
 
     def value(self, param: str, default: Any = None) -> Any:
         """Returns a parameter's value; ``default`` where nothing gives it."""
-        given = self.given(param)
+        given = self.parameter(param)
         return default if given is None else given.value
 
-    def part(self, param: str, target: str) -> Part | None:
+    def built(self, param: str, target: str) -> ConfiguredObject | None:
         """Returns the object that a parameter is given, if it is built from ``target``.
 
         A scope stays until another one is.
@@ -71,18 +71,18 @@ class Part:
         reference = self.value(param)
         if not isinstance(reference, Reference) or reference.target != target:
             return None
-        return Part(self.context, target, reference.scope or self.scope)
+        return ConfiguredObject(self.context, target, reference.scope or self.scope)
 
 
-def run_part(context: Context, *modes: Mode) -> Part | None:
+def run_function(context: Context, *modes: Mode) -> ConfiguredObject | None:
     """Returns the function that the run calls; None where it is of no such mode. Without ``modes`` any is right."""
     target = context.program.entry
     if target is None or (modes and ENTRIES[target] not in modes):
         return None
-    return Part(context, target)
+    return ConfiguredObject(context, target)
 
 
-def evaluates(train: Part) -> bool:
+def evaluates(train: ConfiguredObject) -> bool:
     """Returns whether there is something to evaluate during training.
 
     Otherwise T5X takes no notice of the eval period.
@@ -90,22 +90,22 @@ def evaluates(train: Part) -> bool:
     return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 
-def save_part(context: Context) -> Part | None:
+def save_config(context: Context) -> ConfiguredObject | None:
     """Returns how the run saves checkpoints; None where it does not, or not with T5X's own class."""
-    train = run_part(context, Mode.TRAIN)
-    checkpoint = train.part("checkpoint_cfg", _CHECKPOINT) if train is not None else None
-    return checkpoint.part("save", _SAVE) if checkpoint is not None else None
+    train = run_function(context, Mode.TRAIN)
+    checkpoint = train.built("checkpoint_cfg", _CHECKPOINT) if train is not None else None
+    return checkpoint.built("save", _SAVE) if checkpoint is not None else None
 
 
-def restore_part(context: Context) -> Part | None:
+def restore_config(context: Context) -> ConfiguredObject | None:
     """Returns which checkpoint the run begins with; None where there is none, or not with T5X's own class."""
-    run = run_part(context)
+    run = run_function(context)
     if run is None:
         return None
     if context.program.mode is not Mode.TRAIN:
-        return run.part("restore_checkpoint_cfg", _RESTORE)
-    checkpoint = run.part("checkpoint_cfg", _CHECKPOINT)
-    return checkpoint.part("restore", _RESTORE) if checkpoint is not None else None
+        return run.built("restore_checkpoint_cfg", _RESTORE)
+    checkpoint = run.built("checkpoint_cfg", _CHECKPOINT)
+    return checkpoint.built("restore", _RESTORE) if checkpoint is not None else None
 
 
 def step_in(path: Any) -> int | None:
@@ -114,13 +114,13 @@ def step_in(path: Any) -> int | None:
     return int(match[1]) if match else None
 
 
-def initial_step(context: Context) -> tuple[int, Given] | None:
+def initial_step(context: Context) -> tuple[int, ParameterValue] | None:
     """Returns the step that the run begins at and the path that says so.
 
     None where the path names no step, or where the state may be changed on its way so that another step comes of it.
     """
-    restore = restore_part(context)
-    path = restore.given("path") if restore is not None else None
+    restore = restore_config(context)
+    path = restore.parameter("path") if restore is not None else None
     step = step_in(path.value) if path is not None else None
     if restore is None or path is None or step is None:
         return None
@@ -133,7 +133,7 @@ def initial_step(context: Context) -> tuple[int, Given] | None:
 
 def start_step(context: Context) -> int | None:
     """Returns the step that the run begins at: 0 where nothing is restored; None where text does not show it."""
-    initial, restore = initial_step(context), restore_part(context)
+    initial, restore = initial_step(context), restore_config(context)
     if initial is not None:
         return initial[0]
     return None if restore is not None and restore.value("path") else 0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report.places import Place, PlacedFinding, placed_findings, run_place, source_root
+from t5x_harness.report.places import PlacedFinding, SourceLine, placed_findings, run_place, source_root
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import duration, stage_mark
 from t5x_harness.report.terminal import achieved, last_line, stage_failure
@@ -42,7 +42,7 @@ def annotation_commands(report: Report) -> list[str]:
     return commands
 
 
-def command(name: str, message: str, place: Place | None, *, title: str) -> str:
+def command(name: str, message: str, place: SourceLine | None, *, title: str) -> str:
     """Returns one workflow command: ``::error file=a.gin,line=3,title=GIN01::message``.
 
     Args:

@@ -19,7 +19,7 @@ _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line, counted from 1, of a file; the path is relative to the source root, with ``/`` between its parts."""
 
     file: str
@@ -41,8 +41,8 @@ class PlacedFinding:
     """
 
     finding: Finding
-    place: Place | None
-    chain: tuple[Place, ...]
+    place: SourceLine | None
+    chain: tuple[SourceLine, ...]
     text: str
     runs: tuple[str, ...]
     cwd: str
@@ -69,7 +69,7 @@ def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
     return tuple(merged.values())
 
 
-def place_in(root: Path, cwd: str, file: str, line: int) -> Place | None:
+def place_in(root: Path, cwd: str, file: str, line: int) -> SourceLine | None:
     """Returns a line of a file, by a path from ``cwd``, as a place below ``root``; None if it is not a file there.
 
     What is installed into an environment is none of the repository's, wherever that lies.
@@ -79,10 +79,10 @@ def place_in(root: Path, cwd: str, file: str, line: int) -> Place | None:
     parts = relative.split(os.sep)
     if parts[0] == os.pardir or _INSTALLED.intersection(parts) or not os.path.isfile(path):
         return None
-    return Place(Path(relative).as_posix(), max(line, 1))
+    return SourceLine(Path(relative).as_posix(), max(line, 1))
 
 
-def run_place(spec: RunSpec, root: Path) -> Place | None:
+def run_place(spec: RunSpec, root: Path) -> SourceLine | None:
     """Returns the beginning of the config that is run, which is the last of its files that lies below ``root``."""
     places = (place_in(root, spec.cwd, file, 1) for file in reversed(spec.gin_files))
     return next((place for place in places if place is not None), None)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.report.json import json_text
-from t5x_harness.report.places import Place, PlacedFinding, place_in, placed_findings, source_root
+from t5x_harness.report.places import PlacedFinding, SourceLine, place_in, placed_findings, source_root
 from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import stage_failure
 from t5x_harness.spec import Edit, Finding, Outcome
@@ -87,17 +87,17 @@ def _result(placed: PlacedFinding, rule_index: int, fingerprint: str, root: Path
     return result
 
 
-def _physical(place: Place) -> dict[str, Any]:
+def _physical(place: SourceLine) -> dict[str, Any]:
     return {"artifactLocation": _artifact(place), "region": {"startLine": place.line}}
 
 
-def _artifact(place: Place) -> dict[str, str]:
+def _artifact(place: SourceLine) -> dict[str, str]:
     return {"uri": quote(place.file, errors="surrogateescape"), "uriBaseId": SOURCE_ROOT}
 
 
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
     """Returns the edits, by file; none at all if one of them is to a file outside the repository."""
-    by_file: dict[Place, list[Edit]] = {}
+    by_file: dict[SourceLine, list[Edit]] = {}
     for edit in finding.edits:
         place = place_in(root, cwd, edit.file, 1)
         if place is None:

@@ -89,7 +89,7 @@ NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Code:
+class CodeSummary:
     """One code.
 
     Attributes:
@@ -116,18 +116,18 @@ def checks_by_code() -> dict[str, Check]:
     return {check.code: check for check in CHECKS}
 
 
-def every_code() -> dict[str, Code]:
+def every_code() -> dict[str, CodeSummary]:
     """Returns every code that there is: of rules, jobs, the doctor's checks and runs, then what nothing finds."""
     rules = rules_by_code().items()
     rows = (row for group in NOT_CAUGHT.values() for row in group.items())
     return {
         **{
-            code: Code(", ".join(r.stage for r in of), of[0].mistake.severity, of[0].mistake.title)
+            code: CodeSummary(", ".join(r.stage for r in of), of[0].mistake.severity, of[0].mistake.title)
             for code, of in rules
         },
-        **{code: Code("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
-        **{code: Code(check.command, "", check.title) for code, check in checks_by_code().items()},
-        **{code: Code("any", "error", title) for code, title in RUN_CODES.items()},
-        **{code: Code("auxiliary", *about) for code, about in AUXILIARY_CODES.items()},
-        **{code: Code("not found", "", title) for code, (title, _) in rows},
+        **{code: CodeSummary("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
+        **{code: CodeSummary(check.command, "", check.title) for code, check in checks_by_code().items()},
+        **{code: CodeSummary("any", "error", title) for code, title in RUN_CODES.items()},
+        **{code: CodeSummary("auxiliary", *about) for code, about in AUXILIARY_CODES.items()},
+        **{code: CodeSummary("not found", "", title) for code, (title, _) in rows},
     }

@@ -197,12 +197,14 @@ class SessionSettings:
           file: the gin file.
           named: whether somebody asks for this very file, and so has to know why it is not a run.
         """
-        from t5x_harness.lint.classify import Kind
+        from t5x_harness.lint.classify import FileKind
 
         spec, verdict, _ = self._classified(file)
-        if verdict.kind is Kind.FRAGMENT and not (named and verdict.mode):  # lint has the line of what it leaves open
+        if verdict.kind is FileKind.FRAGMENT and not (
+            named and verdict.mode
+        ):  # lint has the line of what it leaves open
             return CollectedRun(file.stem, spec, problem=self._no_run(file, verdict.reason)) if named else None
-        if verdict.kind is Kind.BROKEN and not named and not self.is_configured(file):
+        if verdict.kind is FileKind.BROKEN and not named and not self.is_configured(file):
             return None  # a fragment, for all that can be seen
         return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
 
@@ -219,13 +221,13 @@ class SessionSettings:
 
     def declared_runs(self) -> list[CollectedRun]:
         """Returns the runs that the project declares."""
-        from t5x_harness.lint.classify import Kind, classify
+        from t5x_harness.lint.classify import FileKind, classify
 
         runs = []
         for declared in self.project.runs:
             spec = self.spec(declared.gin_files, declared=declared)
             verdict = classify(spec, t5x_parent=self.runtime.location)
-            seen = verdict.mode if verdict.kind is Kind.RUN_CONFIG else None
+            seen = verdict.mode if verdict.kind is FileKind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)
             runs.append(CollectedRun(declared.name, spec, Location(str(self._root / "pyproject.toml"), declared.line)))
         return runs

@@ -5,60 +5,60 @@ from __future__ import annotations
 import pytest
 from linting import PRETRAIN, RUN, T5X, TINY, Folder
 
-from t5x_harness.lint import Kind, classify
+from t5x_harness.lint import FileKind, classify
 from t5x_harness.spec import Location, Mode
 
 
 @pytest.mark.parametrize(
     ("gin", "kind", "reason"),
     [
-        (RUN, Kind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
+        (RUN, FileKind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
         (
             f"include '{TINY}'\n",
-            Kind.FRAGMENT,
+            FileKind.FRAGMENT,
             "run.gin is not a run config: it binds none of train, evaluate and infer",
         ),
         (
             f"include '{TINY}'\ninclude '{PRETRAIN}'\nDROPOUT_RATE = 0.0\nTRAIN_STEPS = 1\n",
-            Kind.FRAGMENT,
+            FileKind.FRAGMENT,
             "run.gin is not a run config: it leaves MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS to another file or the "
             "command line",
         ),
         (
             RUN.replace(f"include '{TINY}'\n", ""),
-            Kind.FRAGMENT,
+            FileKind.FRAGMENT,
             "run.gin is not a run config: it uses MODEL, which another file has to define",
         ),
         (
             "from __gin__ import dynamic_registration\nimport __main__ as t\nt.evaluate:\n  model = None\n"
             "  dataset_cfg = None\n  output_dir = None\n  restore_checkpoint_cfg = None\n",
-            Kind.FRAGMENT,
+            FileKind.FRAGMENT,
             "run.gin is not a run config: it does not bind evaluate.partitioner",
         ),
         (
             "from __gin__ import dynamic_registration\nimport __main__ as t\nt.precompile.model = None\n",
-            Kind.FRAGMENT,
+            FileKind.FRAGMENT,
             "run.gin is not a run config: it binds precompile, which is none of train, evaluate and infer",
         ),
-        (RUN + "X = \n", Kind.RUN_CONFIG, "run.gin binds train, but cannot be read to the end"),
+        (RUN + "X = \n", FileKind.RUN_CONFIG, "run.gin binds train, but cannot be read to the end"),
         (
             "X = 1\nX = tiny\n",
-            Kind.BROKEN,
+            FileKind.BROKEN,
             "run.gin:2: syntax error: X = tiny (not a Python literal), so run.gin cannot be read to the end",
         ),
         (
             "include 'models/tiny.gin'\n",
-            Kind.BROKEN,
+            FileKind.BROKEN,
             "run.gin:1: no such gin file: models/tiny.gin, so run.gin cannot be read to the end",
         ),
         # A misspelt macro is a mistake in a run config and no sign of a fragment.
-        (RUN + "TRAIN_STEPS = %BATCHSIZE\n", Kind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
+        (RUN + "TRAIN_STEPS = %BATCHSIZE\n", FileKind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
     ],
 )
-def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: Kind, reason: str) -> None:
+def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: FileKind, reason: str) -> None:
     found = classify(folder.spec(gin), t5x_parent=T5X)
     assert (found.kind, found.reason) == (kind, reason)
-    if kind is Kind.RUN_CONFIG:
+    if kind is FileKind.RUN_CONFIG:
         assert found.mode is Mode.TRAIN
 
 

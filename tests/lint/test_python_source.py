@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from t5x_harness.gin.parse_module import parse_module
-from t5x_harness.gin.python_source import Source
+from t5x_harness.gin.python_source import ModuleSource
 
 FUNCTION = "def function_{n}(a, b=(1, [2, {{'c': {n}}}])):\n    return a + b[{n}] * (a - {n})\n"
 SOURCE = "".join(FUNCTION.format(n=n) for n in range(300))
@@ -46,5 +46,5 @@ def test_what_is_no_python_is_a_syntax_error() -> None:
 
 def test_imports_for_type_checkers_load_nothing() -> None:
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import heavy\nelse:\n    import light\n"
-    source = Source("mine", text, parse_module(text), is_package=False)
+    source = ModuleSource("mine", text, parse_module(text), is_package=False)
     assert source.imported_modules == ("typing", "typing.TYPE_CHECKING", "light")

@@ -12,7 +12,7 @@ from linting import T5X, Folder
 from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example, Mistake, Rule, rules_in
 from t5x_harness.gin.program import BINDINGS
-from t5x_harness.lint import Kind, classify, lint
+from t5x_harness.lint import FileKind, classify, lint
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules import RULES
 from t5x_harness.sample_tasks import CONFIGS
@@ -64,7 +64,7 @@ def test_a_rule_explains_itself(rule: Rule[Context]) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_sample_configs_are_not_faulted(name: str) -> None:
     spec = RunSpec((name,), cwd=str(CONFIGS))
-    assert classify(spec, t5x_parent=T5X).kind is Kind.RUN_CONFIG
+    assert classify(spec, t5x_parent=T5X).kind is FileKind.RUN_CONFIG
     assert lint(spec, t5x_parent=T5X).findings == ()
 
 

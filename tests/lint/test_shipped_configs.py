@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from linting import T5X
 
-from t5x_harness.lint import Kind, classify, lint
+from t5x_harness.lint import FileKind, classify, lint
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.spec import Mode, RunSpec
 
@@ -63,7 +63,9 @@ def _spec(name: str, python_path: tuple[str, ...], tmp_path: Path, *bindings: st
 @pytest.mark.parametrize("name", SHIPPED)
 def test_run_configs_are_told_from_fragments(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
     found = classify(_spec(name, python_path, tmp_path), t5x_parent=T5X)
-    assert found.kind is (Kind.RUN_CONFIG if name in RUNS or name in INCOMPLETE else Kind.FRAGMENT), found.reason
+    assert found.kind is (FileKind.RUN_CONFIG if name in RUNS or name in INCOMPLETE else FileKind.FRAGMENT), (
+        found.reason
+    )
     assert name not in RUNS or found.mode is RUNS[name]
 
 
@@ -107,7 +109,7 @@ def test_a_fragment_with_what_it_leaves_open_is_a_run(
     bindings = ("CHECKPOINT_PATH = '/m/checkpoint_10'", *bindings)
     spec = RunSpec(("t5x/examples/t5/t5_1_1/base.gin", name), bindings, python_path=python_path, cwd=str(tmp_path))
     found = classify(spec, t5x_parent=T5X)
-    assert (found.kind, found.mode) == (Kind.RUN_CONFIG, mode), found.reason
+    assert (found.kind, found.mode) == (FileKind.RUN_CONFIG, mode), found.reason
     assert lint(spec, t5x_parent=T5X).errors == ()
 
 
@@ -141,7 +143,7 @@ def test_no_run_of_a_real_t5x_has_an_error_that_t5x_does_not_have(python_path: t
     for path in sorted(REAL.glob("t5x/**/*.gin")):
         name = str(path.relative_to(REAL))
         spec = _spec(name, python_path, tmp_path)
-        if classify(spec, t5x_parent=REAL).kind is Kind.RUN_CONFIG:
+        if classify(spec, t5x_parent=REAL).kind is FileKind.RUN_CONFIG:
             linted += 1
             errors = {f.code for f in lint(spec, t5x_parent=REAL).errors}
             assert errors == FAULTS.get(name, set()), name

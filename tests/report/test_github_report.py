@@ -15,7 +15,7 @@ from sample_reports import BAD, GOOD, NOTE
 from t5x_harness.findings.printable import printable
 from t5x_harness.report import Report
 from t5x_harness.report.github import append_step_summary, command, markdown, render
-from t5x_harness.report.places import Place
+from t5x_harness.report.places import SourceLine
 from t5x_harness.spec import Finding, Location, Measure, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 
 Lint = Callable[..., Report]
@@ -38,7 +38,7 @@ def decoded(text: str, more: str) -> str:
 
 @given(st.text(), st.text(min_size=1), st.integers(1, 10**6), st.text())
 def test_any_text_is_read_back_as_it_is_shown(message: str, file: str, line: int, title: str) -> None:
-    text = command("error", message, Place(file, line), title=title)
+    text = command("error", message, SourceLine(file, line), title=title)
     assert "\n" not in text
     assert "\r" not in text
     assert parsed(text) == (
@@ -49,7 +49,7 @@ def test_any_text_is_read_back_as_it_is_shown(message: str, file: str, line: int
 
 
 def test_what_is_escaped() -> None:
-    text = command("warning", "100%,\r\na: b", Place("a,b:c%.gin", 3), title="x: y, z")
+    text = command("warning", "100%,\r\na: b", SourceLine("a,b:c%.gin", 3), title="x: y, z")
     assert text == "::warning file=a%2Cb%3Ac%25.gin,line=3,title=x%3A y%2C z::100%25,%0Aa: b"
     assert command("notice", "m", None, title="t") == "::notice title=t::m"
 

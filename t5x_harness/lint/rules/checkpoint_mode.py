@@ -10,7 +10,7 @@ from t5x_harness.findings.examples import restored_from, training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import Part, restore_part, run_part, save_part
+from t5x_harness.lint.settings import ConfiguredObject, restore_config, run_function, save_config
 from t5x_harness.spec import Mode
 from t5x_harness.system.misspelling import closest
 
@@ -20,7 +20,7 @@ _HEAD = examples.head("finetune", "from t5x import utils")
 
 
 def _uses_orbax(context: Context) -> bool:
-    run = run_part(context)
+    run = run_function(context)
     return run is not None and run.value("use_orbax", True) is True
 
 
@@ -44,8 +44,8 @@ CKP05 = Mistake(
 @finds(CKP05)
 def path_against_mode(context: Context) -> Iterator[Found]:
     """Finds the folder of a run where one checkpoint is meant, or the reverse."""
-    restore = restore_part(context)
-    path = restore.given("path") if restore is not None else None
+    restore = restore_config(context)
+    path = restore.parameter("path") if restore is not None else None
     if restore is None or path is None or not isinstance(path.value, str) or not path.value:
         return
     infers = context.program.mode is Mode.INFER
@@ -68,7 +68,7 @@ def path_against_mode(context: Context) -> Iterator[Found]:
         yield Found(
             f"{shown} is one checkpoint, and mode {mode!r} looks for checkpoints inside it: {result}",
             path.at,
-            f"bind {path.beside('mode')} = 'specific', or leave /{name} out",
+            f"bind {path.sibling('mode')} = 'specific', or leave /{name} out",
         )
 
 
@@ -110,10 +110,10 @@ CKP19 = Mistake(
 @finds(CKP19)
 def restore_mode(context: Context) -> Iterator[Found]:
     """Finds a restore mode that the run does not have, and checkpoint managers of two kinds."""
-    restore = restore_part(context)
+    restore = restore_config(context)
     if restore is None:
         return
-    mode = restore.given("mode")
+    mode = restore.parameter("mode")
     if mode is not None and isinstance(mode.value, str):
         if mode.value not in _MODES:
             near = closest(mode.value, _MODES)
@@ -127,12 +127,12 @@ def restore_mode(context: Context) -> Iterator[Found]:
     yield from _managers(context, restore)
 
 
-def _managers(context: Context, restore: Part) -> Iterator[Found]:
-    save = save_part(context)
+def _managers(context: Context, restore: ConfiguredObject) -> Iterator[Found]:
+    save = save_config(context)
     if save is None or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
         return
     names = [_manager(part) for part in (save, restore)]
-    given = save.given("checkpoint_manager_cls") or restore.given("checkpoint_manager_cls")
+    given = save.parameter("checkpoint_manager_cls") or restore.parameter("checkpoint_manager_cls")
     if given is not None and None not in names and names[0] != names[1]:
         yield Found(
             f"checkpoints are saved with {names[0]} and restored with {names[1]}",
@@ -141,9 +141,9 @@ def _managers(context: Context, restore: Part) -> Iterator[Found]:
         )
 
 
-def _manager(part: Part) -> str | None:
+def _manager(part: ConfiguredObject) -> str | None:
     """Returns the full name of the manager's class; None where that cannot be known."""
-    given = part.given("checkpoint_manager_cls")
+    given = part.parameter("checkpoint_manager_cls")
     if given is None:
         return _DEFAULT_MANAGER
     return given.value.target if isinstance(given.value, Reference) and not given.value.scope else None

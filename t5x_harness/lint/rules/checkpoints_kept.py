@@ -9,7 +9,7 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import run_part, save_part, start_step
+from t5x_harness.lint.settings import run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _MANY = 50
@@ -33,20 +33,20 @@ CKP14 = Mistake(
 @finds(CKP14)
 def every_checkpoint_kept(context: Context) -> Iterator[Found]:
     """Finds many checkpoints that are never deleted, at the user's statement that is closest to the cause."""
-    train, save = run_part(context, Mode.TRAIN), save_part(context)
+    train, save = run_function(context, Mode.TRAIN), save_config(context)
     if train is None or save is None or save.value("keep") is not None:
         return
-    relative = train.given("relative_steps")
+    relative = train.parameter("relative_steps")
     is_relative = relative is not None and bool(relative.value)
-    total = relative if is_relative else train.given("total_steps")
-    period = save.given("period")
+    total = relative if is_relative else train.parameter("total_steps")
+    period = save.parameter("period")
     if total is None or period is None or not isinstance(total.value, int) or not isinstance(period.value, int):
         return
     start = 0 if is_relative else start_step(context)
     if start is None:
         return
     steps = total.value - start
-    given = (save.given("keep"), period, total)
+    given = (save.parameter("keep"), period, total)
     own = next((g for g in given if g is not None and not context.in_t5x(g.at.location)), None)
     if own is None or period.value <= 0 or math.ceil(steps / period.value) <= _MANY:
         return
@@ -54,7 +54,7 @@ def every_checkpoint_kept(context: Context) -> Iterator[Found]:
         f"{math.ceil(steps / period.value)} checkpoints would be written, one every {period.value} of {steps} "
         "steps, and all of them kept",
         own.at,
-        f"keep the last few ({period.beside('keep')} = 5), or save less often",
+        f"keep the last few ({period.sibling('keep')} = 5), or save less often",
     )
 
 
@@ -75,8 +75,8 @@ CKP23 = Mistake(
 @finds(CKP23)
 def nothing_saved(context: Context) -> Iterator[Found]:
     """Finds a config for saving checkpoints that saves none."""
-    save = save_part(context)
-    period = save.given("period") if save is not None else None
+    save = save_config(context)
+    period = save.parameter("period") if save is not None else None
     if save is None or period is None or save.value("checkpoint_steps"):
         return
     if period.value is None or (isinstance(period.value, int) and period.value == 0):

@@ -8,7 +8,7 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import Reference
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import Given, Part, run_part
+from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, run_function
 from t5x_harness.spec import Mode, Severity
 
 _EVALUATOR = "seqio.Evaluator"
@@ -17,14 +17,16 @@ _KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
 _HEAD = examples.head("eval", "import seqio")
 
 
-def _evaluation(context: Context) -> tuple[Part, Given] | None:
+def _evaluation(context: Context) -> tuple[ConfiguredObject, ParameterValue] | None:
     """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
-    run = run_part(context, Mode.TRAIN, Mode.EVAL)
+    run = run_function(context, Mode.TRAIN, Mode.EVAL)
     if run is None:
         return None
-    dataset = run.given("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
-    given = run.given("inference_evaluator_cls")
-    evaluator = Part(context, _EVALUATOR) if given is None else run.part("inference_evaluator_cls", _EVALUATOR)
+    dataset = run.parameter("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
+    given = run.parameter("inference_evaluator_cls")
+    evaluator = (
+        ConfiguredObject(context, _EVALUATOR) if given is None else run.built("inference_evaluator_cls", _EVALUATOR)
+    )
     if dataset is None or not isinstance(dataset.value, Reference) or evaluator is None:
         return None
     return evaluator, dataset
@@ -50,7 +52,7 @@ def evaluation_loggers(context: Context) -> Iterator[Found]:
     if found is None:
         return
     evaluator, dataset = found
-    loggers = evaluator.given("logger_cls")
+    loggers = evaluator.parameter("logger_cls")
     if loggers is None or loggers.value in ([], ()):
         yield Found(
             f"{dataset.binding} is evaluated, and seqio.Evaluator.logger_cls is empty: the metrics are written nowhere",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import restore_part, run_part
+from t5x_harness.lint.settings import restore_config, run_function
 from t5x_harness.spec import Mode, Severity
 
 # Batch size times length of the targets in pretraining with Mesh TensorFlow.
@@ -50,16 +50,16 @@ GIN25 = Mistake(
 @finds(GIN25)
 def loss_normalizing(context: Context) -> Iterator[Found]:
     """Finds a public checkpoint that is fine-tuned without its normalization of the loss, or with another one's."""
-    train, restore = run_part(context, Mode.TRAIN), restore_part(context)
-    path = restore.given("path") if restore is not None else None
-    model = train.part("model", "t5x.models.EncoderDecoderModel") if train is not None else None
+    train, restore = run_function(context, Mode.TRAIN), restore_config(context)
+    path = restore.parameter("path") if restore is not None else None
+    model = train.built("model", "t5x.models.EncoderDecoderModel") if train is not None else None
     if model is None or path is None or not isinstance(path.value, str):
         return
     family = _family(path.value)
     if family is None:
         return
     batch, length = _FACTORS[family]
-    factor = model.given("loss_normalizing_factor")
+    factor = model.parameter("loss_normalizing_factor")
     others = [b * n for name, (b, n) in _FACTORS.items() if name != family]
     value = None if factor is None else factor.value
     if value is not None and value not in others:

@@ -13,7 +13,7 @@ from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, finds, where
-from t5x_harness.lint.settings import evaluates, run_part, save_part
+from t5x_harness.lint.settings import evaluates, run_function, save_config
 from t5x_harness.spec import Edit, Mode, Severity
 
 _NETWORK = (
@@ -112,7 +112,7 @@ def _lengths(context: Context) -> Iterator[Found]:
 
 def _is_fatal(context: Context, binding: Binding) -> bool:
     """Returns whether a float comes to where T5X counts; of several periods only the smallest does."""
-    train, save = run_part(context, Mode.TRAIN), save_part(context)
+    train, save = run_function(context, Mode.TRAIN), save_config(context)
     if train is None or binding.param not in _PERIODS.get(binding.target, ()):
         return True
     periods = [

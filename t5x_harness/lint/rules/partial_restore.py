@@ -10,7 +10,7 @@ from t5x_harness.findings.examples import restored_from, training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import Given, Part, restore_part, run_part
+from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, restore_config, run_function
 from t5x_harness.spec import Mode
 
 _SPECIFIC = "utils.RestoreCheckpointConfig.mode = 'specific'"
@@ -19,12 +19,12 @@ _MAP = "utils.RestoreCheckpointConfig.assignment_map = ((r'state/param_states.*'
 _FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
 
-def _transformation(restore: Part) -> Given | None:
+def _transformation(restore: ConfiguredObject) -> ParameterValue | None:
     """Returns what changes the state on its way from the checkpoint; None if nothing does."""
-    mapped = restore.given("assignment_map")
+    mapped = restore.parameter("assignment_map")
     if mapped is not None and mapped.value is not None:
         return mapped
-    functions = restore.given("state_transformation_fns")
+    functions = restore.parameter("state_transformation_fns")
     return functions if functions is not None and functions.value not in ((), [], None) else None
 
 
@@ -45,8 +45,8 @@ CKP17 = Mistake(
 @finds(CKP17)
 def fallback_incomplete(context: Context) -> Iterator[Found]:
     """Finds ``fallback_to_scratch`` without a transformation, or without a seed."""
-    run, restore = run_part(context), restore_part(context)
-    fallback = restore.given("fallback_to_scratch") if restore is not None else None
+    run, restore = run_function(context), restore_config(context)
+    fallback = restore.parameter("fallback_to_scratch") if restore is not None else None
     if run is None or restore is None or fallback is None or fallback.value is not True:
         return
     if not isinstance(restore.value("path"), str):
@@ -55,7 +55,7 @@ def fallback_incomplete(context: Context) -> Iterator[Found]:
         yield Found(
             f"{fallback.at} = True needs assignment_map or state_transformation_fns, and neither is bound",
             fallback.at,
-            f"bind {fallback.beside('assignment_map')} to pairs of patterns, or remove fallback_to_scratch",
+            f"bind {fallback.sibling('assignment_map')} to pairs of patterns, or remove fallback_to_scratch",
         )
     elif context.program.mode is not Mode.TRAIN and run.value("fallback_init_rng") is None:
         function = run.target.rpartition(".")[2]
@@ -93,8 +93,8 @@ CKP18 = Mistake(
 @finds(CKP18)
 def tensor_flow_checkpoint(context: Context) -> Iterator[Found]:
     """Finds a checkpoint of Mesh TensorFlow that is used in a way that T5X does not support."""
-    restore = restore_part(context)
-    path = restore.given("path") if restore is not None else None
+    restore = restore_config(context)
+    path = restore.parameter("path") if restore is not None else None
     if restore is None or path is None or not isinstance(path.value, str):
         return
     match = re.search(r"model\.ckpt-\d+(\.index|\.meta|\.data-[\w-]+)?$", path.value)
@@ -115,11 +115,11 @@ def tensor_flow_checkpoint(context: Context) -> Iterator[Found]:
             changed.at,
             "use the same model's T5X checkpoint (checkpoint_STEP), or remove the binding",
         )
-    mode = restore.given("mode")
+    mode = restore.parameter("mode")
     if context.program.mode is not Mode.INFER and (mode is None or mode.value in ("latest", "all")):
         value = "latest" if mode is None else mode.value
         yield Found(
             f"{path.at} = {shown} is not a folder, and restore mode {value!r} needs one",
             path.at,
-            f"bind {path.beside('mode')} = 'specific'",
+            f"bind {path.sibling('mode')} = 'specific'",
         )

@@ -11,32 +11,32 @@ from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import format_value
 from t5x_harness.google.storage.names import bucket_fault
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import Given, restore_part, run_part, save_part
+from t5x_harness.lint.settings import ParameterValue, restore_config, run_function, save_config
 from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain")
 _FINETUNE = examples.head("finetune")
 
 
-def _path(given: Given | None) -> Given | None:
+def _path(given: ParameterValue | None) -> ParameterValue | None:
     return given if given is not None and isinstance(given.value, str) and given.value else None
 
 
-def _output(context: Context) -> Given | None:
+def _output(context: Context) -> ParameterValue | None:
     """Returns the folder that the run writes into."""
-    run = run_part(context)
+    run = run_function(context)
     if run is None:
         return None
-    return _path(run.given("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
+    return _path(run.parameter("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
 
 
-def _checkpoint(context: Context) -> Given | None:
+def _checkpoint(context: Context) -> ParameterValue | None:
     """Returns the checkpoint, or the folder of checkpoints, that the run begins with."""
-    restore = restore_part(context)
-    return _path(restore.given("path")) if restore is not None else None
+    restore = restore_config(context)
+    return _path(restore.parameter("path")) if restore is not None else None
 
 
-def _shown(given: Given) -> str:
+def _shown(given: ParameterValue) -> str:
     return f"{given.at} = {format_value(given.value)}"
 
 
@@ -61,7 +61,7 @@ CKP11 = Mistake(
 def relative_path(context: Context) -> Iterator[Found]:
     """Finds relative folders: an error for saving, a warning for restoring, because an old format allows it."""
     output = _output(context)
-    save = save_part(context)
+    save = save_config(context)
     if output is not None and save is not None and save.value("period") and _is_relative(output.value):
         yield Found(f"checkpoints cannot be saved in the relative path {_shown(output)}", output.at, _ABSOLUTE)
     checkpoint = _checkpoint(context)
@@ -97,11 +97,11 @@ CKP12 = Mistake(
 def mounted_bucket(context: Context) -> Iterator[Found]:
     """Finds checkpoints written through a mounted bucket."""
     output = _output(context)
-    if output is not None and save_part(context) is not None and output.value.startswith("/gcs/"):
+    if output is not None and save_config(context) is not None and output.value.startswith("/gcs/"):
         yield Found(f"checkpoints would be saved through a mounted bucket: {_shown(output)}", output.at, _as_gs(output))
 
 
-def _as_gs(given: Given) -> str:
+def _as_gs(given: ParameterValue) -> str:
     return f"write {given.at} = {format_value('gs://' + given.value.removeprefix('/gcs/'), limit=200)}"
 
 

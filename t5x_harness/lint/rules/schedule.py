@@ -8,7 +8,7 @@ from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules.steps import FROM_CHECKPOINT
-from t5x_harness.lint.settings import Given, Part, initial_step, run_part, start_step
+from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, initial_step, run_function, start_step
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
@@ -31,10 +31,12 @@ _WARMING_UP = (
 )
 
 
-def _schedule(context: Context) -> Part | None:
-    train = run_part(context, Mode.TRAIN)
-    trainer = train.part("trainer_cls", "t5x.trainer.Trainer") if train is not None else None
-    return trainer.part("learning_rate_fn", "t5x.utils.create_learning_rate_scheduler") if trainer is not None else None
+def _schedule(context: Context) -> ConfiguredObject | None:
+    train = run_function(context, Mode.TRAIN)
+    trainer = train.built("trainer_cls", "t5x.trainer.Trainer") if train is not None else None
+    return (
+        trainer.built("learning_rate_fn", "t5x.utils.create_learning_rate_scheduler") if trainer is not None else None
+    )
 
 
 def _names(factors: str) -> list[str]:
@@ -71,16 +73,16 @@ GIN24 = Mistake(
 def schedule_not_shifted(context: Context) -> Iterator[Found]:
     """Finds schedules that are over when the run begins: a note if that may be pretraining that goes on."""
     schedule, initial = _schedule(context), initial_step(context)
-    factors = schedule.given("factors") if schedule is not None else None
+    factors = schedule.parameter("factors") if schedule is not None else None
     if schedule is None or factors is None or not isinstance(factors.value, str):
         return
-    if (warmup := schedule.given("warmup_steps")) is not None and warmup.value == 0:
+    if (warmup := schedule.parameter("warmup_steps")) is not None and warmup.value == 0:
         yield from _division_by_zero(context, factors, warmup)
         return
     yield from _over(schedule, initial, factors)
 
 
-def _division_by_zero(context: Context, factors: Given, warmup: Given) -> Iterator[Found]:
+def _division_by_zero(context: Context, factors: ParameterValue, warmup: ParameterValue) -> Iterator[Found]:
     """Finds zero steps of warmup: 0/0 where the schedule is at its step 0."""
     names = _names(factors.value)
     divided = next((name for name in ("linear_warmup", "linear_decay", *_RSQRT) if name in names), None)
@@ -100,7 +102,9 @@ def _division_by_zero(context: Context, factors: Given, warmup: Given) -> Iterat
     )
 
 
-def _over(schedule: Part, initial: tuple[int, Given] | None, factors: Given) -> Iterator[Found]:
+def _over(
+    schedule: ConfiguredObject, initial: tuple[int, ParameterValue] | None, factors: ParameterValue
+) -> Iterator[Found]:
     """Yields a warmup or a decay that ends before the first step to train."""
     if initial is None:
         return
@@ -111,7 +115,7 @@ def _over(schedule: Part, initial: tuple[int, Given] | None, factors: Given) -> 
     first = max(0, initial[0] - offset)
     names = set(_names(factors.value))
     begins = f"the run begins at step {initial[0]} of the schedule (step_offset {offset})"
-    fix = f"bind {factors.beside('step_offset')} = {initial[0]:_}"
+    fix = f"bind {factors.sibling('step_offset')} = {initial[0]:_}"
     if "linear_decay" in names and first > 0 and 1 + decay * (warmup - first) <= 0:
         yield Found(f"{begins}, where linear_decay has come to its end: nothing would be learnt", factors.at, fix)
     elif "linear_warmup" in names and first >= warmup:
@@ -140,7 +144,7 @@ GIN26 = Mistake(
 def unknown_factor(context: Context) -> Iterator[Found]:
     """Finds each factor that neither T5X's record nor the T5X in use has."""
     schedule = _schedule(context)
-    factors = schedule.given("factors") if schedule is not None else None
+    factors = schedule.parameter("factors") if schedule is not None else None
     if factors is None or not isinstance(factors.value, str):
         return
     for name in _names(factors.value):

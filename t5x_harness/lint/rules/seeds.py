@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import Given, run_part, save_part, start_step
+from t5x_harness.lint.settings import ParameterValue, run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.DatasetConfig.seed = 42\n"
 
 
-def _dataset_seed(context: Context) -> Given | None:
+def _dataset_seed(context: Context) -> ParameterValue | None:
     """Returns the seed of the data to train on, where it is the user's."""
-    train = run_part(context, Mode.TRAIN)
-    dataset = train.part("train_dataset_cfg", "t5x.utils.DatasetConfig") if train is not None else None
-    seed = dataset.given("seed") if dataset is not None else None
+    train = run_function(context, Mode.TRAIN)
+    dataset = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig") if train is not None else None
+    seed = dataset.parameter("seed") if dataset is not None else None
     return seed if seed is not None and isinstance(seed.value, int) and not context.in_t5x(seed.at.location) else None
 
 
@@ -38,8 +38,8 @@ CKP15 = Mistake(
 @finds(CKP15)
 def seed_without_position(context: Context) -> Iterator[Found]:
     """Finds data in a fixed order, and nothing remembers how far the run came."""
-    seed, save = _dataset_seed(context), save_part(context)
-    period = save.given("period") if save is not None else None
+    seed, save = _dataset_seed(context), save_config(context)
+    period = save.parameter("period") if save is not None else None
     if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:
         return
     if not _saves_before_the_end(context, period):
@@ -48,13 +48,13 @@ def seed_without_position(context: Context) -> Iterator[Found]:
         f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
         "restart trains on the same first examples again",
         seed.at,
-        f"bind {period.beside('save_dataset')} = True, or {seed.at} = None for a new order at each start",
+        f"bind {period.sibling('save_dataset')} = True, or {seed.at} = None for a new order at each start",
     )
 
 
-def _saves_before_the_end(context: Context, period: Given) -> bool:
+def _saves_before_the_end(context: Context, period: ParameterValue) -> bool:
     """Returns whether there is a checkpoint to go on from; yes where that cannot be known."""
-    train, start = run_part(context, Mode.TRAIN), start_step(context)
+    train, start = run_function(context, Mode.TRAIN), start_step(context)
     total = train.value("total_steps") if train is not None else None
     steps = train.value("relative_steps") if train is not None else None
     if not steps and isinstance(total, int) and start is not None:
@@ -80,10 +80,10 @@ POD07 = Mistake(
 @finds(POD07)
 def not_repeatable(context: Context) -> Iterator[Found]:
     """Finds a seeded run that does not repeat itself, or does so only on the same mesh."""
-    train = run_part(context, Mode.TRAIN)
+    train = run_function(context, Mode.TRAIN)
     if train is None:
         return
-    data, seed, hardware = _dataset_seed(context), train.given("random_seed"), train.given("use_hardware_rng")
+    data, seed, hardware = _dataset_seed(context), train.parameter("random_seed"), train.parameter("use_hardware_rng")
     if data is not None and seed is not None and seed.value is None:
         yield Found(
             f"{data.at} = {data.value} seeds the data, and {seed.at} = None leaves dropout and initialisation to "
