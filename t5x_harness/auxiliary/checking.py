@@ -12,8 +12,8 @@ from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
+from t5x_harness.lint.configured import restore_config
 from t5x_harness.lint.rule import Context
-from t5x_harness.lint.settings import restore_config
 from t5x_harness.lint.stage import lint
 from t5x_harness.spec import Finding, Severity, Stage
 from t5x_harness.vertex.output_folder import output_folder_of
@@ -122,7 +122,7 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
     if not program.complete or program.mode is None:
         return
     restore = restore_config(Context(program, snapshot_of(program)))
-    path = restore.parameter("path") if restore is not None else None
+    path = restore.parameter("path")
     if path is None or path.value != checkpoint:
         shown = f"{path.at} = {format_value(path.value)}" if path is not None else "no checkpoint"
         yield _error(
@@ -132,7 +132,7 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
             f"bind RestoreCheckpointConfig.path = %{CHECKPOINT_MACROS[0]}",
             at=path.at if path is not None else None,
         )
-    elif restore is not None and (mode := restore.parameter("mode")) is not None and mode.value != "specific":
+    elif (mode := restore.parameter("mode")) is not None and mode.value != "specific":
         yield _error(
             "AUX09",
             f"{mode.at} = {format_value(mode.value)} looks for checkpoints in a folder, and passes over those that "

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from t5x_harness.buckets.addresses import bucket_and_name
+from t5x_harness.lint.configured import ParameterValue, restore_config
 from t5x_harness.lint.rule import Context
-from t5x_harness.lint.settings import ParameterValue, restore_config
 from t5x_harness.spec import Mode, StandInPolicy
 
 MOST_NAMED = 5
@@ -36,8 +36,8 @@ def missing_checkpoint(context: Context) -> MissingCheckpoint | None:
     there, or where the machine of the job may have it.
     """
     restore = restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
-    if restore is None or path is None or not isinstance(path.value, str) or not path.value:
+    path = restore.parameter("path")
+    if path is None or not isinstance(path.value, str) or not path.value:
         return None
     if context.program.mode is not Mode.INFER and restore.value("mode", "latest") != "specific":
         return None

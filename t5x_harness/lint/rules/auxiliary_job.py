@@ -12,8 +12,8 @@ from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
+from t5x_harness.lint.configured import restore_config
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import restore_config
 from t5x_harness.spec import Mode, Severity
 
 _CHECKPOINT = CHECKPOINT_MACROS[0]
@@ -87,8 +87,7 @@ def controller_not_read(context: Context) -> Iterator[Found]:
     """Finds an evaluation that does not read the checkpoint which the controller names."""
     program = context.program
     macro = program.macros.get(_CHECKPOINT)
-    restore = restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
+    path = restore_config(context).parameter("path")
     if macro is None or path is None or macro.name in program.read_macros or not is_for_controller(context, macro):
         return
     yield Found(

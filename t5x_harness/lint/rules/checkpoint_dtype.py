@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.configured import restore_config, run_function, save_config
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import restore_config, run_function, save_config
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
@@ -35,7 +35,7 @@ CKP20 = Mistake(
 def checkpoint_dtype(context: Context) -> Iterator[Found]:
     """Finds a dtype that T5X's checkpoint configs refuse, for saving and for restoring."""
     for part, known in ((save_config(context), _SAVED), (restore_config(context), _RESTORED)):
-        given = part.parameter("dtype") if part is not None else None
+        given = part.parameter("dtype")
         if given is None or not isinstance(given.value, str) or given.value in known:
             continue
         near = _SHORT.get(given.value.lower()) or closest(given.value, known)
@@ -63,9 +63,8 @@ INF09 = Mistake(
 @finds(INF09)
 def scores_in_bfloat16(context: Context) -> Iterator[Found]:
     """Finds scores that are computed with rounded parameters."""
-    infer, restore = run_function(context, Mode.INFER), restore_config(context)
-    mode = infer.parameter("mode") if infer is not None else None
-    dtype = restore.parameter("dtype") if restore is not None else None
+    mode = run_function(context, Mode.INFER).parameter("mode")
+    dtype = restore_config(context).parameter("dtype")
     if mode is None or dtype is None or mode.value not in ("score", "predict_with_aux") or dtype.value != "bfloat16":
         return
     yield Found(

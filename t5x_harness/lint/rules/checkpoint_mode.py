@@ -9,8 +9,8 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import restored_from, training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import Reference, format_value
+from t5x_harness.lint.configured import ConfiguredObject, restore_config, run_function, save_config
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ConfiguredObject, restore_config, run_function, save_config
 from t5x_harness.spec import Mode
 from t5x_harness.system.misspelling import closest
 
@@ -20,8 +20,7 @@ _HEAD = examples.head("finetune", "from t5x import utils")
 
 
 def _uses_orbax(context: Context) -> bool:
-    run = run_function(context)
-    return run is not None and run.value("use_orbax", True) is True
+    return run_function(context).value("use_orbax", True) is True
 
 
 _WRITTEN = {"model/checkpoint_1000": examples.trained()}
@@ -45,8 +44,8 @@ CKP05 = Mistake(
 def path_against_mode(context: Context) -> Iterator[Found]:
     """Finds the folder of a run where one checkpoint is meant, or the reverse."""
     restore = restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
-    if restore is None or path is None or not isinstance(path.value, str) or not path.value:
+    path = restore.parameter("path")
+    if path is None or not isinstance(path.value, str) or not path.value:
         return
     infers = context.program.mode is Mode.INFER
     mode = "specific" if infers else restore.value("mode", "latest")
@@ -111,8 +110,6 @@ CKP19 = Mistake(
 def restore_mode(context: Context) -> Iterator[Found]:
     """Finds a restore mode that the run does not have, and checkpoint managers of two kinds."""
     restore = restore_config(context)
-    if restore is None:
-        return
     mode = restore.parameter("mode")
     if mode is not None and isinstance(mode.value, str):
         if mode.value not in _MODES:
@@ -129,7 +126,7 @@ def restore_mode(context: Context) -> Iterator[Found]:
 
 def _managers(context: Context, restore: ConfiguredObject) -> Iterator[Found]:
     save = save_config(context)
-    if save is None or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
+    if not save or not isinstance(restore.value("path"), str) or not _uses_orbax(context):
         return
     names = [_manager(part) for part in (save, restore)]
     given = save.parameter("checkpoint_manager_cls") or restore.parameter("checkpoint_manager_cls")

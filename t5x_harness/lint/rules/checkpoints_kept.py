@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.configured import run_function, save_config, start_step
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _MANY = 50
@@ -34,7 +34,7 @@ CKP14 = Mistake(
 def every_checkpoint_kept(context: Context) -> Iterator[Found]:
     """Finds many checkpoints that are never deleted, at the user's statement that is closest to the cause."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
-    if train is None or save is None or save.value("keep") is not None:
+    if not save or save.value("keep") is not None:
         return
     relative = train.parameter("relative_steps")
     is_relative = relative is not None and bool(relative.value)
@@ -76,8 +76,8 @@ CKP23 = Mistake(
 def nothing_saved(context: Context) -> Iterator[Found]:
     """Finds a config for saving checkpoints that saves none."""
     save = save_config(context)
-    period = save.parameter("period") if save is not None else None
-    if save is None or period is None or save.value("checkpoint_steps"):
+    period = save.parameter("period")
+    if period is None or save.value("checkpoint_steps"):
         return
     if period.value is None or (isinstance(period.value, int) and period.value == 0):
         yield Found(

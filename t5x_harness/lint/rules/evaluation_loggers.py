@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import Reference
+from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, run_function
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, run_function
 from t5x_harness.spec import Mode, Severity
 
 _EVALUATOR = "seqio.Evaluator"
@@ -20,14 +20,12 @@ _HEAD = examples.head("eval", "import seqio")
 def _evaluation(context: Context) -> tuple[ConfiguredObject, ParameterValue] | None:
     """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
     run = run_function(context, Mode.TRAIN, Mode.EVAL)
-    if run is None:
-        return None
     dataset = run.parameter("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
     given = run.parameter("inference_evaluator_cls")
     evaluator = (
         ConfiguredObject(context, _EVALUATOR) if given is None else run.built("inference_evaluator_cls", _EVALUATOR)
     )
-    if dataset is None or not isinstance(dataset.value, Reference) or evaluator is None:
+    if dataset is None or not isinstance(dataset.value, Reference) or not evaluator:
         return None
     return evaluator, dataset
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.configured import restore_config, run_function
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import restore_config, run_function
 from t5x_harness.spec import Mode, Severity
 
 # Batch size times length of the targets in pretraining with Mesh TensorFlow.
@@ -51,9 +51,9 @@ GIN25 = Mistake(
 def loss_normalizing(context: Context) -> Iterator[Found]:
     """Finds a public checkpoint that is fine-tuned without its normalization of the loss, or with another one's."""
     train, restore = run_function(context, Mode.TRAIN), restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
-    model = train.built("model", "t5x.models.EncoderDecoderModel") if train is not None else None
-    if model is None or path is None or not isinstance(path.value, str):
+    path = restore.parameter("path")
+    model = train.built("model", "t5x.models.EncoderDecoderModel")
+    if not model or path is None or not isinstance(path.value, str):
         return
     family = _family(path.value)
     if family is None:

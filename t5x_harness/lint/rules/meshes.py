@@ -8,22 +8,17 @@ from collections.abc import Iterator, Sequence
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.gin.values import Reference
+from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, run_function
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, run_function
 
 _HEAD = examples.head("pretrain", "from t5x import partitioning")
 _PARTITIONERS = ("t5x.partitioning.PjitPartitioner", "t5x.partitioning.ModelBasedPjitPartitioner")
 _DATASETS = ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg", "dataset_cfg")
 
 
-def _partitioner(context: Context) -> ConfiguredObject | None:
+def _partitioner(context: Context) -> ConfiguredObject:
     """Returns T5X's own partitioner, as the run builds it."""
-    run = run_function(context)
-    reference = run.value("partitioner") if run is not None else None
-    if run is None or not isinstance(reference, Reference) or reference.target not in _PARTITIONERS:
-        return None
-    return run.built("partitioner", reference.target)
+    return run_function(context).built("partitioner", *_PARTITIONERS)
 
 
 MSH03 = Mistake(
@@ -46,8 +41,7 @@ MSH03 = Mistake(
 @finds(MSH03)
 def submesh_of_other_length(context: Context) -> Iterator[Found]:
     """Finds a submesh that does not have one number for each dimension of a slice."""
-    partitioner = _partitioner(context)
-    submesh = partitioner.parameter("model_parallel_submesh") if partitioner is not None else None
+    submesh = _partitioner(context).parameter("model_parallel_submesh")
     if submesh is None or not isinstance(submesh.value, (tuple, list)) or not submesh.value:
         return
     if len(submesh.value) == 4 or not all(isinstance(size, int) for size in submesh.value):
@@ -78,8 +72,8 @@ MSH02 = Mistake(
 @finds(MSH02)
 def batch_on_mesh(context: Context) -> Iterator[Found]:
     """Finds each batch size that the data axis does not divide, if both it and the partitions are literals."""
-    run, partitioner = run_function(context), _partitioner(context)
-    if run is None or partitioner is None or context.slice is None:
+    partitioner = _partitioner(context)
+    if not partitioner or context.slice is None:
         return
     partitions = partitioner.value("num_partitions")
     devices = context.slice.num_devices
@@ -88,7 +82,7 @@ def batch_on_mesh(context: Context) -> Iterator[Found]:
     if devices % partitions:
         return  # no mesh at all, which plan judges
     data = devices // partitions
-    for batch, names in _batches(run):
+    for batch, names in _batches(run_function(context)):
         if batch.value % data:
             message, near = uneven_batch(names, batch.value, data)
             yield Found(message, batch.at, f"set {batch.at} to {near}")
@@ -108,8 +102,7 @@ def _batches(run: ConfiguredObject) -> Iterator[tuple[ParameterValue, list[str]]
     """Yields the batch sizes that are whole numbers, and the datasets that read each."""
     found: dict[tuple[str, str, str], tuple[ParameterValue, list[str]]] = {}
     for parameter in _DATASETS:
-        dataset = run.built(parameter, "t5x.utils.DatasetConfig")
-        batch = dataset.parameter("batch_size") if dataset is not None else None
+        batch = run.built(parameter, "t5x.utils.DatasetConfig").parameter("batch_size")
         if batch is not None and isinstance(batch.value, int) and batch.value > 0:
             name = parameter.removesuffix("_dataset_cfg").removesuffix("_cfg")
             found.setdefault(batch.at.key, (batch, []))[1].append(name)

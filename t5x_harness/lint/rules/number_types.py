@@ -11,9 +11,9 @@ from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
+from t5x_harness.lint.configured import evaluates, run_function, save_config
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, finds, where
-from t5x_harness.lint.settings import evaluates, run_function, save_config
 from t5x_harness.spec import Edit, Mode, Severity
 
 _NETWORK = (
@@ -113,11 +113,11 @@ def _lengths(context: Context) -> Iterator[Found]:
 def _is_fatal(context: Context, binding: Binding) -> bool:
     """Returns whether a float comes to where T5X counts; of several periods only the smallest does."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
-    if train is None or binding.param not in _PERIODS.get(binding.target, ()):
+    if not train or binding.param not in _PERIODS.get(binding.target, ()):
         return True
     periods = [
         train.value("eval_period") if evaluates(train) else None,
-        save.value("period") if save is not None else None,
+        save.value("period"),
         train.value("gc_period"),
     ]
     steps = min((p for p in periods if isinstance(p, (int, float)) and p > 0), default=math.inf)

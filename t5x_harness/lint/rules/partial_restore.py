@@ -9,8 +9,8 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import restored_from, training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.values import format_value
+from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, restore_config, run_function
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, restore_config, run_function
 from t5x_harness.spec import Mode
 
 _SPECIFIC = "utils.RestoreCheckpointConfig.mode = 'specific'"
@@ -46,8 +46,8 @@ CKP17 = Mistake(
 def fallback_incomplete(context: Context) -> Iterator[Found]:
     """Finds ``fallback_to_scratch`` without a transformation, or without a seed."""
     run, restore = run_function(context), restore_config(context)
-    fallback = restore.parameter("fallback_to_scratch") if restore is not None else None
-    if run is None or restore is None or fallback is None or fallback.value is not True:
+    fallback = restore.parameter("fallback_to_scratch")
+    if fallback is None or fallback.value is not True:
         return
     if not isinstance(restore.value("path"), str):
         return  # nothing is restored
@@ -94,8 +94,8 @@ CKP18 = Mistake(
 def tensor_flow_checkpoint(context: Context) -> Iterator[Found]:
     """Finds a checkpoint of Mesh TensorFlow that is used in a way that T5X does not support."""
     restore = restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
-    if restore is None or path is None or not isinstance(path.value, str):
+    path = restore.parameter("path")
+    if path is None or not isinstance(path.value, str):
         return
     match = re.search(r"model\.ckpt-\d+(\.index|\.meta|\.data-[\w-]+)?$", path.value)
     if match is None:

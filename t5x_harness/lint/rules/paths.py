@@ -10,8 +10,8 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import format_value
 from t5x_harness.google.storage.names import bucket_fault
+from t5x_harness.lint.configured import ParameterValue, restore_config, run_function, save_config
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ParameterValue, restore_config, run_function, save_config
 from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain")
@@ -24,16 +24,12 @@ def _path(given: ParameterValue | None) -> ParameterValue | None:
 
 def _output(context: Context) -> ParameterValue | None:
     """Returns the folder that the run writes into."""
-    run = run_function(context)
-    if run is None:
-        return None
-    return _path(run.parameter("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
+    return _path(run_function(context).parameter("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
 
 
 def _checkpoint(context: Context) -> ParameterValue | None:
     """Returns the checkpoint, or the folder of checkpoints, that the run begins with."""
-    restore = restore_config(context)
-    return _path(restore.parameter("path")) if restore is not None else None
+    return _path(restore_config(context).parameter("path"))
 
 
 def _shown(given: ParameterValue) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, initial_step, run_function, start_step
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules.steps import FROM_CHECKPOINT
-from t5x_harness.lint.settings import ConfiguredObject, ParameterValue, initial_step, run_function, start_step
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
@@ -31,12 +31,9 @@ _WARMING_UP = (
 )
 
 
-def _schedule(context: Context) -> ConfiguredObject | None:
-    train = run_function(context, Mode.TRAIN)
-    trainer = train.built("trainer_cls", "t5x.trainer.Trainer") if train is not None else None
-    return (
-        trainer.built("learning_rate_fn", "t5x.utils.create_learning_rate_scheduler") if trainer is not None else None
-    )
+def _schedule(context: Context) -> ConfiguredObject:
+    trainer = run_function(context, Mode.TRAIN).built("trainer_cls", "t5x.trainer.Trainer")
+    return trainer.built("learning_rate_fn", "t5x.utils.create_learning_rate_scheduler")
 
 
 def _names(factors: str) -> list[str]:
@@ -45,8 +42,7 @@ def _names(factors: str) -> list[str]:
 
 def _first_step(context: Context) -> int | None:
     """Returns the schedule's step that the run begins at; None where text does not show it."""
-    schedule, start = _schedule(context), start_step(context)
-    offset = schedule.value("step_offset", 0) if schedule is not None else None
+    start, offset = start_step(context), _schedule(context).value("step_offset", 0)
     return max(0, start - offset) if start is not None and isinstance(offset, int) else None
 
 
@@ -73,8 +69,8 @@ GIN24 = Mistake(
 def schedule_not_shifted(context: Context) -> Iterator[Found]:
     """Finds schedules that are over when the run begins: a note if that may be pretraining that goes on."""
     schedule, initial = _schedule(context), initial_step(context)
-    factors = schedule.parameter("factors") if schedule is not None else None
-    if schedule is None or factors is None or not isinstance(factors.value, str):
+    factors = schedule.parameter("factors")
+    if factors is None or not isinstance(factors.value, str):
         return
     if (warmup := schedule.parameter("warmup_steps")) is not None and warmup.value == 0:
         yield from _division_by_zero(context, factors, warmup)
@@ -143,8 +139,7 @@ GIN26 = Mistake(
 @finds(GIN26)
 def unknown_factor(context: Context) -> Iterator[Found]:
     """Finds each factor that neither T5X's record nor the T5X in use has."""
-    schedule = _schedule(context)
-    factors = schedule.parameter("factors") if schedule is not None else None
+    factors = _schedule(context).parameter("factors")
     if factors is None or not isinstance(factors.value, str):
         return
     for name in _names(factors.value):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.lint.configured import ParameterValue, run_function, save_config, start_step
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ParameterValue, run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.DatasetConfig.seed = 42\n"
@@ -16,8 +16,7 @@ _HEAD = examples.head("pretrain", "from t5x import utils") + "train/utils.Datase
 def _dataset_seed(context: Context) -> ParameterValue | None:
     """Returns the seed of the data to train on, where it is the user's."""
     train = run_function(context, Mode.TRAIN)
-    dataset = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig") if train is not None else None
-    seed = dataset.parameter("seed") if dataset is not None else None
+    seed = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig").parameter("seed")
     return seed if seed is not None and isinstance(seed.value, int) and not context.in_t5x(seed.at.location) else None
 
 
@@ -39,8 +38,8 @@ CKP15 = Mistake(
 def seed_without_position(context: Context) -> Iterator[Found]:
     """Finds data in a fixed order, and nothing remembers how far the run came."""
     seed, save = _dataset_seed(context), save_config(context)
-    period = save.parameter("period") if save is not None else None
-    if seed is None or save is None or period is None or save.value("save_dataset", False) is not False:
+    period = save.parameter("period")
+    if seed is None or period is None or save.value("save_dataset", False) is not False:
         return
     if not _saves_before_the_end(context, period):
         return  # a restart begins at the first step, as the data does
@@ -55,8 +54,8 @@ def seed_without_position(context: Context) -> Iterator[Found]:
 def _saves_before_the_end(context: Context, period: ParameterValue) -> bool:
     """Returns whether there is a checkpoint to go on from; yes where that cannot be known."""
     train, start = run_function(context, Mode.TRAIN), start_step(context)
-    total = train.value("total_steps") if train is not None else None
-    steps = train.value("relative_steps") if train is not None else None
+    total = train.value("total_steps")
+    steps = train.value("relative_steps")
     if not steps and isinstance(total, int) and start is not None:
         steps = total - start
     return not isinstance(steps, int) or not isinstance(period.value, int) or 0 < period.value < steps
@@ -81,8 +80,6 @@ POD07 = Mistake(
 def not_repeatable(context: Context) -> Iterator[Found]:
     """Finds a seeded run that does not repeat itself, or does so only on the same mesh."""
     train = run_function(context, Mode.TRAIN)
-    if train is None:
-        return
     data, seed, hardware = _dataset_seed(context), train.parameter("random_seed"), train.parameter("use_hardware_rng")
     if data is not None and seed is not None and seed.value is None:
         yield Found(

@@ -8,8 +8,8 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.lint.checkpoint_files import missing_checkpoint
+from t5x_harness.lint.configured import ParameterValue, evaluates, initial_step, run_function, save_config
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.settings import ParameterValue, evaluates, initial_step, run_function, save_config
 from t5x_harness.spec import Mode
 
 _HEAD = examples.head("finetune", "import __main__ as train_script", "from t5x import utils")
@@ -43,11 +43,11 @@ MSH12 = Mistake(
 @finds(MSH12)
 def periods(context: Context) -> Iterator[Found]:
     """Finds each period that is not a multiple of the smallest one."""
-    train, save = run_function(context, Mode.TRAIN), save_config(context)
+    train = run_function(context, Mode.TRAIN)
     given = {
-        "eval period": train.parameter("eval_period") if train is not None and evaluates(train) else None,
-        "checkpoint period": save.parameter("period") if save is not None else None,
-        "gc period": train.parameter("gc_period") if train is not None else None,
+        "eval period": train.parameter("eval_period") if evaluates(train) else None,
+        "checkpoint period": save_config(context).parameter("period"),
+        "gc period": train.parameter("gc_period"),
     }
     periods = {name: g for name, g in given.items() if g and isinstance(g.value, int) and g.value > 0}
     if not periods:
@@ -71,8 +71,8 @@ def _steps(context: Context) -> tuple[ParameterValue, int, str] | None:
     """
     train = run_function(context, Mode.TRAIN)
     initial = initial_step(context)
-    total = train.parameter("total_steps") if train is not None else None
-    if train is None or initial is None or total is None or not isinstance(total.value, int):
+    total = train.parameter("total_steps")
+    if initial is None or total is None or not isinstance(total.value, int):
         return None
     if train.value("relative_steps") or missing_checkpoint(context) is not None:
         return None
@@ -134,5 +134,4 @@ def no_steps_left(context: Context) -> Iterator[Found]:
 
 def _only_evaluates(context: Context) -> bool:
     """Returns whether the run evaluates before it trains, so that no step to train may be meant."""
-    train = run_function(context, Mode.TRAIN)
-    return train is not None and bool(train.value("run_eval_before_training", False))
+    return bool(run_function(context, Mode.TRAIN).value("run_eval_before_training", False))

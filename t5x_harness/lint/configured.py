@@ -38,17 +38,20 @@ class ParameterValue:
 
 @dataclasses.dataclass(frozen=True)
 class ConfiguredObject:
-    """The run's function, or an object that is built for it.
+    """The run's function, or an object that is built for it; false if the config has none.
 
     Attributes:
       context: the config.
-      target: full name of the function or class.
+      target: full name of the function or class; empty for none, all of whose parameters keep their defaults.
       scope: the scope that it is called in.
     """
 
     context: Context
-    target: str
+    target: str = ""
     scope: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.target)
 
     def parameter(self, param: str) -> ParameterValue | None:
         """Returns what a parameter is given; None where it keeps its default."""
@@ -63,22 +66,22 @@ class ConfiguredObject:
         given = self.parameter(param)
         return default if given is None else given.value
 
-    def built(self, param: str, target: str) -> ConfiguredObject | None:
-        """Returns the object that a parameter is given, if it is built from ``target``.
+    def built(self, param: str, *targets: str) -> ConfiguredObject:
+        """Returns the object that a parameter is given, if it is built from one of ``targets``.
 
-        A scope stays until another one is.
+        It is called in the scope of this object, unless its reference opens another one.
         """
         reference = self.value(param)
-        if not isinstance(reference, Reference) or reference.target != target:
-            return None
-        return ConfiguredObject(self.context, target, reference.scope or self.scope)
+        if not isinstance(reference, Reference) or reference.target not in targets:
+            return ConfiguredObject(self.context)
+        return ConfiguredObject(self.context, reference.target, reference.scope or self.scope)
 
 
-def run_function(context: Context, *modes: Mode) -> ConfiguredObject | None:
-    """Returns the function that the run calls; None where it is of no such mode. Without ``modes`` any is right."""
+def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
+    """Returns the function that the run calls, if it is of one of ``modes``; without ``modes`` any is right."""
     target = context.program.entry
     if target is None or (modes and ENTRIES[target] not in modes):
-        return None
+        return ConfiguredObject(context)
     return ConfiguredObject(context, target)
 
 
@@ -90,22 +93,17 @@ def evaluates(train: ConfiguredObject) -> bool:
     return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 
-def save_config(context: Context) -> ConfiguredObject | None:
-    """Returns how the run saves checkpoints; None where it does not, or not with T5X's own class."""
-    train = run_function(context, Mode.TRAIN)
-    checkpoint = train.built("checkpoint_cfg", _CHECKPOINT) if train is not None else None
-    return checkpoint.built("save", _SAVE) if checkpoint is not None else None
+def save_config(context: Context) -> ConfiguredObject:
+    """Returns how a training run saves checkpoints, if it does so with T5X's own class."""
+    return run_function(context, Mode.TRAIN).built("checkpoint_cfg", _CHECKPOINT).built("save", _SAVE)
 
 
-def restore_config(context: Context) -> ConfiguredObject | None:
-    """Returns which checkpoint the run begins with; None where there is none, or not with T5X's own class."""
+def restore_config(context: Context) -> ConfiguredObject:
+    """Returns how the run restores the checkpoint it begins with, if it does so with T5X's own class."""
     run = run_function(context)
-    if run is None:
-        return None
     if context.program.mode is not Mode.TRAIN:
         return run.built("restore_checkpoint_cfg", _RESTORE)
-    checkpoint = run.built("checkpoint_cfg", _CHECKPOINT)
-    return checkpoint.built("restore", _RESTORE) if checkpoint is not None else None
+    return run.built("checkpoint_cfg", _CHECKPOINT).built("restore", _RESTORE)
 
 
 def step_in(path: Any) -> int | None:
@@ -120,20 +118,16 @@ def initial_step(context: Context) -> tuple[int, ParameterValue] | None:
     None where the path names no step, or where the state may be changed on its way so that another step comes of it.
     """
     restore = restore_config(context)
-    path = restore.parameter("path") if restore is not None else None
+    path = restore.parameter("path")
     step = step_in(path.value) if path is not None else None
-    if restore is None or path is None or step is None:
+    if path is None or step is None or restore.value("assignment_map") is not None:
         return None
-    changed = restore.value("assignment_map") is not None or restore.value("state_transformation_fns", ()) not in (
-        (),
-        [],
-    )
-    return None if changed else (step, path)
+    return None if restore.value("state_transformation_fns", ()) not in ((), []) else (step, path)
 
 
 def start_step(context: Context) -> int | None:
     """Returns the step that the run begins at: 0 where nothing is restored; None where text does not show it."""
-    initial, restore = initial_step(context), restore_config(context)
+    initial = initial_step(context)
     if initial is not None:
         return initial[0]
-    return None if restore is not None and restore.value("path") else 0
+    return None if restore_config(context).value("path") else 0
