@@ -12,7 +12,7 @@ Scalars = Mapping[str, Mapping[int, float]]
 
 
 def loss_in_words(scalars: Scalars) -> str:
-    """Returns the first and the last loss of training; empty if it wrote none."""
+    """Returns the first and the last loss of training, or an empty text if it wrote none."""
     losses = scalars.get("train/loss", {})
     if not losses:
         return ""
@@ -20,17 +20,14 @@ def loss_in_words(scalars: Scalars) -> str:
 
 
 def loss_measures(scalars: Scalars) -> Iterator[Measure]:
-    """Yields the first and the last value of each loss, of its folder."""
+    """Yields the first and the last value of each loss."""
     for tag, losses in _losses(scalars):
         for step in sorted({min(losses), max(losses)}):
             yield Measure("loss", losses[step], of=tag.removesuffix("/loss"), step=step)
 
 
 def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
-    """Yields one finding for all losses that are NaN or infinite, each where it first is.
-
-    None if there is no such loss.
-    """
+    """Yields one finding that names each NaN or infinite loss at its first step, if there is any."""
     bad = []
     for tag, losses in _losses(scalars):
         step = next((step for step in sorted(losses) if not math.isfinite(losses[step])), None)
@@ -42,10 +39,10 @@ def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
 
 
 def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Finding]:
-    """Yields a warning for all metrics that are NaN or infinite.
+    """Yields one warning that names each NaN or infinite metric, if there is any.
 
-    Not an error: a metric such as a correlation is not defined for the few predictions of a small run, which may be
-    all alike.
+    It is not an error: a metric such as a correlation is not defined for the few predictions of a small run, which may
+    all be alike.
     """
     bad = [f"{each.name} of {each.of} is {each.value}" for each in metrics if not math.isfinite(each.value)]
     if bad:
@@ -54,7 +51,7 @@ def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Find
 
 
 def why_no_number(metrics: Iterable[Measure]) -> str:
-    """Returns why metrics show nothing: none is a finite number; empty if one is."""
+    """Returns why metrics show nothing: not one is a finite number. Empty if one is."""
     return "" if any(math.isfinite(each.value) for each in metrics) else "it gave no finite number"
 
 

@@ -25,11 +25,11 @@ _ONE_LINE = frozenset({"file", "binding", "before", "after", "gin_files", "of", 
 
 
 def printable(value: Value) -> Value:
-    r"""Replaces what would act if it were printed, by the escapes of Python's ``repr``.
+    r"""Replaces what would act if it were printed by the escapes of Python's ``repr``.
 
     These are the characters that ``str.isprintable`` refuses, such as terminal escapes, bidirectional controls,
-    invisible characters and halves of surrogate pairs, and the beginnings of commands to a CI service. Text that is
-    clean stays as it is, so cleaning twice is the same as once.
+    invisible characters and halves of surrogate pairs, and the beginnings of commands to a CI service. Clean text
+    stays as it is, so cleaning it twice is the same as cleaning it once.
 
     Args:
       value: text, whose line feeds and tabs stay; or a container or dataclass, in which all text is cleaned.

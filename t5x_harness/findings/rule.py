@@ -138,7 +138,7 @@ class Rule(Generic[Subject]):
 
 
 def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any], ...]:
-    """Returns the rules that the modules of a package define, ordered by code: no list of them has to be kept.
+    """Collects the rules that the modules of a package define, ordered by code: no list of them has to be kept.
 
     Args:
       package: its full name.

@@ -13,9 +13,9 @@ _NAMED = 3
 
 
 def merge_tasks(findings: Iterable[Finding]) -> list[Finding]:
-    """Returns the findings, those that differ in the name of a task alone as the first of them, which names the others.
+    """Merges findings that differ only in the name of a task: the first of them names the other tasks, too.
 
-    A finding whose message names two tasks, or none, stays as it is.
+    A finding whose message names no task, or more than one, stays as it is.
     """
     alike: dict[Finding, list[Finding]] = {}
     for finding in findings:

@@ -55,9 +55,7 @@ class Table(str):
 
 
 def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Table:
-    """Makes a table with aligned columns.
-
-    A column of numbers, each with or without a unit, is aligned to the right, every other one to the left.
+    """Makes a table with aligned columns: columns of numbers to the right, all others to the left.
 
     Args:
       rows: the cells of each row, written with ``str``; a short row is filled up with empty cells.

@@ -49,9 +49,9 @@ def not_run(result: StageResult, reason: str) -> StageResult:
 
 
 def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
-    """Finds the stage of a run that did its work in vain: nothing could be judged by it, or by any other that executes.
+    """Finds the stage of a run whose work could not be judged, if no other executing stage could be judged either.
 
-    None if there is no such stage. A run whose training passed has shown that much, whatever its evaluation shows.
+    Returns None if there is no such stage. A run whose training passed proves that much, whatever its evaluation shows.
     """
     executing = [stage for stage in stages if stage.stage.executes]
     if any(stage.outcome is not Outcome.NOT_RUN for stage in executing):
@@ -62,8 +62,8 @@ def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
 def work_of(result: RunResult, until: Stage | None = None) -> int:
     """Counts what a run proves for the test that asked for it; 0 if nothing.
 
-    A whole run proves what its executing stages did. One that was asked for up to a certain stage proves something as
-    soon as that stage was reached, whatever it found: a test may mean to see it fail.
+    A whole run proves what its executing stages did. A run up to a certain stage proves something as soon as that stage
+    was reached, whatever it found: a test may expect it to fail.
 
     Args:
       result: the run.

@@ -62,7 +62,7 @@ class BindingKey:
 
     @property
     def short(self) -> str:
-        """As the command line takes it: ``train/utils.DatasetConfig.batch_size``, ``train.total_steps``."""
+        """The name as the command line takes it: ``train/utils.DatasetConfig.batch_size``, ``train.total_steps``."""
         if self.is_macro:
             return self.scope
         scope = f"{self.scope}/" if self.scope else ""
@@ -128,17 +128,14 @@ class GinConfig:
         return None
 
     def is_required(self, value: Any) -> bool:
-        """Returns whether a value is ``%gin.REQUIRED``: somebody still has to give it."""
+        """Returns whether a value is ``%gin.REQUIRED``, so that something still has to provide it."""
         return value is gin.REQUIRED or (
             isinstance(value, gin.config.ConfigurableReference) and repr(value) == REQUIRED
         )
 
     @staticmethod
     def references(value: Any) -> Iterator[str]:
-        """Yields the full names of the configurables that a value refers to (macros.
-
-        Their names with a leading ``%``).
-        """
+        """Yields the full names of the configurables that a value refers to; names of macros begin with ``%``."""
         if isinstance(value, gin.config.ConfigurableReference):
             name = "/".join(value.scopes)
             yield f"%{name}" if value.selector == _MACRO else value.selector
@@ -154,7 +151,7 @@ class GinConfig:
         return dict(gin.get_bindings(self.entry, resolve_references=False))
 
     def build(self, parameter: str) -> Any:
-        """Returns the entry point's argument as T5X would get it; None where it is not bound.
+        """Builds the entry point's argument as T5X does; None if it is not bound.
 
         Raises:
           Exception: whatever building it raises, with gin's account of where.
@@ -162,10 +159,7 @@ class GinConfig:
         return copy.deepcopy(self.entry_bindings().get(parameter))
 
     def scope_of(self, parameter: str) -> str | None:
-        """Returns the scope of the reference bound to one of the entry point's parameters.
-
-        ``train`` for the train data.
-        """
+        """Returns the scope of the reference bound to a parameter of the entry point: ``train`` for the train data."""
         return self._scope_in(self.entry_bindings().get(parameter))
 
     def _scope_in(self, value: Any) -> str | None:
@@ -175,7 +169,10 @@ class GinConfig:
         return "/".join(value.scopes) if isinstance(value, gin.config.ConfigurableReference) else None
 
     def restore_key(self, parameter: str) -> BindingKey | None:
-        """Returns the binding that the run's own RestoreCheckpointConfig, of maybe several, takes a parameter from."""
+        """Returns the binding that the run's own RestoreCheckpointConfig takes a parameter from.
+
+        A config may bind several of them, in different scopes.
+        """
         if self.mode is not Mode.TRAIN:
             scope = self.scope_of("restore_checkpoint_cfg")
         else:
@@ -205,7 +202,7 @@ class GinConfig:
             gin.bind_parameter((key.scope, key.selector, key.parameter), value)
 
     def location(self, key: BindingKey | None) -> Location | None:
-        """Returns where the statement that won stands; None for one from the command line or unknown to the reader."""
+        """Returns the place of the statement that won; None for the command line, and if the reader missed it."""
         statement = self._statement(key) if key else None
         return None if statement is None or statement.location.file == BINDINGS else statement.location
 
@@ -219,17 +216,14 @@ class GinConfig:
         return statement is not None and not self.program.is_foreign(statement.location.file)
 
     def origin(self, key: BindingKey | None) -> str:
-        """Returns where a value comes from, in words, for messages.
-
-        ``base.gin:12`` or ``a binding given with the run``.
-        """
+        """Describes where a value comes from: ``base.gin:12``, or ``a binding given with the run``."""
         statement = self._statement(key) if key else None
         if statement is None:
             return "the default"
         return "a binding given with the run" if statement.location.file == BINDINGS else str(statement.location)
 
     def written(self, key: BindingKey) -> Any:
-        """Returns a value as the statement that won has it, references as text shows them; else the bound value."""
+        """Returns a value as its statement writes it, with references as text; else the bound value."""
         statement = self._statement(key)
         return self.value(key) if statement is None else statement.value
 
@@ -247,7 +241,7 @@ class GinConfig:
 
     @staticmethod
     def finalize() -> None:
-        """Ends the parsing as T5X does: gin checks that macros and references lead somewhere, and locks the config.
+        """Ends the parsing as T5X does: gin checks that all macros and references exist, and locks the config.
 
         Raises:
           ValueError: gin's complaint.
@@ -255,7 +249,7 @@ class GinConfig:
         gin.finalize()
 
     def missing(self) -> list[BindingKey]:
-        """Bindings that are still ``%gin.REQUIRED``, those that something reads."""
+        """Returns the bindings that are still ``%gin.REQUIRED`` and that something reads."""
         read = {name for _, value in self.items() for name in self.references(value)}
         return [
             key
@@ -265,10 +259,10 @@ class GinConfig:
 
 
 def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
-    """Parses a run's files and bindings into this process' gin state, up to :meth:`GinConfig.finalize`.
+    """Parses a run's files and bindings into this process's gin state, up to :meth:`GinConfig.finalize`.
 
-    ``import __main__ as train_script`` in a config means the binary that T5X was started with; here it is the
-    runtime's module for the mode, for as long as the parsing lasts.
+    In a config, ``import __main__ as train_script`` means the binary that T5X was started with. For as long as the
+    parsing lasts, it is the runtime's module for the mode.
 
     Args:
       spec: files, bindings and search paths; T5X's own folder is searched after them.

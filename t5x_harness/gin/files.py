@@ -64,9 +64,9 @@ class NotAPackage:
 class FileFinder:
     """Looks up a gin file as T5X and Gin do together.
 
-    The order: the working directory, the search paths, the folder that holds the package ``t5x``; and in each of
-    them first the file itself, then the file as a resource of a Python package. A file of T5X's that is asked for in
-    a clone of its repository, which only the job has, is at last that of the package in use.
+    The order is the working directory, the search paths, then the folder that holds the package ``t5x``. In each of
+    them, the file itself comes before the file as a resource of a Python package. If a file of T5X's is asked for in a
+    clone of its repository that only the job has, the package in use provides it.
 
     Args:
       cwd: the run's working directory.
@@ -143,7 +143,7 @@ class FileFinder:
     def shown(self, path: Path) -> str:
         """Returns a path as users should read it.
 
-        ``gs://…`` for an object, relative to the working directory if below that.
+        An object is ``gs://…``, and a file below the working directory is relative to it.
         """
         if self._buckets != GCS_MOUNT and path.is_relative_to(self._buckets):
             return f"{_GS}{path.relative_to(self._buckets)}"

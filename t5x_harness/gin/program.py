@@ -49,7 +49,7 @@ class Import:
 
 @dataclasses.dataclass(frozen=True)
 class Include:
-    """An include statement and the file it led to; None if there was none."""
+    """An include statement and the file that it found; None if there was none."""
 
     location: Location
     target: str
@@ -58,9 +58,9 @@ class Include:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The head of a block, ``scope/selector:``; its bindings follow. Gin looks the name up here, before the bindings.
+    """The head of a block, ``scope/selector:``, where Gin looks up the name before its bindings.
 
-    ``target`` and ``resolved`` are those of :class:`Binding`.
+    ``target`` and ``resolved`` mean the same as in :class:`Binding`.
     """
 
     location: Location
@@ -74,8 +74,8 @@ class Block:
 class Binding:
     """``scope/selector.param = value``.
 
-    ``target`` is the full name of the configurable, whatever alias the file uses; for one that static reading cannot
-    know it is the selector as written.  ``resolved`` says which.
+    ``target`` is the full name of the configurable, whatever alias the file uses. If static reading cannot know it,
+    ``resolved`` is false and ``target`` is the selector as written.
     """
 
     location: Location
@@ -150,7 +150,7 @@ class GinProgram:
 
     @property
     def clone_doubts(self) -> tuple[str, ...]:
-        """What is open where files of a clone of T5X's repository were asked for; of every stage that reads them."""
+        """What every stage that reads files of a clone of T5X's repository has to leave open."""
         if not self.in_clone:
             return ()
         asked = ", ".join(self.in_clone)
@@ -167,10 +167,7 @@ class GinProgram:
         return tuple(s for s in self.statements if isinstance(s, Import))
 
     def named_file(self, location: Location) -> str:
-        """Returns the file of the user's command through which a statement was read.
-
-        :data:`BINDINGS` for the command line.
-        """
+        """Returns the file of the user's command through which a statement was read, or :data:`BINDINGS`."""
         return location.included_from[0].file if location.included_from else location.file
 
     @cached_property
@@ -187,7 +184,7 @@ class GinProgram:
         return {}
 
     def is_installed(self, file: str) -> bool:
-        """Tells whether a file belongs to T5X or another installed package, so that it is not the user's to change."""
+        """Returns whether a file belongs to T5X or another installed package, so that the user does not change it."""
         if file not in self._installed:
             path = Path(os.path.realpath(Path(self.spec.cwd) / file))
             parent = self.t5x_parent
@@ -200,7 +197,7 @@ class GinProgram:
         return file not in (BINDINGS, *self.spec.gin_files) and self.is_installed(file)
 
     def name_of(self, file: str) -> str:
-        """Returns a file as an include names it, where it belongs to a package: ``t5x/configs/runs/finetune.gin``."""
+        """Returns a package's file as includes name it, ``t5x/configs/runs/finetune.gin``; others as they are."""
         path = Path(os.path.realpath(Path(self.spec.cwd) / file))
         if self.t5x_parent is not None:
             package = os.path.realpath(Path(self.t5x_parent) / "t5x")  # which may be linked to a folder of any name
@@ -295,10 +292,7 @@ class GinProgram:
         return frozenset(s for reference, _ in self.uses() for s in scope_chain(reference.scope) if s)
 
     def lookup(self, target: str, param: str, scope: str = "") -> Binding | None:
-        """Returns the binding that a configurable called in ``scope`` takes a parameter from.
-
-        None if it takes the default.
-        """
+        """Returns the binding that a configurable called in ``scope`` takes a parameter from; None for the default."""
         for name in reversed(scope_chain(scope)):
             winner = self.final.get((name, target, param))
             if isinstance(winner, Binding):
@@ -306,7 +300,7 @@ class GinProgram:
         return None
 
     def resolve(self, statement: Binding | MacroBinding) -> Binding | MacroBinding:
-        """Follows a value that is only a macro to the statement that gives it: for ``x = %A`` the one of ``A``."""
+        """Follows a value that is only a macro to the statement that defines it: ``x = %A`` to that of ``A``."""
         seen: set[str] = set()
         while isinstance(statement.value, Macro) and statement.value.name in self.macros:
             if statement.value.name in seen:
@@ -341,9 +335,6 @@ class GinProgram:
 
 
 def scope_chain(scope: str) -> tuple[str, ...]:
-    """Returns the scopes whose bindings a call in ``scope`` takes, weakest first.
-
-    For ``a/b`` ``""``, ``a``, ``a/b``.
-    """
+    """Returns the scopes whose bindings a call in ``scope`` takes, weakest first: of ``a/b`` also ``""`` and ``a``."""
     parts = scope.split("/") if scope else []
     return ("", *("/".join(parts[: i + 1]) for i in range(len(parts))))

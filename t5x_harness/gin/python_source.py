@@ -26,10 +26,9 @@ _FLAX_FIELDS = ("parent", "name")
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """What Gin can bind of a function or class: the names in order, and whether any other name goes too.
+    """What Gin can bind of a function or class: the names in order, and whether any other name works, too.
 
-    ``defaults`` are those that are literals and not None; ``denied`` are the parameters that a decorator keeps from
-    Gin.
+    ``defaults`` has those that are literals and not None. ``denied`` has those that a decorator keeps from Gin.
     """
 
     names: tuple[str, ...]
@@ -145,7 +144,7 @@ class ModuleSource:
         return tuple(n.name for n in body if isinstance(n, ast.FunctionDef))
 
     def parameters(self, symbol: str) -> Parameters | None:
-        """Returns what Gin can bind of a function or class; None where that is not certain."""
+        """Returns what Gin can bind of a function or class; None if that is not certain."""
         node = self._definitions.get(symbol)
         if node is None or self.is_open:
             return None
@@ -217,7 +216,7 @@ def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
 
 
 def _allowed(parameters: Parameters, decorator: ast.Call) -> Parameters | None:
-    """Returns the parameters that a decorator of Gin's lets configs bind; None where it computes them."""
+    """Returns the parameters that a decorator of Gin's lets configs bind; None if the decorator computes them."""
     names: Sequence[str] = parameters.names
     for keyword in decorator.keywords:
         if keyword.arg not in ("allowlist", "whitelist", "denylist", "blacklist"):
@@ -252,7 +251,7 @@ def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
 
 
 def _has_plain_body(node: ast.ClassDef) -> bool:
-    """Tells whether a class body is a list of definitions, each made once and none of its constructor by assignment."""
+    """Returns whether a class body only holds definitions, each made once, and assigns no constructor."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Assign, ast.Expr, ast.Pass)
     assigned = [t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
     methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]

@@ -139,7 +139,7 @@ class _GinReader:
         )
 
     def _without_constants(self, program: GinProgram) -> GinProgram:
-        """Returns the program, with a doubt for macros without a binding that a module may define as constants."""
+        """Adds a doubt to the program if its unbound macros may be constants that a module defines."""
         names = [name for name, _ in program.undefined_macros]
         module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
         if module is None:
@@ -193,7 +193,7 @@ class _GinReader:
     def _may_show(self, path: Path) -> bool:
         """Returns whether findings may quote a file.
 
-        Not one of the machine's that an include or a link happens to name.
+        They may not quote a file of the machine that an include or a link happens to name.
         """
         spec = self._spec
         real = Path(os.path.realpath(path))
@@ -207,7 +207,7 @@ class _GinReader:
         self._doubts.append(f"what {name}{asked} holds: {_NO_BUCKETS}")
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
-        """Returns what a file holds; None if it cannot be read, or not once more."""
+        """Returns the text of a file; None if it cannot be read, or is being read already."""
         paths = [file.found.path for file in self._open]
         if found.path in paths or len(self._opened) >= _MOST_FILES:
             loop = [*(file.found.shown for file in self._open), found.shown]
@@ -343,9 +343,9 @@ class _GinReader:
         return may_register(SourceFinder(self._modules), modules)
 
     def _surely_unknown(self, selector: str) -> bool:
-        """Returns whether no decorator in a module of the user's can register this.
+        """Returns whether no decorator in a user's module can register this name.
 
-        No module has one, or it means T5X's binary or a part of T5X.
+        That is so if no module has one, or if the name means T5X's binary or a part of T5X.
         """
         aliases = {i.name for i in self._statements if isinstance(i, Import) and i.module == MAIN}
         return (

@@ -123,10 +123,7 @@ class Snapshot:
         return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
-        """Returns why what a library in use offers may differ from its record.
-
-        None if there is no reason to think so.
-        """
+        """Returns why a library in use may differ from its record; None if there is no reason to think so."""
         library = name.split(".")[0]
         if library not in LIBRARIES or self._finder is None:
             return None
@@ -157,10 +154,7 @@ class Snapshot:
         return source.methods(symbol) if source is not None else ()
 
     def suffixes(self, selector: str) -> tuple[str, ...]:
-        """Returns the full names in T5X that a bare selector could mean.
-
-        ``utils.DatasetConfig`` is one of ``t5x.utils``.
-        """
+        """Returns the full names in T5X that a bare selector could mean, such as ``utils.DatasetConfig``."""
         return tuple(
             f"{module}.{symbol}"
             for module, symbols in _record("t5x").modules.items()
@@ -218,7 +212,7 @@ class Snapshot:
         return self._finder is not None and self._finder.find(module) is not None
 
     def may_take(self, name: str, parameter: str) -> bool:
-        """Returns whether a configurable in use may have a parameter that the record lacks, as that of a fork may."""
+        """Returns whether a configurable in use, such as one of a fork, may have a parameter that the record lacks."""
         if name.split(".")[0] in LIBRARIES:
             return self.doubt(name) is not None
         module = self.module_of(_BINARIES.get(name, name))
@@ -312,7 +306,7 @@ def _recorded_module(name: str) -> str | None:
 def _installed_version(library: str, finder: ModuleFinder) -> str | None:
     """Returns the version of the library that a run would import.
 
-    None if there is none, ``another`` if it does not say.
+    Returns None if it is not installed, and ``another`` if it does not name its version.
     """
     found = finder.find(library)
     if found is None or found.origin is None:

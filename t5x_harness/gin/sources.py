@@ -51,15 +51,12 @@ class SourceFinder:
         return None
 
     def lacks(self, module: str, symbol: str) -> bool:
-        """Returns whether a module surely has nothing of this name."""
+        """Returns whether a module surely has no such name."""
         source = self.source(module)
         return not (source is None or source.is_open or symbol in source.bound or self.is_module(f"{module}.{symbol}"))
 
     def parameters(self, module: str, symbol: str) -> Parameters | None:
-        """Returns what Gin can bind of a function or class, also of one that the module imports.
-
-        None if not certain.
-        """
+        """Returns what Gin can bind of a function or class, even an imported one; None if that is not certain."""
         for _ in range(_MOST_HOPS):
             source = self.source(module)
             if source is None or source.is_open:
@@ -131,10 +128,7 @@ def _is_library(name: str) -> bool:
 
 
 def definer_of_constants(finder: SourceFinder, modules: Iterable[str]) -> str | None:
-    """Returns the first of some modules, or of those that they import, that may define Gin constants.
-
-    None if none does.
-    """
+    """Returns the first of some modules, and the modules that they import, that may define Gin constants, if any."""
     for count, name in enumerate(_loaded(finder, modules)):
         source = finder.source(name)
         if source is not None and (source.may_define_constants or count > _MOST_MODULES):
@@ -169,8 +163,8 @@ def may_load(finder: SourceFinder, module: str, modules: Iterable[str]) -> bool:
 def _loaded(finder: SourceFinder, modules: Iterable[str], *, aside: str = "") -> Iterator[str]:
     """Yields some modules, the packages that they lie in, and what they import.
 
-    Large libraries and the package ``aside`` are passed over. What a module imports from another is among them, because
-    only Python knows which of these names are modules.
+    It skips large libraries and the package ``aside``. Names that a module imports from another are included, because
+    only Python knows which of them are modules.
     """
     waiting = list(modules)
     seen: set[str] = set()

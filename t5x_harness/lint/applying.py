@@ -19,10 +19,7 @@ Group = tuple[Edit, ...]
 
 
 def select(groups: Iterable[Group]) -> list[Group]:
-    """Returns the groups of edits that can be applied together, first come first served.
-
-    A group is never taken apart.
-    """
+    """Returns the groups of edits that can be applied together, first come, first served; no group is taken apart."""
     chosen: list[Group] = []
     taken: list[Edit] = []
     for group in groups:
@@ -33,10 +30,7 @@ def select(groups: Iterable[Group]) -> list[Group]:
 
 
 def _collide(one: Edit, other: Edit) -> bool:
-    """Returns whether two edits touch the same line.
-
-    Two texts put in front of the same line only collide if they are equal.
-    """
+    """Returns whether two edits touch the same line; two insertions at one place do so only if they are equal."""
     if one.file != other.file:
         return False
     if one == other:
@@ -92,10 +86,10 @@ def read_exactly(path: Path) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces what a file holds, all at once; its mode stays, and a link to it stays a link.
+    """Replaces the text of a file at once; its mode stays, and a link to it stays a link.
 
     Raises:
-      OSError: it cannot be written; it is as it was then.
+      OSError: it cannot be written; the file is unchanged.
     """
     target = Path(os.path.realpath(path))
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

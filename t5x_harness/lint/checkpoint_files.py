@@ -30,10 +30,10 @@ class MissingCheckpoint:
 
 
 def missing_checkpoint(context: Context) -> MissingCheckpoint | None:
-    """Returns the checkpoint to start from where it is surely missing.
+    """Returns the checkpoint to start from if it is surely missing.
 
-    That is in a bucket of the user's, and in a folder of this machine that has other checkpoints.  None where it is
-    there, or where the machine of the job may have it.
+    That is known in a bucket of the user's, and in a folder of this machine that has other checkpoints. Otherwise the
+    machine of the job may have it.
     """
     restore = restore_config(context)
     path = restore.parameter("path")
@@ -50,7 +50,7 @@ def missing_checkpoint(context: Context) -> MissingCheckpoint | None:
 
 
 def _on_disk(context: Context, address: str) -> Path | None:
-    """Returns where the path is on this machine; None in a bucket that the user did not give."""
+    """Returns where the path is on this machine; None if it is in a bucket that the user did not provide."""
     spec, found = context.program.spec, bucket_and_name(address)
     if found is None:
         return Path(address) if address.startswith("/") else None

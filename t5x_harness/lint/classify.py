@@ -79,7 +79,7 @@ def classify_program(program: GinProgram) -> Classification:
 
 
 def _lacking(program: GinProgram) -> str | None:
-    """Returns what a program that was read to the end lacks to be a run; None if nothing."""
+    """Returns what a program that was read to the end lacks to be a run; None if it lacks nothing."""
     if program.mode is None:
         if program.entries:
             return f"it binds {_short(program.entries[0].target)}, which is none of train, evaluate and infer"
@@ -95,10 +95,7 @@ def _lacking(program: GinProgram) -> str | None:
 
 
 def _start(program: GinProgram) -> Location | None:
-    """Returns the line of a file that the user named which makes it a run.
-
-    The last one to bind the entry, or its include.
-    """
+    """Returns the line of a file that the user named which makes it a run: a binding of the entry, or its include."""
     binding = next((b for b in program.entries if b.target == program.entry), None)
     if binding is None:
         return None

@@ -19,12 +19,12 @@ _STEP_IN_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$")
 
 @dataclasses.dataclass(frozen=True)
 class ParameterValue:
-    """A value with macros followed.
+    """The value of a parameter, with macros followed.
 
     Attributes:
-      value: a literal or a reference; a macro where nothing defines it.
+      value: a literal or a reference; a macro if nothing defines it.
       at: the statement that gives it, for the place of a finding.
-      binding: the parameter's own binding, which differs where it reads a macro.
+      binding: the parameter's own binding, which differs if it reads a macro.
     """
 
     value: Any
@@ -32,7 +32,7 @@ class ParameterValue:
     binding: Binding
 
     def sibling(self, param: str) -> str:
-        """Returns another parameter of the same object, as the file that binds this one would write it."""
+        """Returns another parameter of the same object, written as in the file that binds this one."""
         return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
 
 
@@ -54,7 +54,7 @@ class ConfiguredObject:
         return bool(self.target)
 
     def parameter(self, param: str) -> ParameterValue | None:
-        """Returns what a parameter is given; None where it keeps its default."""
+        """Returns the value that the config gives a parameter; None if it keeps its default."""
         binding = self.context.program.lookup(self.target, param, self.scope)
         if binding is None:
             return None
@@ -62,7 +62,7 @@ class ConfiguredObject:
         return ParameterValue(at.value, at, binding)
 
     def value(self, param: str, default: Any = None) -> Any:
-        """Returns a parameter's value; ``default`` where nothing gives it."""
+        """Returns a parameter's value, or ``default`` if the config does not give it."""
         given = self.parameter(param)
         return default if given is None else given.value
 
@@ -86,10 +86,7 @@ def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
 
 
 def evaluates(train: ConfiguredObject) -> bool:
-    """Returns whether there is something to evaluate during training.
-
-    Otherwise T5X takes no notice of the eval period.
-    """
+    """Returns whether there is something to evaluate during training; if not, T5X ignores the eval period."""
     return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 
@@ -113,9 +110,9 @@ def step_in(path: Any) -> int | None:
 
 
 def initial_step(context: Context) -> tuple[int, ParameterValue] | None:
-    """Returns the step that the run begins at and the path that says so.
+    """Returns the step that the run begins at and the path that names it.
 
-    None where the path names no step, or where the state may be changed on its way so that another step comes of it.
+    Returns None if the path names no step, or if transformations of the state may change the step.
     """
     restore = restore_config(context)
     path = restore.parameter("path")
@@ -126,7 +123,7 @@ def initial_step(context: Context) -> tuple[int, ParameterValue] | None:
 
 
 def start_step(context: Context) -> int | None:
-    """Returns the step that the run begins at: 0 where nothing is restored; None where text does not show it."""
+    """Returns the step that the run begins at: 0 if nothing is restored, None if the text does not show it."""
     initial = initial_step(context)
     if initial is not None:
         return initial[0]

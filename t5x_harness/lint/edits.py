@@ -77,11 +77,10 @@ def drop_call(program: GinProgram, at: Location) -> Edits:
 
 
 def write_value(program: GinProgram, at: Location, text: str) -> Edits:
-    """Writes ``text`` for the value of a binding that Gin cannot parse and that takes one line.
+    """Writes ``text`` as the value of a one-line binding that Gin cannot parse, with the quotes that the file prefers.
 
-    A string gets the quotes that the file uses more often.
-    After a syntax error the parser may have started anew inside a string of several lines; where the file holds one,
-    only its first error can be trusted.
+    After a syntax error the parser may have started anew inside a string of several lines. In a file with such strings,
+    only the first error is trusted.
     """
     lines = lines_of(program, at.file)
     match = _BINDING_LINE.fullmatch(lines[at.line - 1]) if len(lines) >= at.line else None

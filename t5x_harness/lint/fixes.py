@@ -76,9 +76,9 @@ class Fixes:
 def fix(configs: Sequence[Config], may_change: Callable[[Path], bool]) -> Fixes:
     """Fixes what is safe to fix, without writing anything.
 
-    Edits that touch the same line wait for the next round, after linting again. A round that leaves some config worse
-    is taken back, and its edits are tried one finding at a time. An error that an edit brings may be fixed by later
-    rounds; what is left worse by the last one is taken back, too.
+    Edits that touch the same line wait for the next round, which lints again. A round that leaves a config worse is
+    undone, and its edits are tried one finding at a time. Later rounds may fix an error that an edit brings; what the
+    last round leaves worse is undone, too.
 
     Args:
       configs: what is linted; a file that several of them read has to suit all of them.
@@ -103,9 +103,9 @@ class _State:
         return any(self.path(file) in paths for file in self.program.files)
 
     def is_worse_than(self, before: _State, *, mendable: bool = False) -> bool:
-        """Returns whether less of it can be read, or as much, and there are more errors of some kind than before.
+        """Returns whether less of the config can be read, or as much with more errors of some kind than before.
 
-        Where more can be read, errors that come to light were there all along.
+        If more can be read, the errors that come to light were there all along.
 
         Args:
           before: the config as it was.

@@ -11,10 +11,7 @@ from t5x_harness.gin.values import references_in
 
 
 def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selector: str) -> str | None:
-    """Returns the import that gives ``symbol`` its meaning in ``selector``.
-
-    As the other files of the run have it, or T5X's.
-    """
+    """Returns the import that gives ``symbol`` its meaning in ``selector``, as other files or T5X have it."""
     elsewhere = {str(statement) for statement in program.imports if statement.name == symbol}
     if elsewhere:
         return elsewhere.pop() if len(elsewhere) == 1 else None
@@ -23,20 +20,14 @@ def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selec
 
 
 def import_of_module(snapshot: Snapshot, target: str, selector: str) -> str | None:
-    """Returns the import under which ``selector`` means ``target``.
-
-    ``from t5x import utils`` for ``utils.DatasetConfig``.
-    """
+    """Returns the import under which ``selector`` means ``target``: ``from t5x import utils`` for ``utils.X``."""
     module = snapshot.module_of(target)
     package, _, name = (module or "").rpartition(".")
     return f"from {package} import {name}" if package and f"{package}.{selector}" == target else None
 
 
 def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple[str, ...] | None:
-    """Returns the imports that a file without dynamic registration needs in order to switch it on.
-
-    None if one is unknown.
-    """
+    """Returns the imports that a file needs to switch on dynamic registration; None if one is unknown."""
     needed: dict[str | None, None] = {}
     for selector, target in _selectors(program, snapshot, file):
         needed.setdefault(import_of_module(snapshot, target, selector) if target else None)

@@ -10,7 +10,7 @@ from t5x_harness.spec import Finding, Location
 
 
 def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Finding, ...]:
-    """Returns the same findings, those in a library's gin file moved to the user's line that includes it.
+    """Moves findings in a library's gin file to the user's line that includes it; all others stay.
 
     Args:
       findings: of any stage; the message of one that is moved names the place in the library, as an include does.
@@ -23,10 +23,7 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
 
 
 def own_line(place: Location, program: GinProgram) -> Location | None:
-    """Returns the user's innermost line through which a place was read.
-
-    None where the user only named a library's file.
-    """
+    """Returns the user's innermost line through which a place was read; None if the user named a library's file."""
     chain = (*place.included_from, place)
     for depth in range(len(chain) - 1, -1, -1):
         if not program.is_foreign(chain[depth].file):
@@ -35,10 +32,7 @@ def own_line(place: Location, program: GinProgram) -> Location | None:
 
 
 def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
-    """Returns a finding whose words name some files otherwise.
-
-    Paths into the interpreter's folders tell a user nothing.
-    """
+    """Returns a finding whose text calls library files by their names in includes, not by their paths."""
     message, fix = finding.message, finding.fix or ""
     for file, name in names.items():
         message, fix = message.replace(file, name), fix.replace(file, name)

@@ -62,10 +62,7 @@ def where(location: Location) -> str:
 
 
 def shown_folder(folder: str, program: GinProgram) -> str:
-    """Returns a folder that is searched, relative to the working directory if below it.
-
-    T5X's own is not spelled out.
-    """
+    """Returns a searched folder, relative to the working directory if below it; T5X's own is not spelled out."""
     if folder == program.t5x_parent:
         return "the folder of t5x"
     path, cwd = Path(folder), Path(program.spec.cwd).absolute()

@@ -49,9 +49,9 @@ def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBin
 
 
 def missing_imports(program: GinProgram) -> tuple[MissingImport, ...]:
-    """Returns what the modules of the project import without condition and Python would not find, each package once.
+    """Returns the unconditional imports of the project's modules that Python would not find, each package once.
 
-    Nothing where a module changes the search for modules, and nothing about libraries' own imports.
+    Returns nothing if a module changes the search for modules, and ignores the imports of libraries.
     """
     finder = ModuleFinder(module_path(program.spec), Path(program.t5x_parent) if program.t5x_parent else None)
     sources = SourceFinder(finder)

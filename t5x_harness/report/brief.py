@@ -40,11 +40,7 @@ def render_end(report: Report, *, width: int, color: bool, notes: bool, shown_ab
 
 
 def render_brief(report: Report, *, width: int, color: bool = False) -> str:
-    """Returns the table.
-
-    Then over all runs, each thing once: findings of stages that passed, changes, what was not checked.
-
-    Notes are only counted.
+    """Renders the table, and each finding, change and unchecked item of stages that passed once for all runs.
 
     Args:
       report: the runs.

@@ -82,9 +82,9 @@ _SIGNS = {Severity.ERROR: "❌ error", Severity.WARNING: "⚠️ warning", Sever
 
 
 def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
-    """Adds the report to the file that ``$GITHUB_STEP_SUMMARY`` names, if it is set and there is something to tell.
+    """Adds the report to the file that ``$GITHUB_STEP_SUMMARY`` names, if it is set and there is something to report.
 
-    A summary that cannot be written is reported on standard error: it fails no run.
+    A summary that cannot be written is reported on standard error and fails no run.
     """
     file = environment.get(VARIABLE)
     if not file or not report.results:

@@ -55,10 +55,7 @@ def source_root(report: Report) -> Path:
 
 
 def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
-    """Returns the findings of all runs in their order.
-
-    What several runs share, such as a fault of a common include, once.
-    """
+    """Returns the findings of all runs in their order; a finding that several runs share comes once."""
     merged: dict[tuple[object, ...], PlacedFinding] = {}
     for row in report.rows:
         for finding in row.findings:
@@ -72,7 +69,7 @@ def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
 def place_in(root: Path, cwd: str, file: str, line: int) -> SourceLine | None:
     """Returns a line of a file, by a path from ``cwd``, as a place below ``root``; None if it is not a file there.
 
-    What is installed into an environment is none of the repository's, wherever that lies.
+    A file that is installed into an environment does not count as the repository's, wherever the environment lies.
     """
     path = os.path.normpath(os.path.join(os.path.abspath(cwd), file))
     relative = os.path.relpath(path, root)

@@ -39,7 +39,7 @@ def document(report: Report, describe: Describe) -> dict[str, Any]:
     """Returns the document as plain values.
 
     Paths are relative to the root of the repository, so that they mean the same on every machine.  What lies outside
-    of it is shown at the line that leads there.
+    is shown at the line that leads there.
 
     Args:
       report: the runs.

@@ -37,9 +37,7 @@ def render(
     notes: bool = False,
     shown_above: bool = False,
 ) -> str:
-    """Returns the whole report.
-
-    A table, the findings, what was established and changed, what was not checked, a last line.
+    """Renders the whole report: a table, the findings, facts and changes, what was not checked, and a last line.
 
     Args:
       report: the runs.
@@ -199,10 +197,7 @@ def _details(
 
 
 def achieved(result: RunResult) -> list[str]:
-    """Returns the losses and metrics of a run in small.
-
-    Each by its tag in TensorBoard, or by the task that it is of.
-    """
+    """Returns the losses and metrics of a run in brief, each by its tag in TensorBoard or by its task."""
     losses: dict[str, list[str]] = {}
     metrics: dict[str, list[str]] = {}
     for stage in result.stages:
@@ -273,7 +268,7 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
 def last_line(report: Report) -> str:
     """Returns ``1 failed, 2 passed, 1 error, 3 warnings in 41 s``.
 
-    Runs that were interrupted are not finished; a run proved nothing if it came to its end with nothing to judge.
+    Interrupted runs are not finished; a run proved nothing if it ended with nothing to judge.
     """
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []

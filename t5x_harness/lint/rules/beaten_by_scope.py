@@ -60,9 +60,6 @@ def _within(scope: str, outer: str) -> bool:
 
 
 def _refines(order: Mapping[int, int], winner: Binding, beaten: Binding) -> bool:
-    """Returns whether the more specific binding is there to override the general one.
-
-    Below it, and in no file of its own.
-    """
+    """Returns whether the more specific binding overrides the general one on purpose: below it, in the same file."""
     deeper = len(winner.location.included_from) > len(beaten.location.included_from)
     return order[id(winner)] > order[id(beaten)] and not deeper

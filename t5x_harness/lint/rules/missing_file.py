@@ -156,10 +156,7 @@ def _fix(context: Context, problem: Problem) -> str:
 
 
 def _nearest(target: str, files: Sequence[str]) -> str | None:
-    """Returns the file that a name most likely means.
-
-    One of the same words in another order or folder, or one spelt alike.
-    """
+    """Returns the file that a name most likely means: the same words in another order, or a close spelling."""
     words = sorted(Path(target).stem.split("_"))
     same = [file for file in files if sorted(Path(file).stem.split("_")) == words]
     return closest(target, same) or (same[0] if len(same) == 1 else closest(target, files))

@@ -56,11 +56,11 @@ def overridden_by_include(context: Context) -> Iterator[Found]:
 def _undoing(
     program: GinProgram, early: Binding | MacroBinding, late: Binding | MacroBinding
 ) -> tuple[str, str, Location | None, Severity] | None:
-    """Returns what undoes a value, the fix, the include to move it below, and how bad that is; None where it is meant.
+    """Returns what undoes a value, the fix, the include to move it below, and the severity; None if it is intended.
 
-    A file that sets a value of another one's again is there for that, if it includes the other or is given after it.
-    Not so a default of T5X's, a whole run that comes after the value, or a statement that was read before the value and
-    is read again. Two includes of one file that disagree about a macro may be layers, and are worth a note.
+    A file may override another one's value if it includes that file or is given after it. A default of T5X's, a whole
+    run that comes after the value, and a statement that is read a second time are no overrides. If two includes of one
+    file disagree about a macro, they may be layers, which is worth a note.
     """
     before, after = _chain(early.location), _chain(late.location)
     depth = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)

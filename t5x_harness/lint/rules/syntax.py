@@ -76,10 +76,7 @@ def _add_percent(context: Context, problem: Problem, name: str) -> tuple[Edit, .
 
 
 def _carried_over(problem: Problem) -> str | None:
-    """Returns a binding of the command line without the comma or quote of the list it was copied from.
-
-    None if it has none.
-    """
+    """Returns a binding of the command line without the comma or quote of its argument list; None if it has neither."""
     text = problem.subject.strip()
     if problem.location.file != BINDINGS or not text.endswith((",", '"', "'", '",', "',")):
         return None
@@ -202,7 +199,7 @@ def _literal(function: str, inside: str) -> str | None:
 
 
 def _value_meant(context: Context, problem: Problem) -> str | None:
-    """Returns the value as gin text where a word can only be a string or a Python constant; None if it may be more.
+    """Returns the value as gin text if a word can only be a string or a Python constant; None if it may be more.
 
     A dotted name may have lost its ``@``, a word in capitals its ``%``, and a function's name both ``@`` and module.
     """

@@ -97,10 +97,7 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
 
 
 def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
-    """Returns what is wrong, the fix, the word that is wrong and the names that would be right.
-
-    None if nothing is.
-    """
+    """Returns what is wrong, the fix, the wrong word and the names that would be right; None if nothing is wrong."""
     snapshot = context.snapshot
     if target == MAIN or snapshot.is_module(target):
         owner = "T5X's binary" if target == MAIN else target

@@ -61,18 +61,12 @@ def misspelt_macro(context: Context) -> Iterator[Found]:
 
 
 def _close(program: GinProgram, name: str) -> str | None:
-    """Returns the macro that may be meant by one that nothing reads.
-
-    None for one whose reader was bound anew: its name is right.
-    """
+    """Returns the macro that may be meant by one that nothing reads; None if its former reader was bound anew."""
     return closest(name, program.read_macros) if name not in program.former_readers else None
 
 
 def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
-    """Returns whether a macro is surely another one misspelt.
-
-    The file does not bind that one too, and the values are alike.
-    """
+    """Returns whether a macro is surely a misspelling: values are alike, and its file does not bind the other one."""
     bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
     if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
         return False
