@@ -2,9 +2,9 @@
 
 A :class:`Mistake` is data: a code, an explanation and two examples, each written once, whatever stages find it.  A
 :class:`Rule` is made of a function by the ``finds`` of its room: the function looks at what its stage knows, and yields
-what it finds.  Mistakes that a stage finds while it works are named in ``FOUND_BY_STAGE`` of a module.  Nothing here,
-and nothing at the top of a module of rules, imports jax, tensorflow or T5X: mistakes are listed and explained without
-them.
+what it finds.  ``FOUND_BY_STAGE`` of a module has the mistakes that a stage finds while it works, by name.  Nothing
+here, and nothing at the top of a module of rules, imports jax, tensorflow or T5X: mistakes are listed and explained
+without them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class Mistake:
 
     Attributes:
       code: stable id from the failure catalogue.
-      name: for tools that show rules by name.
       title: the mistake in a few words.
       why: what happens on the TPU, and why the rule is worth obeying.
       bad: a config with the mistake.
@@ -60,7 +59,6 @@ class Mistake:
     """
 
     code: str
-    name: str
     title: str
     _: dataclasses.KW_ONLY
     why: str
@@ -109,12 +107,14 @@ class Rule(Generic[Subject]):
       stage: where.
       check: yields what is wrong with what the stage knows; None if the stage itself finds the mistake.
       whole_program: whether lint applies it only after every statement has been read.
+      name: for tools that show rules by name, such as ``UnreadMacro``.
     """
 
     mistake: Mistake
     stage: Stage
     check: Check[Subject] | None = None
     whole_program: bool = False
+    name: str = ""
 
     @property
     def code(self) -> str:
@@ -137,6 +137,12 @@ class Rule(Generic[Subject]):
             )
 
 
+def rule_of(mistake: Mistake, stage: Stage, check: Check[Subject], *, whole_program: bool = False) -> Rule[Subject]:
+    """Makes a rule of a function; ``unread_macro`` is named ``UnreadMacro``."""
+    name = "".join(word[0].upper() + word[1:] for word in check.__name__.split("_"))
+    return Rule(mistake, stage, check, whole_program, name)
+
+
 def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any], ...]:
     """Collects the rules that the modules of a package define, ordered by code: no list of them has to be kept.
 
@@ -151,10 +157,10 @@ def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any]
     found: dict[str, Rule[Any]] = {}
     for module in pkgutil.iter_modules(path):
         names = vars(importlib.import_module(f"{package}.{module.name}"))
-        by_stage: Iterable[Mistake] = names.get("FOUND_BY_STAGE", ())
+        by_stage: Mapping[str, Mistake] = names.get("FOUND_BY_STAGE", {})
         made = [value for value in names.values() if isinstance(value, Rule)]
-        for rule in (*made, *(Rule[Any](mistake, stage) for mistake in by_stage)):
+        for rule in (*made, *(Rule[Any](mistake, stage, name=name) for name, mistake in by_stage.items())):
             other = found.setdefault(rule.code, rule)
             if other is not rule:
-                raise TypeError(f"two rules of {stage} find {rule.code}: {other.mistake.name} and {rule.mistake.name}")
+                raise TypeError(f"two rules of {stage} find {rule.code}: {other.name} and {rule.name}")
     return tuple(rule for _, rule in sorted(found.items()))

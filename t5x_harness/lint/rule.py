@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from t5x_harness.findings.rule import Check, Mistake, Rule
+from t5x_harness.findings.rule import Check, Mistake, Rule, rule_of
 from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.slices.slice import Slice
@@ -52,8 +52,8 @@ def finds(mistake: Mistake, *, whole_program: bool = False) -> Callable[[Check[C
       TypeError: the mistake's bad example does not say which line is at fault.
     """
     if not mistake.bad.at:
-        raise TypeError(f"{mistake.name} ({mistake.code}) does not say which line of its bad example is at fault")
-    return functools.partial(Rule, mistake, Stage.LINT, whole_program=whole_program)
+        raise TypeError(f"the rule {mistake.code} does not say which line of its bad example is at fault")
+    return functools.partial(rule_of, mistake, Stage.LINT, whole_program=whole_program)
 
 
 def where(location: Location) -> str:

@@ -105,7 +105,7 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
       spec: the run; its includes and bindings are not looked at.
       t5x_parent: as for :func:`lint`.
     """
-    from t5x_harness.lint.rules.missing_file import missing_file
+    from t5x_harness.lint.rules.gin_files import missing_file
 
     program = named_files_of(spec, t5x_parent=t5x_parent)
     context = Context(program, snapshot_of(program))

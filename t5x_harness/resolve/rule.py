@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings.rule import Check, Mistake, Rule
+from t5x_harness.findings.rule import Check, Mistake, Rule, rule_of
 from t5x_harness.spec import Stage
 
 if TYPE_CHECKING:
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 
 def finds(mistake: Mistake) -> Callable[[Check[Resolved]], Rule[Resolved]]:
     """Makes a rule of a function that finds a mistake in the objects behind the bindings, or in the data."""
-    return functools.partial(Rule, mistake, Stage.RESOLVE)
+    return functools.partial(rule_of, mistake, Stage.RESOLVE)

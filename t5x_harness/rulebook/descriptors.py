@@ -30,7 +30,7 @@ def _descriptor(code: str, rules: Sequence[Rule[Any]]) -> dict[str, Any]:
     mistake, text = rules[0].mistake, page(code, rules)
     return {
         "id": code,
-        "name": mistake.name,
+        "name": rules[0].name,
         "shortDescription": {"text": mistake.title},
         "fullDescription": {"text": mistake.why},
         "help": {"text": text, "markdown": text},

@@ -86,7 +86,7 @@ _MISTAKE = """\
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.lint.rule import finds
 
-GIN99 = Mistake("GIN99", "Copy", "x", why="x", bad=Example("", at="x"), good=Example(""))
+GIN99 = Mistake("GIN99", "x", why="x", bad=Example("", at="x"), good=Example(""))
 """
 _FINDER = """
 @finds(GIN99)
@@ -96,20 +96,20 @@ def finder(context):
 
 
 def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = ()")
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = {}")
     (rule,) = rules_in(package, [str(tmp_path / package)], Stage.LINT)
-    assert (rule.code, rule.stage) == ("GIN99", Stage.LINT)
+    assert (rule.code, rule.stage, rule.name) == ("GIN99", Stage.LINT, "Finder")
     with contextlib.closing(rule.findings(None, lambda _: (None, "name"))) as found:
         assert next(found) == Finding("GIN99", Severity.ERROR, Stage.LINT, "x", None, "x", "name")
 
 
 def test_a_second_rule_with_the_same_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = (GIN99,)")
-    with pytest.raises(TypeError, match="two rules of lint find GIN99: Copy and Copy"):
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two='FOUND_BY_STAGE = {"Copy": GIN99}')
+    with pytest.raises(TypeError, match="two rules of lint find GIN99: Finder and Copy"):
         rules_in(package, [str(tmp_path / package)], Stage.LINT)
 
 
 def test_a_rule_that_does_not_point_to_a_line_is_refused() -> None:
-    vague = Mistake("GIN98", "Vague", "x", why="x", bad=Example(""), good=Example(""))
-    with pytest.raises(TypeError, match=r"Vague \(GIN98\) does not say which line of its bad example is at fault"):
+    vague = Mistake("GIN98", "x", why="x", bad=Example(""), good=Example(""))
+    with pytest.raises(TypeError, match=r"the rule GIN98 does not say which line of its bad example is at fault"):
         finds(vague)

@@ -32,7 +32,6 @@ def _spectral(penalty: str) -> Example:
 
 AOT01 = Mistake(
     "AOT01",
-    "OutOfDeviceMemory",
     "program that does not fit the memory of a device",
     why=(
         "On the slice, the compiler says RESOURCE_EXHAUSTED after minutes of setup, and the job ends. The memory for "
@@ -50,7 +49,6 @@ AOT01 = Mistake(
 
 AOT02 = Mistake(
     "AOT02",
-    "NotForTpu",
     "program that cannot be lowered for a TPU",
     why=(
         "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
@@ -61,4 +59,4 @@ AOT02 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (AOT01, AOT02)
+FOUND_BY_STAGE = {"OutOfDeviceMemory": AOT01, "NotForTpu": AOT02}

@@ -1,4 +1,4 @@
-"""AUX02, AUX04 and AUX05: configs for auxiliary jobs, which a controller starts for each checkpoint of a training run.
+"""AUX02 to AUX05: configs for auxiliary jobs, which a controller starts for each checkpoint of a training run.
 
 The controller replaces some macros of the auxiliary config and passes no other bindings on.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
-from t5x_harness.gin.values import format_value
+from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
-from t5x_harness.lint.configured import restore_config
+from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, restore_config, run_function
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.spec import Mode, Severity
 
@@ -34,7 +34,6 @@ def is_for_controller(context: Context, macro: MacroBinding) -> bool:
 
 AUX02 = Mistake(
     "AUX02",
-    "TwoBinaries",
     "run files of two binaries in one config",
     why=(
         "Each binary knows its own function only: `Couldn't resolve selector train_script.train`. An auxiliary job "
@@ -68,7 +67,6 @@ def two_binaries(context: Context) -> Iterator[Found]:
 
 AUX04 = Mistake(
     "AUX04",
-    "ControllerNotRead",
     "auxiliary evaluation of a fixed checkpoint",
     severity=Severity.WARNING,
     why=(
@@ -99,7 +97,6 @@ def controller_not_read(context: Context) -> Iterator[Found]:
 
 AUX05 = Mistake(
     "AUX05",
-    "BindingsNotPassedOn",
     "binding that an auxiliary job would not get",
     severity=Severity.NOTE,
     why=(
@@ -124,4 +121,62 @@ def bindings_not_passed_on(context: Context) -> Iterator[Found]:
                 "not get it",
                 statement,
                 f"bind {statement} in the gin file if the config is for auxiliary jobs",
+            )
+
+
+_EVALUATOR = "seqio.Evaluator"
+_TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
+_KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
+_SEQIO = examples.head("eval", "import seqio")
+
+
+def _evaluation(context: Context) -> tuple[ConfiguredObject, ParameterValue] | None:
+    """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
+    run = run_function(context, Mode.TRAIN, Mode.EVAL)
+    dataset = run.parameter("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
+    given = run.parameter("inference_evaluator_cls")
+    evaluator = (
+        ConfiguredObject(context, _EVALUATOR) if given is None else run.built("inference_evaluator_cls", _EVALUATOR)
+    )
+    if dataset is None or not isinstance(dataset.value, Reference) or not evaluator:
+        return None
+    return evaluator, dataset
+
+
+AUX03 = Mistake(
+    "AUX03",
+    "evaluation that does not write to TensorBoard",
+    why=(
+        "SeqIO's evaluator writes its metrics through `logger_cls` and nowhere else, and by default that is empty. "
+        "T5X's finetune.gin and eval.gin name three loggers; pretrain.gin and many own files for evaluation name none."
+    ),
+    bad=Example(_SEQIO + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger]\n", at="seqio.Evaluator.logger_cls"),
+    good=Example(_SEQIO + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger, @seqio.TensorBoardLogger]\n"),
+)
+
+
+@finds(AUX03)
+def evaluation_loggers(context: Context) -> Iterator[Found]:
+    """Finds an evaluator without loggers, a warning, or without one for TensorBoard, a note."""
+    found = _evaluation(context)
+    if found is None:
+        return
+    evaluator, dataset = found
+    loggers = evaluator.parameter("logger_cls")
+    if loggers is None or loggers.value in ([], ()):
+        yield Found(
+            f"{dataset.binding} is evaluated, and seqio.Evaluator.logger_cls is empty: the metrics are written nowhere",
+            dataset.at if loggers is None else loggers.at,
+            "bind seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, @seqio.JSONLogger]",
+            severity=Severity.WARNING,
+        )
+    elif isinstance(loggers.value, (list, tuple)):
+        names = [logger.target for logger in loggers.value if isinstance(logger, Reference)]
+        known = len(names) == len(loggers.value) and set(names) <= set(_KNOWN)
+        if known and not set(names) & set(_TENSORBOARD):
+            yield Found(
+                f"{loggers.at} has no logger for TensorBoard: the metrics do not appear there",
+                loggers.at,
+                "add @seqio.TensorBoardLogger",
+                severity=Severity.NOTE,
             )

@@ -27,7 +27,6 @@ _WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
 CKP05 = Mistake(
     "CKP05",
-    "PathAgainstMode",
     "checkpoint path that does not fit the restore mode",
     why=(
         "Mode 'specific' wants the folder of one checkpoint, `.../checkpoint_1000`: given the folder of the run T5X "
@@ -87,7 +86,6 @@ def _may_be_tensorflow(name: str) -> bool:
 
 CKP19 = Mistake(
     "CKP19",
-    "RestoreMode",
     "restore settings that T5X refuses",
     why=(
         "Training restores one checkpoint: mode 'all' is for evaluation. Saving and restoring must name the same "

@@ -15,7 +15,6 @@ _HEAD = examples.head("finetune")
 
 CKP04 = Mistake(
     "CKP04",
-    "MissingCheckpoint",
     "checkpoint that does not exist",
     why=(
         "T5X asserts with the path as its whole message, half a minute into the job. What a bucket of yours "

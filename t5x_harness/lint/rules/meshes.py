@@ -1,4 +1,4 @@
-"""MSH02 and MSH03: batch sizes and submeshes that no slice, or not the given one, can lay out."""
+"""MSH02, MSH03 and MSH14: batch sizes, submeshes and sizes of the model that a slice cannot lay out well."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, run_function
 from t5x_harness.lint.rule import Context, finds
+from t5x_harness.spec import Severity
 
 _HEAD = examples.head("pretrain", "from t5x import partitioning")
 _PARTITIONERS = ("t5x.partitioning.PjitPartitioner", "t5x.partitioning.ModelBasedPjitPartitioner")
@@ -23,7 +24,6 @@ def _partitioner(context: Context) -> ConfiguredObject:
 
 MSH03 = Mistake(
     "MSH03",
-    "NoMesh",
     "number of partitions or submesh that the slice has no mesh for",
     why=(
         "T5X lays the submesh over the slice's x, y, z and the cores of a chip, and asserts that each dimension "
@@ -57,7 +57,6 @@ def submesh_of_other_length(context: Context) -> Iterator[Found]:
 
 MSH02 = Mistake(
     "MSH02",
-    "BatchOnMesh",
     "batch size that the mesh's data axis does not divide",
     why=(
         "T5X refuses it once the TPU is allocated. On a CPU without the harness it passes, because T5X's CPU mesh"
@@ -107,3 +106,45 @@ def _batches(run: ConfiguredObject) -> Iterator[tuple[ParameterValue, list[str]]
             name = parameter.removesuffix("_dataset_cfg").removesuffix("_cfg")
             found.setdefault(batch.at.key, (batch, []))[1].append(name)
     yield from found.values()
+
+
+_CONFIGS = (
+    "t5x.examples.t5.network.T5Config",
+    "t5x.examples.scalable_t5.network.T5Config",
+    "t5x.examples.decoder_only.network.TransformerConfig",
+)
+_SIZES = ("emb_dim", "head_dim", "mlp_dim", "vocab_size")
+_ROWS, _COLUMNS = 8, 128
+_SMALL = examples.head("pretrain", "from t5x.examples.t5 import network", model="small")
+
+
+MSH14 = Mistake(
+    "MSH14",
+    "model size that is not a multiple of 8",
+    severity=Severity.NOTE,
+    why=(
+        f"The TPU keeps arrays in tiles of {_ROWS} x {_COLUMNS}. A size that is not a multiple of {_ROWS} is "
+        "padded whichever way it lies: memory and time for numbers that nothing uses."
+    ),
+    bad=Example(_SMALL + "network.T5Config.head_dim = 60\n", at="network.T5Config.head_dim"),
+    good=Example(_SMALL + "network.T5Config.head_dim = 64\n"),
+)
+
+
+@finds(MSH14)
+def padded_sizes(context: Context) -> Iterator[Found]:
+    """Finds each size of the model that fills no whole tile and is not T5X's own."""
+    for binding in context.program.final_bindings:
+        if binding.target not in _CONFIGS or binding.param not in _SIZES:
+            continue
+        given = context.program.resolve(binding)
+        size = given.value
+        if not isinstance(size, int) or size <= 0 or size % _ROWS == 0 or context.in_t5x(given.location):
+            continue
+        unit = _COLUMNS if binding.param == "vocab_size" else _ROWS
+        yield Found(
+            f"{given} = {size} is not a multiple of {_ROWS}, and the TPU pads it to {-(-size // _ROWS) * _ROWS} or "
+            "more",
+            given,
+            f"the next multiple of {unit} is {-(-size // unit) * unit}",
+        )

@@ -31,7 +31,6 @@ _MOST_FOLDERS = 500
 
 GIN15 = Mistake(
     "GIN15",
-    "MissingModule",
     "import of a module that does not exist here",
     why=(
         "The Python path of the job differs from the laptop's more often than not: `ModuleNotFoundError` on the TPU. "

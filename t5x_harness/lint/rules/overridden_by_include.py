@@ -14,7 +14,6 @@ from t5x_harness.spec import Edit, Location, Severity
 
 GIN04 = Mistake(
     "GIN04",
-    "OverriddenByInclude",
     "binding above the include that overrides it",
     severity=Severity.WARNING,
     why=(
@@ -128,7 +127,6 @@ def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Loca
 
 GIN34 = Mistake(
     "GIN34",
-    "BoundTwice",
     "bound twice in one file",
     severity=Severity.WARNING,
     why="The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them.",

@@ -30,7 +30,6 @@ def _transformation(restore: ConfiguredObject) -> ParameterValue | None:
 
 CKP17 = Mistake(
     "CKP17",
-    "FallbackIncomplete",
     "fallback_to_scratch without what it needs",
     why=(
         "What the checkpoint lacks is only initialized where `assignment_map` or `state_transformation_fns` says which "
@@ -68,7 +67,6 @@ def fallback_incomplete(context: Context) -> Iterator[Found]:
 
 CKP18 = Mistake(
     "CKP18",
-    "TensorFlowCheckpoint",
     "restore settings that the checkpoint's layout does not take",
     why=(
         "T5X reads checkpoints of Mesh TensorFlow only whole (`Cannot initialize from a TensorFlow checkpoint using "

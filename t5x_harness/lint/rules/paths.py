@@ -42,7 +42,6 @@ def _is_relative(path: str) -> bool:
 
 CKP11 = Mistake(
     "CKP11",
-    "RelativePath",
     "relative path for checkpoints",
     why=(
         "Orbax refuses relative paths: `Checkpoint path should be absolute. Got …`, at the first save or at the "
@@ -75,7 +74,6 @@ _ABSOLUTE = "write the whole path, from / or gs:// on"
 
 CKP12 = Mistake(
     "CKP12",
-    "MountedBucket",
     "checkpoints saved through /gcs/",
     severity=Severity.WARNING,
     why=(
@@ -103,7 +101,6 @@ def _as_gs(given: ParameterValue) -> str:
 
 GCS03 = Mistake(
     "GCS03",
-    "TwoForms",
     "bucket named both /gcs/ and gs://",
     severity=Severity.WARNING,
     why=(
@@ -138,7 +135,6 @@ def two_forms(context: Context) -> Iterator[Found]:
 
 GCS08 = Mistake(
     "GCS08",
-    "DoubleSlash",
     "double slash in a gs:// path",
     severity=Severity.WARNING,
     why=(
@@ -166,7 +162,6 @@ def double_slash(context: Context) -> Iterator[Found]:
 
 GCS10 = Mistake(
     "GCS10",
-    "BucketName",
     "bucket name that Cloud Storage does not allow",
     why=(
         "There is no such bucket and none can be made. TensorFlow, which T5X makes MODEL_DIR with, asks for a bucket "
@@ -192,7 +187,6 @@ def bucket_name(context: Context) -> Iterator[Found]:
 
 GCS11 = Mistake(
     "GCS11",
-    "TakenLiterally",
     "path that holds a variable, backslashes, quotes, or what does not show",
     severity=Severity.WARNING,
     why=(
@@ -245,7 +239,6 @@ _HIDDEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # categories of Unicode: co
 
 CKP25 = Mistake(
     "CKP25",
-    "InsideCheckpoint",
     "MODEL_DIR inside a checkpoint",
     severity=Severity.WARNING,
     why=(

@@ -15,7 +15,7 @@ from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.lint.rules.number_types import COUNTS, LENGTHS, read_as
+from t5x_harness.lint.rules.numbers import COUNTS, LENGTHS, read_as
 from t5x_harness.spec import Edit, Severity
 
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
@@ -48,7 +48,6 @@ _HEAD = examples.head("pretrain")
 
 GIN08 = Mistake(
     "GIN08",
-    "QuotedValue",
     "string or list where a number, boolean, None, tuple or dict is needed",
     why=(
         "A quoted value is a string. TRAIN_STEPS = '100' fails with `'<' not supported between instances of 'str' and "

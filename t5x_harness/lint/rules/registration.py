@@ -30,7 +30,6 @@ def _is_alias(program: GinProgram, problem: Problem) -> bool:
 
 GIN10 = Mistake(
     "GIN10",
-    "NotRegistered",
     "name that is not registered at this point",
     why=(
         "Without `from __gin__ import dynamic_registration` a file may only use names that an earlier include has "
@@ -84,7 +83,6 @@ def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
 
 GIN11 = Mistake(
     "GIN11",
-    "LateRegistration",
     "dynamic registration below other imports",
     why=(
         "Gin refuses it: `Dynamic registration should be enabled before any other modules are imported`. It says the "
@@ -117,7 +115,6 @@ def late_registration(context: Context) -> Iterator[Found]:
 
 GIN28 = Mistake(
     "GIN28",
-    "AliasOnCommandLine",
     "alias of __main__ on the command line",
     why=(
         "`import __main__ as train_script` names the binary only inside its file. On the command line the function has "
@@ -144,7 +141,6 @@ def alias_on_command_line(context: Context) -> Iterator[Found]:
 
 GIN29 = Mistake(
     "GIN29",
-    "SymbolNotImported",
     "symbol that this file does not import",
     why=(
         "Under dynamic registration every file has imports of its own; those of an included file do not count. Gin "

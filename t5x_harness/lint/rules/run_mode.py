@@ -19,7 +19,6 @@ _FUNCTIONS = {mode: name.rpartition(".")[2] for name, mode in ENTRIES.items()}
 
 GIN12 = Mistake(
     "GIN12",
-    "WrongMode",
     "config for another run mode",
     why=(
         "`import __main__ as train_script` is whatever was launched: a train config given to the eval binary stops "
@@ -52,7 +51,6 @@ def wrong_mode(context: Context) -> Iterator[Found]:
 
 GIN31 = Mistake(
     "GIN31",
-    "NoRunConfig",
     "gin file that is not a run config",
     why=(
         "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "

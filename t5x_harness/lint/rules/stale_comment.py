@@ -32,7 +32,6 @@ _HEAD = examples.head("finetune", "from t5x import utils")
 
 GIN23 = Mistake(
     "GIN23",
-    "StaleComment",
     "comment that contradicts its value",
     severity=Severity.WARNING,
     why=(

@@ -25,7 +25,6 @@ FROM_CHECKPOINT = (
 
 MSH12 = Mistake(
     "MSH12",
-    "Periods",
     "periods that are not multiples of the smallest one",
     why=(
         "T5X trains in rounds of the smallest period and refuses others that are not multiples of it, but only after "
@@ -79,7 +78,6 @@ def _steps(context: Context) -> tuple[ParameterValue, int, str] | None:
 
 CKP01 = Mistake(
     "CKP01",
-    "StepsBelowCheckpoint",
     "fewer total steps than the checkpoint's step",
     why=(
         "TRAIN_STEPS counts from the very first step of pretraining. T5X restores the whole checkpoint before it stops "
@@ -105,7 +103,6 @@ def steps_below_checkpoint(context: Context) -> Iterator[Found]:
 
 CKP02 = Mistake(
     "CKP02",
-    "NoStepsLeft",
     "no step left to train",
     why=(
         "The job succeeds within minutes, having trained nothing; T5X only logs a warning. With "

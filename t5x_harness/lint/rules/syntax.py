@@ -39,7 +39,6 @@ def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | 
 
 GIN19 = Mistake(
     "GIN19",
-    "ForgottenPercent",
     "macro used without %",
     why="A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`.",
     bad=Example(
@@ -87,7 +86,6 @@ def _carried_over(problem: Problem) -> str | None:
 
 VTX07 = Mistake(
     "VTX07",
-    "CarriedOver",
     "comma or quote of an argument list in a binding",
     why=(
         "Arguments of a Vertex job are a Python list of strings. A quote that is left out, as in the listing of T5X's "
@@ -116,7 +114,6 @@ def carried_over(context: Context) -> Iterator[Found]:
 
 GIN07 = Mistake(
     "GIN07",
-    "SyntaxRule",
     "syntax error, or a string without quotes",
     why=(
         'The shell takes one pair of quotes away, so a string needs two: `--gin.MODEL_DIR=\\"gs://b/x\\"` or '

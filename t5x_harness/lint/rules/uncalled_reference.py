@@ -37,7 +37,6 @@ _HEAD = examples.head("pretrain", "import __main__ as train_script", "from t5x i
 
 GIN20 = Mistake(
     "GIN20",
-    "UncalledReference",
     "reference without (), or with () where a class is needed",
     why="`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class.",
     bad=training("train_script.train.partitioner = @partitioning.PjitPartitioner", at="train_script.train.partitioner"),

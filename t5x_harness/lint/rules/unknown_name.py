@@ -20,7 +20,6 @@ _MAIN_NAMES = (*ENTRIES, f"{MAIN}.create_task_from_tfexample_file", f"{MAIN}.pre
 
 GIN13 = Mistake(
     "GIN13",
-    "UnknownParameter",
     "parameter that the configurable does not have",
     why="Gin stops with `Configurable '…' doesn't have a parameter named '…'`, after T5X was imported.",
     bad=Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n", at="train/utils.DatasetConfig.bach_size"),
@@ -66,7 +65,6 @@ def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequen
 
 GIN14 = Mistake(
     "GIN14",
-    "UnknownSymbol",
     "name that T5X does not have",
     why="Gin stops with `AttributeError: Couldn't resolve selector …`, after T5X was imported.",
     bad=Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n", at="train/utils.DatasetConfg"),

@@ -25,7 +25,6 @@ _RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv
 
 MSH07 = Mistake(
     "MSH07",
-    "AxisWithoutRule",
     "logical axis without a rule, whose arrays are whole on every device",
     severity=Severity.NOTE,
     why=(
@@ -72,7 +71,6 @@ def axis_without_rule(plan: Planned) -> Iterator[Found]:
 
 MSH13 = Mistake(
     "MSH13",
-    "NoFactorRule",
     "parameter or axis without an Adafactor factorisation rule",
     why=(
         "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
@@ -112,7 +110,6 @@ _MODEL = (
 
 MSH15 = Mistake(
     "MSH15",
-    "AxisNames",
     "parameters whose axes have no names, or not as many as they have axes",
     why=(
         "T5X shards parameters by the names of their axes, which the model gives in its collection params_axes or the "
@@ -143,7 +140,6 @@ _OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
 
 MSH17 = Mistake(
     "MSH17",
-    "UnknownOptimizer",
     "optimizer whose state T5X does not know how to shard",
     why=(
         "The state of an optimizer is sharded as its parameters are. An optimizer says how in its method "
@@ -164,7 +160,6 @@ MSH17 = Mistake(
 
 MOD02 = Mistake(
     "MOD02",
-    "UnknownType",
     "model's type that JAX does not know",
     why="The model raises `data type … not understood` when T5X makes the train state, after it built the datasets.",
     bad=training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype"),
@@ -172,4 +167,4 @@ MOD02 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (MSH13, MSH15, MSH17, MOD02)
+FOUND_BY_STAGE = {"NoFactorRule": MSH13, "AxisNames": MSH15, "UnknownOptimizer": MSH17, "UnknownType": MOD02}

@@ -47,7 +47,6 @@ def batch_type(plan: Planned) -> Iterator[Found]:
 
 MSH11 = Mistake(
     "MSH11",
-    "Microbatches",
     "batch size that the number of microbatches does not divide",
     why=(
         "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint. "

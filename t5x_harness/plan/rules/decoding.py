@@ -25,7 +25,6 @@ _SAMPLING = (
 
 INF07 = Mistake(
     "INF07",
-    "DecodeArguments",
     "decode parameters that exclude each other or exceed the length",
     why=(
         "T5X refuses topk together with topp, and topk is 1 unless it is bound; it refuses max_decode_steps beyond the "

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 SEQ28 = Mistake(
     "SEQ28",
-    "FewFiles",
     "source with fewer files than data shards on the slice",
     severity=Severity.NOTE,
     why=(

@@ -8,7 +8,6 @@ from t5x_harness.findings.rule import Mistake
 
 PLN01 = Mistake(
     "PLN01",
-    "ChangedPlan",
     "plan that differs from the golden plan",
     why=(
         "A change in a file that many configs include changes runs that no one looked at. Where `--plan-golden` keeps "
@@ -20,4 +19,4 @@ PLN01 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (PLN01,)
+FOUND_BY_STAGE = {"ChangedPlan": PLN01}

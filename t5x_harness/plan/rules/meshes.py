@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MSH04 = Mistake(
     "MSH04",
-    "HostsCut",
     "submesh that does not fill whole hosts, nor hosts it",
     why=(
         "T5X tiles a pod by hosts, and asserts in each dimension that the submesh is a factor or a multiple of one "
@@ -38,7 +37,6 @@ MSH04 = Mistake(
 
 MSH05 = Mistake(
     "MSH05",
-    "UnreadPartitions",
     "num_partitions that a submesh of another size overrides",
     severity=Severity.WARNING,
     why="T5X reads num_partitions only where model_parallel_submesh is None; with both it logs an error and goes on.",
@@ -79,4 +77,4 @@ def uncalled(plan: Planned) -> Iterator[Found]:
         yield Found(f"{key.short} is {value!r}, which is not a schedule but what makes one", key, f"write {value!r}()")
 
 
-FOUND_BY_STAGE = (MSH03, MSH04)
+FOUND_BY_STAGE = {"MSH03": MSH03, "HostsCut": MSH04}

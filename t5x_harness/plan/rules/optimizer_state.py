@@ -32,7 +32,6 @@ _FILES = {**examples.FILES, "freezing.py": _FROZEN}
 
 CKP24 = Mistake(
     "CKP24",
-    "PartialState",
     "optimizer state that orbax cannot restore",
     why=(
         "A MultiOptimizer keeps nothing for parameters that none of its traversals takes. T5X saves such a state with "

@@ -25,7 +25,6 @@ _LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1"
 
 CKP22 = Mistake(
     "CKP22",
-    "RemovedFolder",
     "folders in a bucket that orbax removes",
     severity=Severity.WARNING,
     why=(

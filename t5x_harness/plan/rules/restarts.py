@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 CKP26 = Mistake(
     "CKP26",
-    "InterruptedInBucket",
     "what a restart at gs:// loses",
     severity=Severity.NOTE,
     why=(

@@ -12,7 +12,7 @@ from t5x_harness.lint.rules.checkpoint_mode import CKP05
 from t5x_harness.lint.rules.checkpoint_there import CKP04
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.rule import finds
-from t5x_harness.spec import Severity
+from t5x_harness.spec import Severity, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WRITTEN = {"model/checkpoint_1000": examples.trained()}
 
 
-def _start_rule(mistake: Mistake) -> Rule[Planned]:
+def _start_rule(mistake: Mistake, name: str) -> Rule[Planned]:
     """Makes the rule for what keeps a path from being a checkpoint to start from."""
 
     def check(plan: Planned) -> Iterator[Found]:
@@ -30,12 +30,15 @@ def _start_rule(mistake: Mistake) -> Rule[Planned]:
         if problem is not None and problem.code == mistake.code:
             yield Found(problem.message, plan.start.key, problem.fix, severity=problem.severity)
 
-    return finds(mistake)(check)
+    return Rule(mistake, Stage.PLAN, check, name=name)
+
+
+missing_checkpoint = _start_rule(CKP04, "MissingCheckpoint")
+path_against_mode = _start_rule(CKP05, "PathAgainstMode")
 
 
 CKP08 = Mistake(
     "CKP08",
-    "OtherLayout",
     "checkpoint of orbax where T5X's older layout is read",
     why="T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name.",
     bad=training(
@@ -47,12 +50,11 @@ CKP08 = Mistake(
     good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
 )
 
-missing_checkpoint, path_against_mode, other_layout = map(_start_rule, (CKP04, CKP05, CKP08))
+other_layout = _start_rule(CKP08, "OtherLayout")
 
 
 CKP27 = Mistake(
     "CKP27",
-    "DamagedCheckpoint",
     "checkpoint that is damaged",
     why=(
         "A copy that was cut off, or a save that was: T5X stops with an error of msgpack, tensorstore or orbax, which "
@@ -83,7 +85,6 @@ _NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim =
 
 CKP06 = Mistake(
     "CKP06",
-    "OtherShapes",
     "checkpoint of a model of another size",
     why="Flax raises a shape error for one parameter after the checkpoint was read.",
     bad=training(*restored_from("model/checkpoint_1000"), checkpoints=_NARROW, at="utils.RestoreCheckpointConfig.path"),
@@ -118,7 +119,6 @@ def _severity(fit: CheckpointFit) -> Severity:
 
 SEQ11 = Mistake(
     "SEQ11",
-    "OtherVocabulary",
     "checkpoint of a model with another vocabulary size",
     why=(
         "The embedding has a row for each token, often rounded up to a multiple of 128: 32000 pieces and 100 extra ids "
@@ -153,7 +153,6 @@ def other_vocabulary(plan: Planned) -> Iterator[Found]:
 
 CKP07 = Mistake(
     "CKP07",
-    "OtherTree",
     "checkpoint of a model of another structure",
     why=(
         "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "

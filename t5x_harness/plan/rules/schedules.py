@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.lint.rules.schedule import FACTORS, GIN24, GIN26
+from t5x_harness.lint.rules.training import FACTORS, GIN24, GIN26
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Severity
 
@@ -133,7 +133,6 @@ _CONSTANT = "utils.create_learning_rate_scheduler.factors = 'constant'"
 
 OPT01 = Mistake(
     "OPT01",
-    "UselessRate",
     "learning rate that is far too large or too small for the optimizer",
     severity=Severity.WARNING,
     why=(
@@ -187,7 +186,6 @@ def _is_relative(plan: Planned) -> bool:
 
 OPT02 = Mistake(
     "OPT02",
-    "UnfinishedWarmup",
     "warm-up that is longer than the run",
     severity=Severity.WARNING,
     why=(

@@ -33,7 +33,6 @@ _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
 
 MSH06 = Mistake(
     "MSH06",
-    "IndivisibleAxis",
     "model dimension that its mesh axis does not divide",
     why="JAX raises after the restore, and names an array axis and a size, but no parameter and no binding.",
     bad=training(
@@ -92,7 +91,6 @@ def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
 
 SEQ13 = Mistake(
     "SEQ13",
-    "VocabularyRows",
     "vocabulary size that the model axis or a tile does not divide",
     why=(
         "The embedding has a row for each id and is cut over the model axis; T5X's models round the vocabulary up to a "
@@ -133,7 +131,6 @@ def vocabulary_rows(plan: Planned) -> Iterator[Found]:
 
 MSH09 = Mistake(
     "MSH09",
-    "StateMemory",
     "train state that does not fit a device",
     why="The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up.",
     bad=training("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072"),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings.rule import Found
 from t5x_harness.gin.config import BindingKey
-from t5x_harness.lint.rules.checkpoints_kept import CKP23
-from t5x_harness.lint.rules.number_types import GIN09
+from t5x_harness.lint.rules.numbers import GIN09
+from t5x_harness.lint.rules.saving import CKP23
 from t5x_harness.lint.rules.steps import CKP01, CKP02, MSH12
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity

@@ -42,7 +42,6 @@ def _name(key: BindingKey | None) -> str:
 
 SEQ01 = Mistake(
     "SEQ01",
-    "MissingCache",
     "cached examples asked for that are in no cache folder",
     why=(
         "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
@@ -77,7 +76,6 @@ def missing_cache(run: Resolved) -> Iterator[Found]:
 
 SEQ02 = Mistake(
     "SEQ02",
-    "IgnoredCache",
     "cached examples asked for of a task that cannot be cached",
     severity=Severity.WARNING,
     why=(
@@ -105,7 +103,6 @@ def ignored_cache(run: Resolved) -> Iterator[Found]:
 
 SEQ03 = Mistake(
     "SEQ03",
-    "NeededCache",
     "task that needs its cache, read without it",
     why="SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`.",
     bad=training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS"),

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SEQ14 = Mistake(
     "SEQ14",
-    "NoEndOfSequence",
     "targets without the end-of-sequence id",
     severity=Severity.WARNING,
     why="Training looks well, and decoding goes on to the maximum length: the model never saw an end.",
@@ -42,7 +41,6 @@ def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
 
 SEQ41 = Mistake(
     "SEQ41",
-    "EndsTwice",
     "targets with the end-of-sequence id twice",
     severity=Severity.WARNING,
     why=(

@@ -25,7 +25,6 @@ _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 SEQ25 = Mistake(
     "SEQ25",
-    "Endless",
     "endless split that is evaluated or inferred from",
     why=(
         "SeqIO's evaluator reads a whole split before it starts, and keeps it in memory: of a generator that begins "

@@ -11,7 +11,6 @@ _REGISTERED = "seqio.TaskRegistry.add("
 
 SEQ06 = Mistake(
     "SEQ06",
-    "MissingFeature",
     "output feature that the preprocessors do not make",
     why="Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example.",
     bad=training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
@@ -21,7 +20,6 @@ SEQ06 = Mistake(
 
 SEQ37 = Mistake(
     "SEQ37",
-    "FeatureType",
     "feature of another type than the task declares",
     why=(
         "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
@@ -39,7 +37,6 @@ _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
 
 SEQ40 = Mistake(
     "SEQ40",
-    "FeatureRank",
     "feature of another rank than the task declares",
     why="T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example.",
     bad=training(
@@ -50,4 +47,4 @@ SEQ40 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (SEQ06, SEQ37, SEQ40)
+FOUND_BY_STAGE = {"MissingFeature": SEQ06, "FeatureType": SEQ37, "FeatureRank": SEQ40}

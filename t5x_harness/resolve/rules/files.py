@@ -73,7 +73,6 @@ def _of_task(run: Resolved, task: seqio.Task, message: str, fix: str) -> Found:
 
 SEQ31 = Mistake(
     "SEQ31",
-    "NoSuchTfdsVersion",
     "TFDS dataset or version that the installed TFDS does not have",
     why=(
         "TFDS drops old versions of its datasets: T5X's own pretraining example names c4/en/2.2.0, which `is too old "
@@ -98,7 +97,6 @@ def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
 
 SEQ32 = Mistake(
     "SEQ32",
-    "NotPrepared",
     "TFDS dataset that is not prepared",
     why=(
         "T5X lets TFDS download and prepare what it does not find, on the hosts of a TPU that waits: for hours, or "
@@ -124,7 +122,6 @@ def not_prepared(run: Resolved) -> Iterator[Found]:
 
 SEQ34 = Mistake(
     "SEQ34",
-    "NoFiles",
     "file pattern that matches no file",
     why="SeqIO stops the job with `No file is found for the file pattern` once the TPU is there.",
     bad=training(

@@ -18,7 +18,6 @@ _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 INF03 = Mistake(
     "INF03",
-    "EmptyShard",
     "more shards than there are examples to infer",
     why=(
         "A shard without an example is restored and compiled for, and then dies with `No chunk results found! One "
@@ -57,7 +56,6 @@ def empty_shard(run: Resolved) -> Iterator[Found]:
 
 INF05 = Mistake(
     "INF05",
-    "NoVocabulary",
     "predictions that are decoded with a feature that the task does not have",
     why=(
         "T5X decodes predictions with the vocabulary of the feature `targets`, unless infer.output_vocab_feature_name "

@@ -43,7 +43,6 @@ seqio.TaskRegistry.add(
 
 SEQ33 = Mistake(
     "SEQ33",
-    "OldInterface",
     "task class that does not take what T5X gives",
     why=(
         "T5X and SeqIO of different days, or a task class of one's own for an older SeqIO, end in `get_dataset() got "

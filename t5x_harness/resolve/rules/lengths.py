@@ -23,7 +23,6 @@ _MOSTLY = 0.5
 
 SEQ15 = Mistake(
     "SEQ15",
-    "FeatureLengths",
     "feature without a length, or a length without a feature",
     why="T5X builds the model, restores and only then refuses the lengths, on the TPU.",
     bad=training("TASK_FEATURE_LENGTHS = {'inputs': 32}", at="TASK_FEATURE_LENGTHS"),
@@ -125,7 +124,6 @@ def _typed(values: Mapping[str, Any]) -> str:
 
 SEQ16 = Mistake(
     "SEQ16",
-    "Truncation",
     "feature lengths that truncate most examples",
     severity=Severity.WARNING,
     why="What is beyond the length is cut without a word; lengths copied from another task hide most of this one.",
@@ -169,7 +167,6 @@ _EVALUATED = "utils.DatasetConfig.split = 'validation'"
 
 SEQ30 = Mistake(
     "SEQ30",
-    "LengthsNeeded",
     "preprocessor that needs the feature lengths where none are given",
     why=(
         "T5X's run configs leave the lengths of evaluated data open (`task_feature_lengths = None`), and SeqIO's "

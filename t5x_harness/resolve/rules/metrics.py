@@ -26,7 +26,6 @@ _INFER_EVAL = (
 
 SEQ20 = Mistake(
     "SEQ20",
-    "MetricRaises",
     "metric function that raises",
     why=(
         "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
@@ -39,7 +38,6 @@ SEQ20 = Mistake(
 
 SEQ21 = Mistake(
     "SEQ21",
-    "LateMetricRaises",
     "metric function that raises beside training",
     why=(
         "With `concurrent_metrics`, T5X's default, metric functions run in a thread while training goes on; what they "
@@ -52,7 +50,6 @@ SEQ21 = Mistake(
 
 SEQ22 = Mistake(
     "SEQ22",
-    "DuplicateMetricKey",
     "two metric functions with the same key",
     why="SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation.",
     bad=evaluating(
@@ -64,7 +61,6 @@ SEQ22 = Mistake(
 
 SEQ23 = Mistake(
     "SEQ23",
-    "MetricArguments",
     "metric function with other arguments than SeqIO passes",
     why=(
         "SeqIO tells by the names and the order of a metric function's positional arguments what to call it with; it "
@@ -81,7 +77,6 @@ SEQ23 = Mistake(
 
 INF12 = Mistake(
     "INF12",
-    "UnwritableMetric",
     "metric that is not a number",
     why=(
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
@@ -98,7 +93,6 @@ INF12 = Mistake(
 
 SEQ24 = Mistake(
     "SEQ24",
-    "PostprocessRaises",
     "postprocess function that raises",
     why=(
         "SeqIO calls it with the text of every target and every prediction, and with `example` and `is_target` by "
@@ -118,4 +112,11 @@ SEQ24 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (SEQ20, SEQ21, SEQ22, SEQ23, INF12, SEQ24)
+FOUND_BY_STAGE = {
+    "MetricRaises": SEQ20,
+    "LateMetricRaises": SEQ21,
+    "DuplicateMetricKey": SEQ22,
+    "MetricArguments": SEQ23,
+    "UnwritableMetric": INF12,
+    "PostprocessRaises": SEQ24,
+}

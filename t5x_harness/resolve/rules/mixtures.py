@@ -26,7 +26,6 @@ _MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
 
 SEQ17 = Mistake(
     "SEQ17",
-    "MixingRates",
     "mixing rate that is not a positive number",
     why=(
         "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "

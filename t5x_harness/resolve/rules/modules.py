@@ -31,7 +31,6 @@ _GOOD = _MODEL.format(
 
 MOD01 = Mistake(
     "MOD01",
-    "ModuleOfAnotherKind",
     "Flax module that is not of the model's kind",
     why=(
         "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "

@@ -41,7 +41,6 @@ def _folder(run: Resolved) -> JobOutputFolder | None:
 
 CKP03 = Mistake(
     "CKP03",
-    "EarlierCheckpoint",
     "MODEL_DIR that holds checkpoints of an earlier run",
     severity=Severity.WARNING,
     why=(
@@ -75,7 +74,6 @@ def _checkpoints(steps: list[int]) -> str:
 
 CKP13 = Mistake(
     "CKP13",
-    "HalfWrittenCheckpoint",
     "MODEL_DIR in which a checkpoint is half written",
     severity=Severity.WARNING,
     why=(
@@ -106,7 +104,6 @@ def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
 
 INF01 = Mistake(
     "INF01",
-    "FinishedInference",
     "output folder in which the inference is done",
     severity=Severity.WARNING,
     why=(
@@ -136,7 +133,6 @@ def finished_inference(run: Resolved) -> Iterator[Found]:
 
 INF06 = Mistake(
     "INF06",
-    "ResumedInference",
     "output folder with another inference that was interrupted",
     severity=Severity.WARNING,
     why=(

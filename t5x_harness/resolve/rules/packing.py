@@ -38,7 +38,6 @@ _MODEL = (
 
 SEQ29 = Mistake(
     "SEQ29",
-    "Packing",
     "packing that the model's feature converter cannot do",
     why=(
         "T5X's run configs say `pack = True`. A converter of one's own without `PACKING_FEATURE_DTYPES`, or with "

@@ -40,7 +40,6 @@ _GOOD_MIXTURE = training(_MIXED, files=_mixture("seqio.ByteVocabulary()", _BOTH)
 
 SEQ05 = Mistake(
     "SEQ05",
-    "RegisteredTwice",
     "task or mixture registered twice",
     why=(
         "SeqIO refuses a second task or mixture of the same name: of two that were meant to differ, of a copied "
@@ -57,7 +56,6 @@ SEQ05 = Mistake(
 
 SEQ07 = Mistake(
     "SEQ07",
-    "DifferentFeatures",
     "mixture of tasks with different features",
     why="SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs.",
     bad=training(
@@ -69,7 +67,6 @@ SEQ07 = Mistake(
 
 SEQ08 = Mistake(
     "SEQ08",
-    "DifferentKinds",
     "mixture of tasks with different vocabularies",
     why="SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects that look alike.",
     bad=training(_MIXED, files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe"),
@@ -106,7 +103,6 @@ def different_kinds(run: Resolved) -> Iterator[Found]:
 
 SEQ38 = Mistake(
     "SEQ38",
-    "TaskObject",
     "SeqIO task in the place of its name",
     why=(
         "T5X's check of the vocabularies takes the object for one of AirIO and dies of `'Task' object has no attribute "
@@ -149,7 +145,6 @@ def task_object(run: Resolved) -> Iterator[Found]:
 
 GIN22 = Mistake(
     "GIN22",
-    "ConfigurablesInModule",
     "MIXTURE_OR_TASK_MODULE with Gin configurables",
     why=(
         "T5X imports the module when the config is locked, and Gin lets nothing register then. T5X's own configs that "
@@ -167,4 +162,4 @@ GIN22 = Mistake(
 )
 
 
-FOUND_BY_STAGE = (SEQ05, SEQ07, GIN22)
+FOUND_BY_STAGE = {"RegisteredTwice": SEQ05, "DifferentFeatures": SEQ07, "ConfigurablesInModule": GIN22}

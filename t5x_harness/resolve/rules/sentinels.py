@@ -48,7 +48,6 @@ def _taken_from(module: str) -> Example:
 
 SEQ10 = Mistake(
     "SEQ10",
-    "OverwrittenPieces",
     "sentinels of span corruption that are pieces of text",
     severity=Severity.WARNING,
     why=(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SEQ04 = Mistake(
     "SEQ04",
-    "UnknownTask",
     "task or mixture that nothing registered",
     why="SeqIO raises on the TPU and lists every task it knows; the module was not imported, or the name is misspelt.",
     bad=training("MIXTURE_OR_TASK_NAME = 'countign'", at="MIXTURE_OR_TASK_NAME = 'countign'"),
@@ -57,7 +56,6 @@ _HALF = 0.5
 
 SEQ36 = Mistake(
     "SEQ36",
-    "NoExamples",
     "split with no example, or with fewer than it says or than fill one batch",
     why=(
         "A wrong file pattern or a filter that drops everything trains on nothing, or on the few examples that are "

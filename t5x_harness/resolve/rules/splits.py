@@ -64,7 +64,6 @@ def _fix(role: DataRole, task: Any, without: str = "") -> str:
 
 SEQ18 = Mistake(
     "SEQ18",
-    "SkippedSplit",
     "split that a task does not have, so that T5X skips it",
     severity=Severity.WARNING,
     why=(
@@ -105,7 +104,6 @@ def _entry(run: Resolved, role: DataRole) -> str:
 
 SEQ19 = Mistake(
     "SEQ19",
-    "NothingToEvaluate",
     "task without the split or the metrics that the run needs",
     why=(
         "T5X says `has no metrics for evaluation, or this mixture/task doesn't have provided split`, which leaves open "
@@ -136,7 +134,6 @@ def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
 
 INF11 = Mistake(
     "INF11",
-    "InferredSplit",
     "split to infer that the task does not have",
     why="Infer hands the split to the data source as it is, which dies with a bare `KeyError`.",
     bad=inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SEQ09 = Mistake(
     "SEQ09",
-    "DifferentVocabularies",
     "vocabulary of the model that is not the task's",
     why=(
         "T5X stops with `Model and Task vocabularies do not match` and two object addresses, which tell nothing apart."
@@ -144,7 +143,6 @@ def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
 
 SEQ12 = Mistake(
     "SEQ12",
-    "IdsBeyondEmbedding",
     "token ids beyond the embedding",
     why="JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN.",
     bad=training("network.T5Config.vocab_size = 100", at="network.T5Config.vocab_size = 100"),

@@ -1,4 +1,4 @@
-"""GIN16, GIN17 and GIN32: gin files that cannot be opened, and includes that go round in a circle."""
+"""GIN16, GIN17, GIN32 and GIN33: gin files that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
-from t5x_harness.gin.program import Include
+from t5x_harness.gin.program import GinProgram, Include
+from t5x_harness.gin.sources import SourceFinder
+from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, finds, shown_folder
 from t5x_harness.spec import Location, Severity
 from t5x_harness.system.misspelling import closest
 
 GIN16 = Mistake(
     "GIN16",
-    "MissingFile",
     "gin file that cannot be opened",
     why=(
         "T5X looks in the working directory, then in --gin_search_paths, then in the folder that holds the package "
@@ -94,7 +96,6 @@ def _package_lacks(context: Context, problem: Problem) -> bool:
 
 GIN17 = Mistake(
     "GIN17",
-    "IncompletePackage",
     "package that lacks a gin file which it includes",
     why=(
         "Not every published config can be run: T5X's umT5 configs include "
@@ -174,7 +175,6 @@ def _gin_files(folder: Path, below: str) -> list[str]:
 
 GIN32 = Mistake(
     "GIN32",
-    "IncludeCycle",
     "includes that go round in a circle",
     why="Gin follows them until Python's stack is used up: `RecursionError`.",
     bad=Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"}, at="include 'other.gin'"),
@@ -192,3 +192,52 @@ def include_cycle(context: Context) -> Iterator[Found]:
                 problem.location,
                 "remove this include",
             )
+
+
+_GS = "gs://"
+_HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
+
+
+GIN33 = Mistake(
+    "GIN33",
+    "gin file at gs://",
+    why=(
+        "Gin reads files as Python does, and T5X gives it no other reader: `Unable to open file: gs://…`, whether the "
+        "object exists or not. Vertex AI mounts buckets at /gcs. Elsewhere the file has to lie beside the "
+        "job, or the job's own program calls `gin.config.register_file_reader(tf.io.gfile.GFile, tf.io.gfile.exists)` "
+        "before T5X; then silence this. A module that the config imports may call it, too, above the include."
+    ),
+    bad=Example(_HEAD + "include 'gs://bucket/finetune.gin'\n", at="include 'gs://bucket"),
+    good=Example(_HEAD + "include '/gcs/bucket/finetune.gin'\n"),
+)
+
+
+@finds(GIN33)
+def file_in_bucket(context: Context) -> Iterator[Found]:
+    """Finds each gin file at gs://, unless a module that the config imports gives Gin a reader for it."""
+    program = context.program
+    asked = [(name, at) for name, at in _asked_for(program) if name.startswith(_GS)]
+    sources = SourceFinder(ModuleFinder(module_path(program.spec), None))
+    if not asked or any(_gives_reader(sources, each.module) for each in program.imports):
+        return
+    for name, at in asked:
+        mounted = format_value(f"/gcs/{name.removeprefix(_GS)}", limit=200)
+        yield Found(
+            f"Gin cannot open {name}, nor anything else at gs://",
+            at,
+            f"write {mounted}, Vertex AI's mount of the bucket, or copy the file beside the job",
+        )
+
+
+def _asked_for(program: GinProgram) -> Iterator[tuple[str, Location | None]]:
+    """Yields every gin file that is asked for, and the include that does; None for a file that the user named."""
+    for name in program.spec.gin_files:
+        yield name, None
+    for statement in program.statements:
+        if isinstance(statement, Include):
+            yield statement.target, statement.location
+
+
+def _gives_reader(sources: SourceFinder, module: str) -> bool:
+    source = sources.source(module)
+    return source is not None and source.mentions("register_file_reader")
