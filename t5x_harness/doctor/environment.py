@@ -72,7 +72,7 @@ class Environment:
           paths: folders with the distributions' metadata; the import path by default.
           runtime: the T5X in use; looked for by default.
           variables: the process's own by default.
-          recorded: the bounds of the record; those of the installed harness by default.
+          recorded: the bounds of the record; by default the installed harness names them.
           folders: what stands in front of the import path of runs.
         """
         found = list(importlib.metadata.distributions(path=list(sys.path if paths is None else paths)))
@@ -92,7 +92,7 @@ class Environment:
         return {d.name: d for d in reversed(self.distributions)}
 
     def version(self, name: str) -> str | None:
-        """Returns a distribution's version; None where it is not installed."""
+        """Returns a distribution's version; None if it is not installed."""
         found = self.by_name.get(name)
         return found.version if found else None
 

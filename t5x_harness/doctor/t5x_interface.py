@@ -1,4 +1,4 @@
-"""The interface of an installed T5X, beside that of the T5X whose behavior was recorded."""
+"""The interface of an installed T5X, compared with the T5X whose behavior was recorded."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _differences(file: Path, module: str, recorded: Mapping[str, Parameters]) ->
 
 
 def _changed(recorded: Parameters, here: Parameters, *, is_class: bool) -> str:
-    """Returns what is said of other parameters; what a class requires may be that of its base in the record."""
+    """Describes changed parameters; new required ones count for functions only, as a class may inherit them."""
     gone = [name for name in recorded if name not in here and not name.startswith("_")]
     new = [name for name, has_default in here.items() if name not in recorded and not has_default and not is_class]
     said = [f"takes no {', '.join(gone)}"] if gone else []

@@ -115,12 +115,12 @@ def training(*lines: str, **parts: Any) -> Example:
 
 
 def evaluating(*lines: str, **parts: Any) -> Example:
-    """Returns an example of an eval config, likewise."""
+    """Returns an example of an eval config; see :func:`training`."""
     return Example(evaluated(*lines), **{"files": FILES, **parts})
 
 
 def inferring(*lines: str, **parts: Any) -> Example:
-    """Returns an example of an infer config, likewise."""
+    """Returns an example of an infer config; see :func:`training`."""
     return Example(inferred(*lines), **{"files": FILES, **parts})
 
 

@@ -38,10 +38,10 @@ def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
 
 
 def wrap_table(text: str, width: int, indent: str) -> list[str]:
-    """Keeps the lines of a table as they are; one that is too long goes on below, between two of its cells.
+    """Keeps the lines of a table, and breaks those that are too long between two cells.
 
     Args:
-      text: lines such as those of :func:`t5x_harness.findings.tables.columns`.
+      text: lines such as :func:`t5x_harness.findings.tables.columns` makes.
       width: columns to fill.
       indent: what every line begins with.
     """
@@ -66,7 +66,7 @@ _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1",
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """Colours text; ``Style(False)`` leaves it as it is."""
+    """Colors text; ``Style(False)`` leaves it plain."""
 
     enabled: bool = False
 

@@ -292,7 +292,7 @@ def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
 
 
 class _as_main:
-    """Puts a module in the place of ``__main__``."""
+    """Replaces ``__main__`` by a module."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -307,7 +307,7 @@ class _as_main:
 
 @contextlib.contextmanager
 def _reading(files: Mapping[str, str]) -> Iterator[None]:
-    """Lets gin read files under names under which there are none; T5X's own folder is the last that it looks in."""
+    """Lets gin read files under names at which no file exists; it looks into T5X's own folder last."""
     readers = file_readers()
     before = list(readers)
     gin.config.register_file_reader(

@@ -25,7 +25,7 @@ class FoundFile:
 
     Attributes:
       out_of_reach: where it would have been looked for before, had that place been within reach.
-      in_clone: whether it was asked for in a clone of T5X's repository that is not here, and is that of the T5X in use.
+      in_clone: whether the T5X in use provides it in place of a clone of T5X's repository that is not here.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class FileFinder:
         return MissingGinFile(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
 
     def _in_clone(self, target: str) -> Path | None:
-        """Returns the package's own file where a target lies in the package of a clone; None if there is none."""
+        """Returns the package's own file if a target lies in the package of a clone; None if it does not."""
         inside = _IN_CLONE.search(target)
         if inside is None or self._t5x_parent is None:
             return None
@@ -150,7 +150,7 @@ class FileFinder:
         return str(path.relative_to(self._cwd)) if path.is_relative_to(self._cwd) else str(path)
 
     def _package(self, joined: str) -> FoundModule | None:
-        """Returns the Python package whose name is that of the file's folder."""
+        """Returns the Python package that is named as the file's folder."""
         name = os.path.dirname(joined).replace("/", ".")
         # Gin asks for any folder, even one whose name no import statement could spell.
         return self._modules.find(name) if all(name.split(".")) else None

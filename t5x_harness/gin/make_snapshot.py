@@ -142,7 +142,7 @@ def _live_entry(value: Any) -> dict[str, Any]:
 
 
 def _live_signature(function: Any) -> dict[str, Any] | None:
-    """Returns the signature of something that can be called; None where Python cannot tell it."""
+    """Returns the signature of a callable; None if Python does not know it."""
     function = getattr(function, "__func__", function)
     while hasattr(function, "__wrapped__"):  # as Gin does
         function = function.__wrapped__

@@ -128,7 +128,7 @@ def _names_in(folder: Path) -> Sequence[str]:
 
 
 def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModule | None:
-    """Asks the import system's finders, which import nothing to answer; ``folders`` are those of the parent package."""
+    """Asks the import system's finders, which import nothing; ``folders`` belong to the parent package."""
     path = [str(folder) for folder in folders] if folders is not None else None
     for finder in sys.meta_path:
         if not hasattr(finder, "find_spec"):

@@ -105,7 +105,7 @@ def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...
 
     Returns:
       The statements in order and the syntax problems in order, with lines counted from 1. The same text gives the same
-      objects, so nobody may change a value in them.
+      objects, so their values must not be changed.
     """
     lines = text.removesuffix("\n").split("\n")
     statements: list[RawStatement] = []
@@ -172,7 +172,7 @@ def _error_line(error: BaseException, parser: config_parser.ConfigParser | None)
 
 
 def _words(error: BaseException, parser: config_parser.ConfigParser | None) -> str:
-    """Says what is wrong in the same words on every Python: 3.12 has a tokenizer with words of its own."""
+    """Describes an error in the same words on every Python, although 3.12 has another tokenizer."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, StopIteration):

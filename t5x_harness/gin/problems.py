@@ -67,5 +67,5 @@ class Problem:
 
     @property
     def loses_statements(self) -> bool:
-        """Whether statements are unknown because of it, so that nothing can be said about the whole config."""
+        """Whether statements are unknown because of it, so that the whole config cannot be judged."""
         return self.kind in _LOSES_STATEMENTS

@@ -14,7 +14,7 @@ from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, ref
 from t5x_harness.spec import Location, Mode, RunSpec
 
 BINDINGS = "--gin bindings"
-"""The file name in locations of statements that came from the command line or its like."""
+"""The file name in locations of statements that came from the command line, or with the run."""
 
 MAIN = "__main__"
 
@@ -126,7 +126,7 @@ class GinProgram:
       statements: in the order of execution.
       problems: what T5X could not read.
       not_checked: what static reading cannot judge, in words.
-      t5x_parent: the folder with the package ``t5x`` that was read; None if there is none.
+      t5x_parent: the folder with the package ``t5x`` that was read; None for none.
       texts: what the files hold, by their names, with line feeds at the end of lines.
       in_clone: files that were asked for in a clone of T5X's repository which only the job has, by the names used for
         them: where the same files of the T5X in use lie.
@@ -172,7 +172,7 @@ class GinProgram:
 
     @cached_property
     def own_lines(self) -> Mapping[str, tuple[str, ...]]:
-        """The lines of the user's files, by their names; files of T5X and of installed packages are not there."""
+        """The lines of the user's files, by their names; without files of T5X and of installed packages."""
         return {
             file: tuple(text.removesuffix("\n").split("\n"))
             for file, text in self.texts.items()

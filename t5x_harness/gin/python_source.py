@@ -80,7 +80,7 @@ class ModuleSource:
 
     @property
     def may_define_constants(self) -> bool:
-        """Whether it may call ``gin.constant`` or its like."""
+        """Whether it may define constants for Gin."""
         return _CONSTANTS.search(self._text) is not None and self.mentions("gin")
 
     @functools.cached_property
@@ -227,7 +227,7 @@ def _allowed(parameters: Parameters, decorator: ast.Call) -> Parameters | None:
             return None
         if listed:
             names = [n for n in names if (n in listed) == (keyword.arg in ("allowlist", "whitelist"))]
-            if parameters.takes_any:  # a list may name what is none of the function's own parameters
+            if parameters.takes_any:  # a list may name more than the function's own parameters
                 return None
     denied = tuple(n for n in parameters.names if n not in names)
     return dataclasses.replace(parameters, names=tuple(names), denied=denied)

@@ -45,7 +45,7 @@ def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | 
 
     Args:
       spec: gin files, bindings, search paths and python path; its ``cwd`` is what relative paths start from.
-      t5x_parent: the folder that holds the package ``t5x`` of the run; None if there is none.
+      t5x_parent: the folder that holds the run's package ``t5x``; None for none.
       texts: what to read in place of what files hold, by their real paths.
 
     Returns:

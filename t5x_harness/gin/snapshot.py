@@ -91,7 +91,7 @@ class Snapshot:
         return recorded if recorded or self._sources is None else self._sources.module_of(name)
 
     def find(self, name: str) -> Configurable | None:
-        """Looks up a full name; the functions of ``__main__`` are those of T5X's binaries."""
+        """Looks up a full name; ``__main__`` means T5X's binaries."""
         name = self.canonical(_BINARIES.get(name, name))
         module = self.module_of(name)
         if module is None or module == BUILTINS:
@@ -170,7 +170,7 @@ class Snapshot:
         return self._sources is not None and self._sources.is_only_module(name)
 
     def may_load(self, module: str, imported: Iterable[str]) -> bool:
-        """Returns whether a module of the user's may be loaded once others have been imported."""
+        """Returns whether a user's module may be loaded once others have been imported."""
         if _modules(module) or self._sources is None:
             return True
         return may_load(self._sources, module, [name for name in imported if name != MAIN])

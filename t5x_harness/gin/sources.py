@@ -10,7 +10,7 @@ from t5x_harness.gin.modules import ModuleFinder
 from t5x_harness.gin.parse_module import parse_module
 from t5x_harness.gin.python_source import ModuleSource, Parameters
 
-# Too large to be read for one name, and none of them knows Gin.
+# They are too large to read for one name, and do not use Gin.
 _LIBRARIES = frozenset(
     "absl airio array_record babel chex clu datasets fiddle flax grain huggingface_hub immutabledict jax jaxlib "
     "ml_collections ml_dtypes msgpack nltk numpy optax orbax packaging pandas regex requests rouge_score sacrebleu "
@@ -40,7 +40,7 @@ class SourceFinder:
         return self._sources[module]
 
     def module_of(self, name: str) -> str | None:
-        """Returns the module that a full name lies in, if its source can be read and is not that of a large library."""
+        """Returns the module that a full name lies in, if its source can be read and it is not a large library."""
         parts = name.split(".")
         if _is_library(name):
             return None
@@ -69,7 +69,7 @@ class SourceFinder:
         return None
 
     def opener(self, name: str, imported: Iterable[str]) -> str | None:
-        """Returns the module that may make one that is found nowhere; None if there is none.
+        """Returns the module that may create a module that is not found anywhere; None if no module may.
 
         Args:
           name: of the module that is missing.
@@ -84,7 +84,7 @@ class SourceFinder:
         return None
 
     def is_module(self, name: str) -> bool:
-        """Returns whether a full name is that of a module."""
+        """Returns whether a full name names a module."""
         return self._modules.find(name) is not None
 
     def is_only_module(self, name: str) -> bool:
@@ -150,7 +150,7 @@ def may_register(finder: SourceFinder, modules: Sequence[str]) -> bool:
 
 
 def may_load(finder: SourceFinder, module: str, modules: Iterable[str]) -> bool:
-    """Returns whether a module of the user's may be loaded once some modules have been imported."""
+    """Returns whether a user's module may be loaded once some modules have been imported."""
     for count, name in enumerate(_loaded(finder, modules, aside="t5x")):
         source = finder.source(name)
         if f"{name}.".startswith(f"{module}.") or count > _MOST_MODULES:

@@ -109,7 +109,7 @@ class FileScope:
         return tuple(self._symbols)
 
     def resolve(self, selector: str) -> Resolution:
-        """Says what a selector means here, and registers it if dynamic registration does so."""
+        """Resolves a selector as this file means it, and registers it if dynamic registration does so."""
         if not self.dynamic:
             return self._registry.match(selector)
         root, *rest = selector.split(".")

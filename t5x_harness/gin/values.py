@@ -14,7 +14,7 @@ class Reference:
     """A reference to a configurable.
 
     Attributes:
-      scope: the scopes in front of the name, ``big/train`` in ``@big/train/utils.X``; empty if there are none.
+      scope: the scopes in front of the name, ``big/train`` in ``@big/train/utils.X``; empty for none.
       selector: the name as written, ``utils.DatasetConfig``.
       called: whether it ends in ``()``.
       target: the full name of what it means (``t5x.utils.DatasetConfig``); None if that cannot be known.

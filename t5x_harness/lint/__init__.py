@@ -1,4 +1,4 @@
-"""Static reading of gin: what can be said about a config without importing T5X, JAX or TensorFlow.
+"""Static reading of gin: what is wrong with a config, found without importing T5X, JAX or TensorFlow.
 
 :func:`lint` is the lint stage of a run, :func:`classify` tells run configs from fragments that are only included.
 """

@@ -70,7 +70,7 @@ def _cut_end(line: str) -> tuple[str, str]:
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """Returns the change of one file as ``patch -p0`` and ``git apply -p0`` take it; empty if there is none."""
+    """Returns the change of one file as ``patch -p0`` and ``git apply -p0`` take it; empty for no change."""
     lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), name, name)
     return "".join(line if _END.search(line) else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -32,7 +32,7 @@ class Classification:
 
     Attributes:
       kind: a run config can be run as it is, a fragment is only included, and a broken file cannot be read far enough
-        to tell.
+        to know.
       mode: what a run config runs, or would, if it left nothing open; None for the others.
       reason: why it is what it is, with the place of the fault in a broken file.
       location: the line of the file that makes it a run config: its binding of T5X's function, or the include that
@@ -46,14 +46,14 @@ class Classification:
 
 
 def classify(config: RunSpec | str | Path, *, t5x_parent: str | Path | None = None) -> Classification:
-    """Says whether a gin file, or what a run is made of, is a run config.
+    """Classifies a gin file, or a whole run, as a run config or not.
 
     Args:
       config: a run, or a file that is to be run with nothing else.
       t5x_parent: the folder that holds the package ``t5x`` in use, or that package; None looks for it.
 
     Raises:
-      RuntimeError: the run asks for an installed T5X and there is none; only if ``t5x_parent`` is None.
+      RuntimeError: the run asks for an installed T5X, which is missing; only if ``t5x_parent`` is None.
     """
     spec = config if isinstance(config, RunSpec) else RunSpec(gin_files=(os.fspath(config),))
     return classify_program(program_of(spec, t5x_parent=t5x_parent))
@@ -132,5 +132,7 @@ def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
         return None
     files = ", ".join(program.spec.gin_files)
     if classification.kind is FileKind.FRAGMENT:
-        return classification.reason.replace(files, "the file", 1)  # the same of every fragment, to be said once
+        return classification.reason.replace(
+            files, "the file", 1
+        )  # the same words for every fragment, so that they are reported once
     return f"{files} binds none of train, evaluate and infer as far as it can be read"

@@ -1,4 +1,4 @@
-"""What a run's function is given: the values behind its parameters and behind those of the objects it is built of."""
+"""What a config gives the run's function: values of its parameters, and of the objects that are built for it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ConfiguredObject:
 
 
 def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
-    """Returns the function that the run calls, if it is of one of ``modes``; without ``modes`` any is right."""
+    """Returns the function that the run calls, if its mode is one of ``modes``, or any if there are none."""
     target = context.program.entry
     if target is None or (modes and ENTRIES[target] not in modes):
         return ConfiguredObject(context)

@@ -21,7 +21,7 @@ class Context:
     Attributes:
       program: the config.
       snapshot: what the configurables offer that it names.
-      slice: the slice that it is meant for; None where the user did not name one.
+      slice: the slice that it is meant for; None if the user did not name one.
     """
 
     program: GinProgram
@@ -29,7 +29,7 @@ class Context:
     slice: Slice | None = None
 
     def in_t5x(self, location: Location) -> bool:
-        """Tells whether a place is in a file of T5X's own, which is not the user's to fix unless the user named it."""
+        """Returns whether a place is in one of T5X's own files, which users do not fix unless they named it."""
         program = self.program
         if program.t5x_parent is None or location.file in (BINDINGS, *program.spec.gin_files):
             return False

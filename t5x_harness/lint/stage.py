@@ -120,7 +120,7 @@ def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) 
 
 
 def _families(codes: Sequence[str]) -> tuple[str, ...]:
-    """Codes with each family that is there in full as one: ``CKP*``."""
+    """Shortens codes: a family that is complete becomes one, such as ``CKP*``."""
     from t5x_harness.lint.rules import RULES
 
     others = {rule.code[:3] for rule in RULES if rule.code not in codes}
@@ -128,7 +128,7 @@ def _families(codes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _judges_statements(rule: Rule[Context]) -> bool:
-    """Tells whether a rule looks at Gin's statements one by one; others look at what a run makes of several values."""
+    """Returns whether a rule looks at Gin's statements one by one, not at what a run makes of several values."""
     return rule.code.startswith("GIN") and not rule.whole_program
 
 
@@ -149,7 +149,7 @@ def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _in_reading_order(program: GinProgram, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Errors first, then by file in the order of reading, line and code; the same thing is said once."""
+    """Sorts findings: errors first, then by file in the order of reading, line and code. Equal ones come once."""
     files = {name: index for index, name in enumerate((*program.files, BINDINGS))}
     severities = {severity: index for index, severity in enumerate(Severity)}
 

@@ -75,7 +75,7 @@ class StatementText:
 
 
 def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
-    """Returns the lines of a file of the user's; none for the command line and for files of installed packages."""
+    """Returns the lines of a user's file; none for the command line and for files of installed packages."""
     return program.own_lines.get(file, ())
 
 

@@ -1,4 +1,4 @@
-"""The package ``t5``: how it is installed, and what stands for it where it is not."""
+"""The package ``t5``: how to install it, and what stands for it if it is not installed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _DATASET = "t5x.utils.DatasetConfig"
 
 @dataclasses.dataclass(frozen=True)
 class MissingImport:
-    """An import in a module of the user's that leads nowhere.
+    """An import in a user's module that Python cannot find.
 
     Attributes:
       name: the module that is imported.
@@ -82,7 +82,7 @@ def missing_imports(program: GinProgram) -> tuple[MissingImport, ...]:
 
 
 def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | None:
-    """Returns the file of a module of the user's, as locations show it; None for one of a library."""
+    """Returns the file of a user's module, as locations show it; None for a library's module."""
     module = finder.find(name)
     if module is None or module.origin is None or module.origin.suffix != ".py":
         return None
@@ -93,7 +93,7 @@ def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | Non
 
 
 def _is_surely_missing(program: GinProgram, finder: ModuleFinder, sources: SourceFinder, name: str) -> bool:
-    """Returns whether a module is of neither Python, a library that may make it, nor a package that looks elsewhere."""
+    """Returns whether a module is missing: not Python's own, and not made by a package that looks elsewhere."""
     top = name.split(".")[0]
     if top in sys.stdlib_module_names or sources.opener(name, ()) is not None:
         return False

@@ -154,5 +154,5 @@ def _table_row(*cells: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Returns text that shows as it is in Markdown: no cell, tag, link, emphasis or formula comes of it."""
+    """Escapes text for Markdown: nothing in it acts as a cell, tag, link, emphasis or formula."""
     return re.sub(r"([\\`*_\[\]<>#|~$&])", r"\\\1", " ".join(text.split()))

@@ -19,7 +19,7 @@ SCHEMA = 2
 _STEPS = {"first": "first_step", "last": "last_step", "to_train": "steps_to_train"}
 
 _LINE = 400
-"""Columns of one line: a binding, and the include statements that led to it, stand in one."""
+"""Columns of one line: a binding, and the include statements above it, stand in one."""
 
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 """The JSON Schema of the document."""
@@ -30,7 +30,7 @@ def document(report: Report) -> dict[str, Any]:
 
     Returns:
       ``schema``; ``passed``; ``seconds`` that were waited, and how many of them for imports; ``findings`` and
-      ``not_checked``: those of all stages in one list, each with the ``run`` it belongs to;
+      ``not_checked``: of all stages in one list, each with its ``run``;
       ``runs``: one object a run with its stages, its bindings and its outcome.
     """
     return {
@@ -127,7 +127,7 @@ def _has_trained(result: RunResult) -> bool:
 
 
 def _planned(result: RunResult, name: str) -> dict[str, float] | None:
-    """Returns what the plan stage measured by a name, by what it is of; None if the run did not come so far."""
+    """Returns the plan stage's measures of one name, by their subjects; None if the run did not get so far."""
     plan = (measure for stage in result.stages if stage.stage is Stage.PLAN for measure in stage.measures)
     return {measure.of: measure.value for measure in plan if measure.name == name} or None
 

@@ -101,7 +101,7 @@ def _placed(finding: Finding, spec: RunSpec, run: str, root: Path) -> PlacedFind
 
 
 def _steps(location: Location | None) -> Iterator[Location]:
-    """Yields a place and the include statements that led to it, the nearest first."""
+    """Yields a place and the include statements above it, the nearest first."""
     if location is not None:
         yield location
         yield from reversed(location.included_from)

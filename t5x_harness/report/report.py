@@ -23,7 +23,7 @@ class RunRow:
 
     @property
     def seconds(self) -> float:
-        """How long was waited for it; the stages' own work if nobody has measured that."""
+        """How long the caller waited for it; the stages' own time if that was not measured."""
         return self.result.seconds or sum(stage.seconds for stage in self.result.stages)
 
     @property
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
-        """The runs with names that tell them apart."""
+        """The runs with unique names."""
         origins = self.origins or tuple(next(reversed(r.spec.gin_files), r.spec.name) for r in self.results)
         by_name: dict[str, set[str]] = {}
         for result, origin in zip(self.results, origins, strict=True):

@@ -61,7 +61,7 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
 
 
 def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the cells that say something, each with the names of the runs that it is of."""
+    """Returns the cells that are not empty, each with the names of its runs."""
     found: dict[str, list[str]] = {}
     for row, cell in zip(report.rows, cells, strict=False):
         if cell not in ("", "-"):
@@ -89,7 +89,7 @@ def _says_nothing(head: str, cells: Sequence[str]) -> bool:
 
 
 def stage_mark(row: RunRow, stage: Stage) -> str:
-    """Returns how a stage ended, in a word; nothing where the run has no such stage."""
+    """Returns how a stage ended, in a word; empty if the run has no such stage."""
     return next((_MARKS[s.outcome] for s in row.result.stages if s.stage is stage), "")
 
 

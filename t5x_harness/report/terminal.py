@@ -15,7 +15,7 @@ from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severi
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _SHOWN = (Severity.ERROR, Severity.WARNING)
-"""What stands in the report unasked: a green run stays quiet."""
+"""What the report shows by default: a green run stays quiet."""
 GIVEN = "given by the harness, as by the command line of a job"
 COMPILED = "compiled at full size"
 STANDINS = "stand-ins, for what cannot be reached here"
@@ -292,6 +292,6 @@ def slow_imports(report: Report) -> str:
 
 
 def hidden_notes(report: Report, before: str = "") -> str:
-    """Returns ``2 notes, -v shows them`` with ``before`` in front of it; nothing if there is none."""
+    """Returns ``2 notes, -v shows them`` with ``before`` in front of it; empty if there are no notes."""
     number = report.count(Severity.NOTE)
     return f"{before}{counted(number, 'note')}, -v shows {'it' if number == 1 else 'them'}" if number else ""

@@ -14,7 +14,7 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     """Returns a ``reportingDescriptor`` for each code, once, ordered by code.
 
     Args:
-      codes: those of the findings; one that is none of ours gets an id and nothing else.
+      codes: the codes of the findings; a code that is not ours gets only an id.
     """
     rules, known = rules_by_code(), every_code()
     return [

@@ -73,7 +73,7 @@ def _leaves_values_open(example: Example) -> bool:
 
 
 def marked(bad: str, good: str, *, hidden: str = "") -> list[str]:
-    """Returns the lines of two texts as one: those of the first alone after ``-``, of the second alone after ``+``.
+    """Merges two texts: lines that only the first has come after ``-``, lines that only the second has after ``+``.
 
     Args:
       bad: the text with a mistake.
@@ -132,7 +132,7 @@ def _file(name: str, bad: str, good: str, base: Base | None) -> Iterator[str]:
 
 
 def _base_of(text: str) -> Base | None:
-    """Returns the file that a text starts from; None where it has most lines of none."""
+    """Returns the file that a text starts from; None if it has too few lines of any."""
     lines = text.splitlines()
     near = [(sum(line in lines for line in base.text.splitlines()), base) for base in BASES]
     shared, base = max(near, key=lambda found: found[0])

@@ -1,6 +1,6 @@
 """The pages of what goes wrong between a config and its job on Vertex AI, which no rule of a config can find.
 
-They stand in ``docs/rules/`` beside those of the rules; :mod:`t5x_harness.rulebook.pages` writes them.
+They stand in ``docs/rules/`` beside the rules' pages; :mod:`t5x_harness.rulebook.pages` writes them.
 """
 
 from __future__ import annotations

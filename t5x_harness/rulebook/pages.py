@@ -160,7 +160,7 @@ def _silence_link(code: str) -> str:
 
 
 def main(folder: Path) -> None:
-    """Writes the pages into a folder, and removes those of codes that are no more."""
+    """Writes the pages into a folder, and removes pages whose code is gone."""
     folder.mkdir(parents=True, exist_ok=True)
     made = pages()
     for old in folder.glob("[A-Z][A-Z][A-Z][0-9][0-9].md"):

@@ -28,7 +28,7 @@ def binds_several_modes(context: Context) -> bool:
 
 
 def is_for_controller(context: Context, macro: MacroBinding) -> bool:
-    """Tells whether a macro of an evaluation's config is only there for the controller of auxiliary jobs to replace."""
+    """Returns whether a macro of an evaluation's config is only there for the controller to replace."""
     return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
 
 
@@ -131,7 +131,7 @@ _SEQIO = examples.head("eval", "import seqio")
 
 
 def _evaluation(context: Context) -> tuple[ConfiguredObject, ParameterValue] | None:
-    """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is none, or another class."""
+    """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is no such dataset or evaluator."""
     run = run_function(context, Mode.TRAIN, Mode.EVAL)
     dataset = run.parameter("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
     given = run.parameter("inference_evaluator_cls")

@@ -137,7 +137,7 @@ def _managers(context: Context, restore: ConfiguredObject) -> Iterator[Found]:
 
 
 def _manager(part: ConfiguredObject) -> str | None:
-    """Returns the full name of the manager's class; None where that cannot be known."""
+    """Returns the full name of the manager's class; None if it is not known."""
     given = part.parameter("checkpoint_manager_cls")
     if given is None:
         return _DEFAULT_MANAGER

@@ -40,7 +40,7 @@ def infer_mode(context: Context) -> Iterator[Found]:
 def _misnamed(
     context: Context, target: str, param: str, names: Sequence[str]
 ) -> Iterator[tuple[Binding | MacroBinding, str | None, tuple[Edit, ...]]]:
-    """Yields what gives a parameter none of the names that it takes, the closest of them, and the edit to it."""
+    """Yields each statement that gives a parameter an unknown name, the closest known one, and the edit to it."""
     for _, given in literals(context, {target: (param,)}):
         if isinstance(given.value, str) and given.value not in names:
             right = meant(given.value, names)

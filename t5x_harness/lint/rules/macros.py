@@ -21,7 +21,7 @@ _HEAD = examples.head("pretrain")
 
 
 def _unread(context: Context) -> Iterator[MacroBinding]:
-    """Macros of the user's that reach no parameter; AUX04 has those for a controller."""
+    """Yields the user's macros that reach no parameter; AUX04 has those for a controller."""
     for macro in context.program.macros.values():
         if macro.name in context.program.read_macros or context.in_t5x(macro.location):
             continue
@@ -107,7 +107,7 @@ def unread_macro(context: Context) -> Iterator[Found]:
 
 
 def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
-    """Returns why a macro that nothing reads is bound all the same, as a fix; None where it can go."""
+    """Returns, as a fix, why a macro that nothing reads should stay; None if it can go."""
     for other in program.statements:
         if isinstance(other, MacroBinding) and other.name == macro.name and is_required(other.value):
             return f"keep it, because {program.name_of(other.location.file)} declares it gin.REQUIRED"
@@ -116,7 +116,7 @@ def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
 
 
 def _instead(program: GinProgram, reader: Binding | MacroBinding | None) -> str:
-    """Returns what stands in place of the value that read a macro."""
+    """Returns, as further words, the value that replaced the reader of a macro."""
     if reader is None:
         return ""
     winner = program.final[reader.key]

@@ -85,7 +85,7 @@ def _finder(context: Context) -> ModuleFinder:
 
 
 def _standin(context: Context, name: str, part: str) -> str:
-    """Returns what a run here imports in place of a module, as further words; nothing where it imports nothing."""
+    """Returns, as further words, what a run here imports in place of a module; empty for nothing."""
     has_standin = part == t5_package.NAME and name in t5_package.MODULES
     if not has_standin or context.program.spec.settings.standins is StandInPolicy.OFF:
         return ""
@@ -121,7 +121,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
 
 
 def _folder_with(cwd: Path, module: str) -> str | None:
-    """Returns the folder below the working directory, at most two deep, that holds a module; None if there is none."""
+    """Returns the folder below the working directory, at most two deep, that holds a module, if any does."""
     for pattern in ("*", "*/*"):
         for folder in itertools.islice(cwd.glob(pattern), _MOST_FOLDERS):
             inside = folder.relative_to(cwd)

@@ -41,7 +41,7 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     },
 }
 LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
-_MOST = 2**53  # above it a float does not tell one whole number from the next
+_MOST = 2**53  # above it a float cannot represent every whole number
 
 _PERIODS: Mapping[str, tuple[str, ...]] = {
     "__main__.train": ("eval_period", "gc_period", "stats_period"),
@@ -65,7 +65,7 @@ def literals(
 
 
 def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
-    """Says which parameter takes a macro's value; nothing where a parameter is bound itself."""
+    """Names the parameter that reads a macro's value; empty if the parameter itself is bound."""
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
 
 

@@ -116,7 +116,7 @@ def _is_of_t5x(binding: Binding) -> bool:
 
 
 def _needed(context: Context, binding: Binding, given: Binding | MacroBinding) -> type | None:
-    """Returns the type that a text should have; None where a text may be right."""
+    """Returns the type that a text should have; None if a text may be right."""
     if binding.param in (*COUNTS.get(binding.target, ()), *_NUMBERS.get(binding.target, ())):
         return int
     if binding.param in LENGTHS.get(binding.target, ()):

@@ -1,4 +1,4 @@
-"""GIN12 and GIN31: configs of another mode, and configs that are none."""
+"""GIN12 and GIN31: configs of another mode, and files that are not run configs."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def seed_without_position(context: Context) -> Iterator[Found]:
 
 
 def _saves_before_the_end(context: Context, period: ParameterValue) -> bool:
-    """Returns whether there is a checkpoint to go on from; yes where that cannot be known."""
+    """Returns whether there is a checkpoint to go on from; true if that is not known."""
     train, start = run_function(context, Mode.TRAIN), start_step(context)
     total = train.value("total_steps")
     steps = train.value("relative_steps")

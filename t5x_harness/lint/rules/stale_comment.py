@@ -68,7 +68,7 @@ def stale_comment(context: Context) -> Iterator[Found]:
 
 
 def _comment(context: Context, statement: Binding | MacroBinding) -> str:
-    """Returns the comment behind a statement of the user's; empty if there is none."""
+    """Returns the comment behind a statement of the user's; empty for none."""
     text = statement_at(context.program, statement.location)
     comments = [token.string for token in text.tokens if token.type == tokenize.COMMENT] if text is not None else []
     return comments[0].lstrip("# ").rstrip(" .") if len(comments) == 1 else ""

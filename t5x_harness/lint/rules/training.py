@@ -50,7 +50,7 @@ def _names(factors: str) -> list[str]:
 
 
 def _first_step(context: Context) -> int | None:
-    """Returns the schedule's step that the run begins at; None where text does not show it."""
+    """Returns the schedule's step that the run begins at; None if the text does not show it."""
     start, offset = start_step(context), _schedule(context).value("step_offset", 0)
     return max(0, start - offset) if start is not None and isinstance(offset, int) else None
 
@@ -169,7 +169,7 @@ _FAMILIES: Mapping[str, str] = {
     "mT5": r"mt5_(small|base|large|xl|xxl)",
     "ByT5": r"byt5_(small|base|large|xl|xxl)",
 }
-_STEPS = (999_900, 1_000_000, 1_000_700)  # of the public ones; a run of one's own hardly stops there
+_STEPS = (999_900, 1_000_000, 1_000_700)  # of the public checkpoints; a user's own run hardly stops there
 _HEAD = (
     examples.head("finetune", model="base")
     + "INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'\n"
@@ -177,7 +177,7 @@ _HEAD = (
 
 
 def _family(path: str) -> str | None:
-    """Returns whose checkpoint it is; None if it is none of the public ones that come from Mesh TensorFlow."""
+    """Returns the family of a public checkpoint that comes from Mesh TensorFlow; None for any other."""
     match = re.search(r"([^/]+)/(?:checkpoint_|model\.ckpt-)(\d+)/?$", path)
     if match is None or int(match[2]) not in _STEPS:
         return None
