@@ -22,7 +22,7 @@ _ALLOW = f"sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_u
         "with two security options."
     ),
 )
-def gcs_paths(environment: Environment) -> Looked:
+def gcs_paths(_environment: Environment) -> Looked:
     """Mounts ``/gcs`` in a process of its own, which ends at once."""
     found = probe()
     if found.way is Way.REWRITING:

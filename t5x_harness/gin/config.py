@@ -291,18 +291,15 @@ def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
     return GinConfig(mode, program)
 
 
-class _as_main:
+@contextlib.contextmanager
+def _as_main(module: ModuleType) -> Iterator[None]:
     """Replaces ``__main__`` by a module."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-        self._before = sys.modules["__main__"]
-
-    def __enter__(self) -> None:
-        sys.modules["__main__"] = self._module
-
-    def __exit__(self, *_: object) -> None:
-        sys.modules["__main__"] = self._before
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     lines = [_cut_end(line) for line in _LINE.findall(text)]
     usual = next((end for _, end in lines if end), "\n")
     unended = bool(lines) and not lines[-1][1]
-    for edit in reversed(sorted(edits, key=lambda edit: (edit.first, edit.last))):
+    for edit in sorted(edits, key=lambda edit: (edit.first, edit.last))[::-1]:
         neighbours = (*lines[edit.first - 1 : edit.last], *lines[max(edit.first - 2, 0) : edit.first])
         end = next((end for _, end in neighbours if end), usual)
         lines[edit.first - 1 : edit.last] = [(line, end) for line in edit.text.removesuffix("\n").split("\n")] * bool(

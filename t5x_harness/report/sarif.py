@@ -128,11 +128,10 @@ def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
 
 def _notifications(report: Report) -> Mapping[str, Any]:
     """Returns what was not checked, and stages that failed without a finding, as words of the tool about itself."""
-    notifications = []
+    notifications: list[dict[str, Any]] = []
     for row in report.rows:
-        for stage in row.result.stages:
-            if stage.outcome is Outcome.FAILED and not stage.errors:
-                notifications.append(_notification("error", f"{row.name}: {stage_failure(stage)}"))
+        silent = (stage for stage in row.result.stages if stage.outcome is Outcome.FAILED and not stage.errors)
+        notifications += [_notification("error", f"{row.name}: {stage_failure(stage)}") for stage in silent]
         notifications += [_notification("note", f"{row.name}: not checked: {text}") for text in row.not_checked]
     return {"toolExecutionNotifications": notifications} if notifications else {}
 

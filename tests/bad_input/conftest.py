@@ -42,7 +42,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run_pytest(pytester: pytest.Pytester, folder: Path, imported: None) -> Callable[..., pytest.RunResult]:
+def run_pytest(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
     """Runs pytest in the folder; checks that no traceback is shown and nothing is left in the folder."""
 
     def run(*arguments: str) -> pytest.RunResult:
@@ -55,7 +55,7 @@ def run_pytest(pytester: pytest.Pytester, folder: Path, imported: None) -> Calla
 
 
 @pytest.fixture
-def run_command(pytester: pytest.Pytester, folder: Path, imported: None) -> Callable[..., pytest.RunResult]:
+def run_command(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
     """Runs ``t5x-harness`` in the folder, with the same checks."""
     program = "import sys; from t5x_harness.commands.main import main; sys.exit(main())"
 

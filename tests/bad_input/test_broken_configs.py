@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("imported")
+
 Run = Callable[..., pytest.RunResult]
 
 # File, stage, line, what the error says, the fix.

@@ -10,6 +10,8 @@ import pytest
 from t5x_harness.runs.model_dirs import claim_model_dir
 from t5x_harness.spec import RunSettings, RunSpec
 
+pytestmark = pytest.mark.usefixtures("imported")
+
 Run = Callable[..., pytest.RunResult]
 
 NO_SLICE = "'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give a topology in chips, such as *"

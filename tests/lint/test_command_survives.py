@@ -51,7 +51,7 @@ _INCLUDES = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.fixed_dictionaries({name: _INCLUDES for name in ("run.gin", "a.gin", "b.gin", "sub/c.gin")}), st.booleans())
+@given(st.fixed_dictionaries(dict.fromkeys(("run.gin", "a.gin", "b.gin", "sub/c.gin"), _INCLUDES)), st.booleans())
 def test_any_includes_are_followed_to_an_end(includes: dict[str, list[str]], is_package: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "x")

@@ -102,7 +102,7 @@ def test_another_version_of_a_library_is_not_judged(folder: Folder, beside: list
 
 def test_a_library_that_is_not_here_is_taken_as_recorded(tmp_path: Path) -> None:
     class Nothing(ModuleFinder):
-        def find(self, name: str) -> None:
+        def find(self, _name: str, /) -> None:
             return None
 
     assert Snapshot(T5X, Nothing([tmp_path], None)).doubt("seqio.Evaluator") is None

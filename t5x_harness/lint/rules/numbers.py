@@ -167,7 +167,7 @@ _OF_LOSS = {
 _RANGES: Mapping[str, Mapping[str, _Range]] = {
     "__main__.train": dict.fromkeys(("eval_steps", "eval_period", "stats_period", "gc_period"), _STEPS),
     **{config: {"dropout_rate": _SHARE} for config in _CONFIGS},
-    **{model: _OF_LOSS for model in _MODELS},
+    **dict.fromkeys(_MODELS, _OF_LOSS),
     "t5x.adafactor.Adafactor": {"decay_rate": _NOT_NEGATIVE, "clipping_threshold": _POSITIVE, "epsilon1": _EPSILON},
 }
 _PARAMETERS = {target: tuple(ranges) for target, ranges in _RANGES.items()}
