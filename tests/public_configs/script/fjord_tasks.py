@@ -10,7 +10,7 @@ from t5x_harness.sample_tasks.span_corruption import span_corruption
 VOCABULARY = seqio.SentencePieceVocabulary("gs://fjord-lm/sentencepiece/fjord.model", extra_ids=100)
 
 
-def stream(split, shuffle_files=False, seed=None):  # noqa: ARG001  what SeqIO passes
+def stream(split, shuffle_files=False, seed=None):
     """The texts as a tf.data.Dataset."""
     texts = [f"The river {n} of the {split} runs from the lake to the sea." for n in range(50)]
     return tf.data.Dataset.from_generator(
