@@ -40,7 +40,7 @@ def pinned_t5x(environment: Environment) -> Looked:
         message = f"{runtime.note}: jobs would run the harness's embedded runtime"
         findings.append(error(message, _REBUILD))
     elif not commit:
-        message = f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"
+        message = f"{COMMIT_VARIABLE} is not set, so it is not known which T5X was meant"
         findings.append(error(message, f"ENV {COMMIT_VARIABLE}=… in the Dockerfile"))
     elif f"commit {commit[:_SHORT]}" not in runtime.version:
         message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"

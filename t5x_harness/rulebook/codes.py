@@ -80,7 +80,7 @@ NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "how it is started is not in the config",
         ),
         "POD03": (
-            "a run that falls back to the CPU without a word",
+            "a run that silently falls back to the CPU",
             "which libtpu the image has is not in the config",
         ),
     },

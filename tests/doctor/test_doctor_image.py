@@ -77,7 +77,7 @@ def test_the_embedded_runtime_is_none_for_a_tpu(image: Environment) -> None:
 
 def test_an_image_that_names_nothing_cannot_be_compared(image: Environment) -> None:
     found = messages(changed(image, variables={}))
-    assert found["IMG01"] == [f"{COMMIT_VARIABLE} is not set, so nobody knows which T5X was meant"]
+    assert found["IMG01"] == [f"{COMMIT_VARIABLE} is not set, so it is not known which T5X was meant"]
     assert found["IMG03"] == [f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is not set"]
 
 

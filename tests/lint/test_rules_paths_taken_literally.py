@@ -24,7 +24,11 @@ FINE = RUN.replace(PRETRAIN, FINETUNE)
         (r"MODEL_DIR = 'gs://bucket/run\n'", "GCS11", "has U+000A (a control character) in it"),
         ("MODEL_DIR = 'https://storage.googleapis.com/bucket/run'", "GCS11", "is an address of the Web, where T5X"),
         ("INITIAL_CHECKPOINT_PATH = '/data/$USER/checkpoint_5'", "GCS11", "has $USER in it"),
-        ("INITIAL_CHECKPOINT_PATH = 'gs://$BUCKET/t5/checkpoint_5'", "GCS10", "is in a bucket that nobody can have"),
+        (
+            "INITIAL_CHECKPOINT_PATH = 'gs://$BUCKET/t5/checkpoint_5'",
+            "GCS10",
+            "is in a bucket whose name Cloud Storage refuses",
+        ),
         ("MODEL_DIR = 'gs://bucket/t5/checkpoint_5'", "CKP25", "is in a checkpoint: T5X goes on from nothing there"),
         ("MODEL_DIR = '/data/t5/checkpoint_5/again'", "CKP25", "is in a checkpoint"),
     ],

@@ -52,7 +52,8 @@ def test_mounted_buckets_and_their_two_names(folder: Folder) -> None:
 def test_a_bucket_that_nobody_can_have_is_not_written_to(folder: Folder) -> None:
     finding = folder.only(RUN + "MODEL_DIR = 'gs://b/run'\n", "GCS10")
     assert finding.message == (
-        "MODEL_DIR = 'gs://b/run' is in a bucket that nobody can have: it must have 3 to 63 characters, and has 1"
+        "MODEL_DIR = 'gs://b/run' is in a bucket whose name Cloud Storage refuses: it must have 3 to 63 characters, "
+        "and has 1"
     )
     assert codes(folder, RUN + "MODEL_DIR = '/b/run'\n") == []
 

@@ -101,7 +101,7 @@ AUX05 = Mistake(
     severity=Severity.NOTE,
     why=(
         "The controller of auxiliary jobs passes on gin files only, with its own values for "
-        f"{', '.join(REPLACED_MACROS)}: `--gin.…` flags are dropped without a word."
+        f"{', '.join(REPLACED_MACROS)}: `--gin.…` flags are dropped silently."
     ),
     bad=Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE"),
     good=Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n"),

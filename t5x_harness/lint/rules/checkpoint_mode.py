@@ -31,8 +31,8 @@ CKP05 = Mistake(
     why=(
         "Mode 'specific' wants the folder of one checkpoint, `.../checkpoint_1000`: given the folder of the run T5X "
         "stops with `Found improperly formatted checkpoint directory`. Modes 'latest' (the default) and 'all' want the "
-        "folder of the run: given that of one checkpoint they find none in it, and training starts from scratch "
-        "without a word (or, in the format before Orbax, ends with a UnicodeDecodeError)."
+        "folder of the run: given that of one checkpoint they find none in it, and training silently starts from "
+        "scratch (or, in the format before Orbax, ends with a UnicodeDecodeError)."
     ),
     bad=training(*restored_from("model"), checkpoints=_WRITTEN, at="utils.RestoreCheckpointConfig.path"),
     good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),

@@ -34,7 +34,7 @@ GIN01 = Mistake(
     "macro that nothing reads, with a name close to one that is read",
     severity=Severity.WARNING,
     why=(
-        "A macro is only a name: Gin accepts a new one without a word, and the run keeps the old value. "
+        "A macro is only a name: Gin silently accepts a new one, and the run keeps the old value. "
         "With `BATCHSIZE = 4` the batch size stays 128."
     ),
     bad=Example(_HEAD + "BATCHSIZE = 4\n", at="BATCHSIZE"),

@@ -111,7 +111,7 @@ def _lengths(context: Context) -> Iterator[Found]:
 
 
 def _is_fatal(context: Context, binding: Binding) -> bool:
-    """Returns whether a float comes to where T5X counts; of several periods only the smallest does."""
+    """Returns whether T5X counts with a float; of several periods it does so only with the smallest."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
     if not train or binding.param not in _PERIODS.get(binding.target, ()):
         return True

@@ -129,7 +129,7 @@ GIN34 = Mistake(
     "GIN34",
     "bound twice in one file",
     severity=Severity.WARNING,
-    why="The last binding wins, without a word from Gin: the first one is there for readers only, and misleads them.",
+    why="The last binding wins silently: the first one is there for readers only, and misleads them.",
     bad=Example(
         examples.head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"
     ),

@@ -75,7 +75,7 @@ CKP18 = Mistake(
     ),
     later=(
         "A checkpoint of orbax is read under the model's names, whatever the map says: a renamed array is "
-        "`NOT_FOUND`, or another array of that name is taken without a word."
+        "`NOT_FOUND`, or another array of that name is taken silently."
     ),
     bad=training(
         f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",

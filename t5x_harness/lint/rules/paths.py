@@ -181,7 +181,9 @@ def bucket_name(context: Context) -> Iterator[Found]:
             continue
         if fault := bucket_fault(bucket[1]):
             yield Found(
-                f"{_shown(given)} is in a bucket that nobody can have: {fault}", given.at, "name a bucket of yours"
+                f"{_shown(given)} is in a bucket whose name Cloud Storage refuses: {fault}",
+                given.at,
+                "name a bucket of yours",
             )
 
 
@@ -190,7 +192,7 @@ GCS11 = Mistake(
     "path that holds a variable, backslashes, quotes, or what does not show",
     severity=Severity.WARNING,
     why=(
-        "Gin and T5X expand nothing: the run writes into a folder that is called `$USER` or `~`, without a word, and "
+        "Gin and T5X expand nothing: the run silently writes into a folder that is called `$USER` or `~`, and "
         "finds no checkpoint in it. A backslash, a quote or a space is a character of a name like any other, and so is "
         "one that does not show."
     ),
@@ -243,7 +245,7 @@ CKP25 = Mistake(
     severity=Severity.WARNING,
     why=(
         "A checkpoint is one folder, checkpoint_N, and MODEL_DIR the folder of all of a run. T5X finds no checkpoint "
-        "to go on from in it, starts anew without a word, and writes its own checkpoints and logs among the old "
+        "to go on from in it, silently starts anew, and writes its own checkpoints and logs among the old "
         "one's arrays."
     ),
     bad=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR"),

@@ -62,7 +62,7 @@ CKP23 = Mistake(
     "no checkpoint is saved",
     why=(
         "With `period = 0` or None T5X trains to the end, succeeds, and leaves no checkpoint behind, although a "
-        "SaveCheckpointConfig is bound. A run that is to keep nothing says so: `utils.CheckpointConfig.save = None`."
+        "SaveCheckpointConfig is bound. If a run should keep nothing, bind `utils.CheckpointConfig.save = None`."
     ),
     later="Evaluation and inference, which begin with the checkpoint, cannot be tried here either.",
     bad=training("utils.SaveCheckpointConfig.period = 0", at="utils.SaveCheckpointConfig.period = 0"),
@@ -141,7 +141,7 @@ POD07 = Mistake(
     "seeded run that does not repeat itself",
     severity=Severity.NOTE,
     why=(
-        "`random_seed = None` takes the clock for dropout and initialisation, also where the data is seeded. The "
+        "`random_seed = None` seeds dropout and initialization with the clock, even if the data is seeded. The "
         "hardware's random numbers depend on the mesh: the same seed gives others on another slice or with other "
         "partitions."
     ),

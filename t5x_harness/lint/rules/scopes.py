@@ -74,7 +74,7 @@ GIN30 = Mistake(
     "nested scope that does not take an inner scope's bindings",
     why=(
         "`@big/train/X()` takes the bindings of `big` and of `big/train`, and not those of `train`: what is bound "
-        "there is missing, or stays at its default without a word."
+        "there is missing, or silently stays at its default."
     ),
     bad=Example(
         _WITH_MAIN + "train_script.train.train_dataset_cfg = @big/train/utils.DatasetConfig()\n",

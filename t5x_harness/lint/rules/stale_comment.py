@@ -75,7 +75,7 @@ def _comment(context: Context, statement: Binding | MacroBinding) -> str:
 
 
 def _result(comment: str, *, of_steps: bool) -> int | None:
-    """Returns what the arithmetic of a comment comes to; None if there is more or less in it than that."""
+    """Returns the result of a comment's arithmetic; None if the comment has more or less than that."""
     if _PRODUCTS.fullmatch(comment):
         return sum(math.prod(map(int, product.split("*"))) for product in comment.split("+"))
     if of_steps and _SUM.fullmatch(comment):

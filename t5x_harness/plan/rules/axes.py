@@ -28,7 +28,7 @@ MSH07 = Mistake(
     "logical axis without a rule, whose arrays are whole on every device",
     severity=Severity.NOTE,
     why=(
-        "An axis that logical_axis_rules do not name is left whole, without a word. That is right for small axes; for "
+        "An axis that logical_axis_rules do not name is silently left whole. That is right for small axes; for "
         "large ones every device of the model axis holds and updates the same numbers. A warning where that is more "
         "than a tenth of the train state."
     ),

@@ -36,7 +36,7 @@ CKP24 = Mistake(
     why=(
         "A MultiOptimizer keeps nothing for parameters that none of its traversals takes. T5X saves such a state with "
         "orbax and cannot read it back: the job trains to its end, unless it is interrupted once. Then each restart "
-        "dies of `NOT_FOUND: Error opening … driver`. The older layout can be read back."
+        "fails with `NOT_FOUND: Error opening … driver`. The older layout can be read back."
     ),
     bad=training(*_FREEZING, files=_FILES, at="models.EncoderDecoderModel"),
     good=training(*_FREEZING, "train_script.train.use_orbax = False", files=_FILES),

@@ -156,7 +156,7 @@ CKP07 = Mistake(
     "checkpoint of a model of another structure",
     why=(
         "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "
-        "it has more, as of a model with more layers, T5X leaves the rest out without a word."
+        "it has more, as of a model with more layers, T5X silently leaves the rest out."
     ),
     bad=training(
         "network.T5Config.num_decoder_layers = 3",

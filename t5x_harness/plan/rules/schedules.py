@@ -190,7 +190,7 @@ OPT02 = Mistake(
     severity=Severity.WARNING,
     why=(
         "The rate rises from the first step to the last and never reaches what base_learning_rate says: most of the "
-        "run trains at a part of the rate that was chosen, and T5X says nothing."
+        "run silently trains at a fraction of the chosen rate."
     ),
     bad=training(
         "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",

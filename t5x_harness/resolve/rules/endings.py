@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.samples import Sample
 
 _MANY_ROUNDS = 10
-"""How often the same examples must come again, in the same order, until nobody can mean it."""
+"""How often the same examples must come again, in the same order, until that cannot be intended."""
 
 _READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
 _SPLIT = "utils.DatasetConfig.split = 'validation'"

@@ -20,7 +20,7 @@ INF03 = Mistake(
     "INF03",
     "more shards than there are examples to infer",
     why=(
-        "A shard without an example is restored and compiled for, and then dies with `No chunk results found! One "
+        "A shard without an example restores and compiles, and then ends with `No chunk results found! One "
         "possible explanation is that your input did not contain any examples`."
     ),
     bad=inferring(

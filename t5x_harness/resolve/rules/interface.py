@@ -45,7 +45,7 @@ SEQ33 = Mistake(
     "SEQ33",
     "task class that does not take what T5X gives",
     why=(
-        "T5X and SeqIO of different days, or a task class of one's own for an older SeqIO, end in `get_dataset() got "
+        "T5X and SeqIO from different times, or your own task class for an older SeqIO, end in `get_dataset() got "
         "an unexpected keyword argument 'trim_output_features'`."
     ),
     bad=training(

@@ -97,7 +97,7 @@ def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
 
 
 def _converter_of_class(run: Resolved, lengths: Mapping[str, int]) -> str | None:
-    """Returns the feature converter that the model's class has, if it takes the features that lengths are given for.
+    """Returns the feature converter of the model's class, if it takes the features that lengths are given for.
 
     None if it does not, or the config binds no other one.
     """
@@ -126,7 +126,7 @@ SEQ16 = Mistake(
     "SEQ16",
     "feature lengths that truncate most examples",
     severity=Severity.WARNING,
-    why="What is beyond the length is cut without a word; lengths copied from another task hide most of this one.",
+    why="What is beyond the length is cut silently; lengths copied from another task hide most of this one.",
     bad=training(
         "TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 2}",
         files=examples.files("'targets': ['1 2', '3']", "'targets': ['1 2', '3 4']"),

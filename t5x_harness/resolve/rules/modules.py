@@ -34,7 +34,7 @@ MOD01 = Mistake(
     "Flax module that is not of the model's kind",
     why=(
         "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "
-        "before them. A module of the other kind dies of a missing argument when T5X makes the train state, on the TPU."
+        "before them. A module of the other kind lacks an argument when T5X makes the train state, on the TPU."
     ),
     bad=training(_BAD, at="  module = @network.Transformer()"),
     good=training(_GOOD),

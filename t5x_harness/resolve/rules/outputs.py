@@ -107,7 +107,7 @@ INF01 = Mistake(
     "output folder in which the inference is done",
     severity=Severity.WARNING,
     why=(
-        "Where it finds the `.COMPLETED` file of a task, T5X skips the task without a word, whatever checkpoint is to "
+        "Where it finds the `.COMPLETED` file of a task, T5X silently skips the task, whatever checkpoint is to "
         "be inferred with now: the job ends well, and the predictions are the old ones."
     ),
     bad=inferring(

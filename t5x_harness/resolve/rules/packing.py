@@ -40,7 +40,7 @@ SEQ29 = Mistake(
     "SEQ29",
     "packing that the model's feature converter cannot do",
     why=(
-        "T5X's run configs say `pack = True`. A converter of one's own without `PACKING_FEATURE_DTYPES`, or with "
+        "T5X's run configs say `pack = True`. Your own converter without `PACKING_FEATURE_DTYPES`, or with "
         "pass-through features, is refused when the job reads its data."
     ),
     bad=training(*_MODEL, files=_FILES, at="include 't5x/configs/runs/pretrain.gin'"),

@@ -105,8 +105,8 @@ SEQ38 = Mistake(
     "SEQ38",
     "SeqIO task in the place of its name",
     why=(
-        "T5X's check of the vocabularies takes the object for one of AirIO and dies of `'Task' object has no attribute "
-        "'get_preprocessors'`."
+        "T5X's check of the vocabularies takes the object for one of AirIO and fails with `'Task' object has no "
+        "attribute 'get_preprocessors'`."
     ),
     bad=training(
         "MIXTURE_OR_TASK_NAME = @counting.the_task()",

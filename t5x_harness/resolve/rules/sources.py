@@ -1,4 +1,4 @@
-"""SEQ04 and SEQ36: tasks that nobody registered, and sources with no examples or too few."""
+"""SEQ04 and SEQ36: tasks that are not registered, and sources with no examples or too few."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
 INF11 = Mistake(
     "INF11",
     "split to infer that the task does not have",
-    why="Infer hands the split to the data source as it is, which dies with a bare `KeyError`.",
+    why="Infer hands the split to the data source as it is, which ends with a bare `KeyError`.",
     bad=inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),
     good=inferring("utils.DatasetConfig.split = 'validation'"),
 )
