@@ -14,6 +14,8 @@ GCS = "/gcs/"
 OUTSIDE_A_TREE = ("", ".", "..")
 """Parts of a path that are not the name of anything below a folder."""
 
+_BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]*[a-z0-9]")
+_IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _MOUNTED = re.compile(r"/(?:gcs|cns|bigstore)/[^/]*")
 
 
@@ -54,3 +56,21 @@ def mount_of(path: str) -> str | None:
 def is_remote(path: str) -> bool:
     """Tells whether a path lies in a bucket: by its address, or because Google's machines mount it there."""
     return "://" in path or mount_of(path) is not None
+
+
+def bucket_fault(name: str) -> str | None:
+    """Returns the rule that a bucket's name breaks; None if Google would take it."""
+    longest = 222 if "." in name else 63
+    if not 3 <= len(name) <= longest:
+        return f"it must have 3 to {longest} characters, and has {len(name)}"
+    if not _BUCKET.fullmatch(name):
+        return "lower-case letters, digits, '-', '_' and '.' are allowed, with a letter or digit at both ends"
+    if any(len(part) > 63 for part in name.split(".")):
+        return "the parts between dots may have at most 63 characters"
+    if _IP_ADDRESS.fullmatch(name):
+        return "it must not be an IP address"
+    if name.startswith("goog"):
+        return "it must not begin with 'goog'"
+    if "google" in name or "g00gle" in name:
+        return "it must not contain 'google' or a misspelling of it"
+    return None

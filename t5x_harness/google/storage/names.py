@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from t5x_harness.buckets.addresses import bucket_fault
 from t5x_harness.google.storage.errors import Invalid
 
 LONGEST_OBJECT_NAME = 1024  # bytes of UTF-8
-_BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]*[a-z0-9]")
-_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _CHALLENGES = ".well-known/acme-challenge/"
 
 
@@ -32,24 +29,6 @@ def check_object_name(name: str) -> None:
 def is_object_name(name: str) -> bool:
     """Returns whether Google would take the name for an object."""
     return _object_fault(name) is None
-
-
-def bucket_fault(name: str) -> str | None:
-    """Returns the rule that a bucket's name breaks; None if Google would take it."""
-    longest = 222 if "." in name else 63
-    if not 3 <= len(name) <= longest:
-        return f"it must have 3 to {longest} characters, and has {len(name)}"
-    if not _BUCKET.fullmatch(name):
-        return "lower-case letters, digits, '-', '_' and '.' are allowed, with a letter or digit at both ends"
-    if any(len(part) > 63 for part in name.split(".")):
-        return "the parts between dots may have at most 63 characters"
-    if _ADDRESS.fullmatch(name):
-        return "it must not be an IP address"
-    if name.startswith("goog"):
-        return "it must not begin with 'goog'"
-    if "google" in name or "g00gle" in name:
-        return "it must not contain 'google' or a misspelling of it"
-    return None
 
 
 def _object_fault(name: str) -> str | None:

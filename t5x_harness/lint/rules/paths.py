@@ -6,10 +6,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from t5x_harness.buckets.addresses import bucket_fault
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import format_value
-from t5x_harness.google.storage.names import bucket_fault
 from t5x_harness.lint.configured import ParameterValue, restore_config, run_function, save_config
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.spec import Mode, Severity
