@@ -16,7 +16,7 @@ from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, e
 from t5x_harness.rulebook.example_text import base_page
 from t5x_harness.rulebook.job_pages import job_codes, job_page
 from t5x_harness.rulebook.pages import pages
-from t5x_harness.rulebook.rules import all_codes
+from t5x_harness.rulebook.rules import all_codes, all_rules
 from t5x_harness.vertex.job_rules import job_rules
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,6 +33,19 @@ def test_the_pages_are_what_the_rules_say() -> None:
     assert sorted(there) == sorted(made), "run: python -m t5x_harness.rulebook.pages docs/rules"
     for name, text in made.items():
         assert there[name] == text, f"{name} is out of date; run: python -m t5x_harness.rulebook.pages docs/rules"
+
+
+def test_every_mistake_explains_itself() -> None:
+    for mistake in {rule.mistake for rule in all_rules()}:
+        assert re.fullmatch(r"[A-Z]{3}\d\d", mistake.code)
+        assert mistake.title
+        assert not mistake.title.endswith("."), mistake.code
+        assert mistake.why.endswith((".", "`")), mistake.code
+
+
+def test_a_code_has_one_mistake() -> None:
+    codes = [mistake.code for mistake in {rule.mistake for rule in all_rules()}]
+    assert sorted(codes) == list(all_codes())
 
 
 @pytest.mark.parametrize("code", [c for c, stages in STAGES.items() if {"S0", "S1", "S2", "S5"} & set(stages)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,11 +55,3 @@ def test_rules_leave_their_good_example_alone(rules: list[Rule[Any]], examine: E
     assert not {rule.code for rule in rules} & {f.code for f in result.findings}, result.findings
     assert result.outcome is Outcome.PASSED
     assert result.stage is rules[0].stage
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_explains_itself(rule: Rule[Any]) -> None:
-    assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
-    assert rule.mistake.title
-    assert not rule.mistake.title.endswith(".")
-    assert rule.mistake.why.endswith(".")
