@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("unhurried")
 
 # Folders whose tests need no JAX, TensorFlow or server, except those marked `stack`: they say first what is wrong with
 # most changes. `tox run -e fast` runs them where none of that is installed.
-FAST = ("packaging", "doctor", "cli", "lint", "report", "runs")
+FAST = ("packaging", "slices", "doctor", "cli", "lint", "report", "runs")
 
 
 # Sessions that tests start have no use for the plugins of the suite's libraries, which make up half of a start.

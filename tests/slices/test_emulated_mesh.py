@@ -52,6 +52,7 @@ def test_a_backend_that_no_tpu_host_has_is_refused_as_jax_does() -> None:
             module["asked"]("tpuu")
 
 
+@pytest.mark.stack
 def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
     """One process goes through slices of the same size; the hook is there before the import, and replaced after it.
 
@@ -87,6 +88,7 @@ def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
         assert devices == RECORDED[name]["meshes"][number]["device_ids"]
 
 
+@pytest.mark.stack
 def test_t5x_refuses_on_cpu_what_it_refuses_on_the_slice_and_keeps_its_constraints() -> None:
     """Submeshes, several slices, a wrong number of devices, and the sharding constraint that T5X drops on CPU."""
     out = run(
@@ -158,6 +160,7 @@ def with_sharding_constraint(x, axis_resources):
 """
 
 
+@pytest.mark.stack
 def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "t5x").mkdir()
     (tmp_path / "t5x" / "__init__.py").touch()
@@ -188,6 +191,7 @@ def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> N
     ], done.stderr
 
 
+@pytest.mark.stack
 def test_parameters_are_sharded_as_on_the_slice() -> None:
     """A parameter split over `model` lies on the devices that the slice's mesh gives, half of it on each."""
     [line] = run(

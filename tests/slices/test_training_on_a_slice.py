@@ -23,6 +23,7 @@ EXEC = (
 )
 
 
+@pytest.mark.stack
 @pytest.mark.journey
 def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_path: Path) -> None:
     model_dir = _train(tmp_path)
