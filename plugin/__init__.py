@@ -82,19 +82,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Starts the imports in the background before collecting, where the command line tells that they are needed."""
+    """Starts the imports in the background before collection, if the command line shows that they are needed."""
     session.config.stash[SESSION].warm_early()
 
 
-@pytest.hookimpl(trylast=True)  # of what -m has selected
+@pytest.hookimpl(trylast=True)  # after -m has selected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts promoted tests that are shipped, and stages of runs that wait for jobs, where they belong."""
+    """Replaces and orders promoted tests, and the stages of runs that wait for jobs."""
     promoted_items.arrange(config, items)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Sends the first jobs that can be known before any test runs."""
+    """Sends the first jobs that are known before any test runs."""
     promoted_items.submit_early(session)
 
 
@@ -102,7 +102,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds jobs to reports; a shipped test's are those made in its job. Raises a Ctrl-C that was lost."""
+    """Adds jobs to reports, and takes a shipped test's reports from its job. Raises a Ctrl-C that was lost."""
     report = yield
     item.config.stash[promotion.PROMOTION].raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
     reports.add_job_sections(item, report)
@@ -136,7 +136,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test with a mistake in a marker of the harness's, or that is promoted and has no job."""
+    """Fails a test that has a mistake in one of the harness's markers, or is promoted and has no job."""
     marks.begin(item)
     marks.check(item)
     promotion.check_promotable(item)
@@ -144,7 +144,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before JUnit's file is written
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ends runs whose further stages will not come any more, and jobs; of interrupted ones it keeps what is known."""
+    """Ends jobs, and runs that will get no further stage; keeps the results of interrupted ones."""
     session.config.stash[promotion.PROMOTION].close()
     whole = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
     session.config.stash[SESSION].finish(interrupted=exitstatus not in whole)
@@ -152,6 +152,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the table of all runs, and what is to be said of jobs."""
+    """Prints the table of all runs, and the state of jobs."""
     config.stash[SESSION].ending.tell()
     reports.write_jobs(terminalreporter, config)

@@ -25,7 +25,7 @@ def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
 
 
 def header(config: pytest.Config, session: HarnessSession) -> list[str]:
-    """Returns one line with versions, runtime and slice, where they are used; and one with what is left out."""
+    """Returns the header's lines: versions, runtime and slice if they are used, and what is left out."""
     paths = [] if _asks_for_configs(config) else session.settings.configured_files()
     if _names_files(config):
         folders = [config.invocation_params.dir / argument for argument in config.args]
@@ -62,7 +62,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
 
 
 def _asks_for_configs(config: pytest.Config) -> bool:
-    """Returns whether ``-m`` selects configs for their marks, those of ``tpu`` only where the project has resources."""
+    """Returns whether ``-m`` selects configs by their marks; by ``tpu`` only if the project names resources."""
     promotion = config.stash[PROMOTION]
     expression = config.stash[SESSION].expression
     marked = any(selects_only(expression, mark) for mark in (SMOKE, AOT))

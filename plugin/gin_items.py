@@ -37,7 +37,7 @@ class RunCollector(pytest.Collector):
         """Yields an item for each stage that a run of this mode has.
 
         Raises:
-          pytest.Collector.CollectError: it is a gin file that is named, though it is there only to be included.
+          pytest.Collector.CollectError: a gin file was named that is only meant to be included.
         """
         if self.run.problem:
             raise self.CollectError(self.run.problem)
@@ -77,13 +77,13 @@ class StageItem(JobItem):
             return
         self.add_marker(SMOKE)
         with usage_errors():
-            if self.config.stash[PROMOTION].settings.defaults:  # which configs, that have no markers, are promoted to
+            if self.config.stash[PROMOTION].settings.defaults:  # configs have no markers of their own
                 self.add_marker(TPU)
 
     def setup(self) -> None:
-        """Finds where its run's job goes, if it is promoted: a conftest's fixture may say.
+        """Finds where the run's job goes, if it is promoted; a conftest's fixture may say so.
 
-        What cannot be compiled here is skipped, before anything is run for it.
+        A stage that cannot be compiled here is skipped before anything is run for it.
         """
         if self.stage is Stage.AOT and (why := self.config.stash[SESSION].why_not_compiled):
             skip_at_item(why)
@@ -94,7 +94,7 @@ class StageItem(JobItem):
         """Runs the stage.
 
         Raises:
-          StageFailed: it failed, or an earlier stage that no selected item stands for.
+          StageFailed: the stage failed, or an earlier one did for which no item is selected.
         """
         from t5x_harness.report.properties import stage_properties
         from t5x_harness.runs.pool import RunContext
@@ -109,7 +109,7 @@ class StageItem(JobItem):
         if promotion and self in promotion.early and promotion.jobs.has_room:
             runs.submit_early(self.spec)
         marks.count(self, marks.EXERCISED, result.exercised)
-        # pytest's own duration is how long was waited for it, which is less where the run worked ahead.
+        # pytest's own duration is the time that it waited, which is shorter if the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
         record(self, result, stage_properties(result))
         cause = runs.failed_before(self.spec, result)
@@ -126,9 +126,9 @@ class StageItem(JobItem):
     def pending_runs(self) -> list[PendingRun]:
         """Returns the runs that begin with or after this item, up to the next item that is not a stage.
 
-        A test may change the environment and the folder of this process, which a run takes over when it starts, so none
-        starts while one runs. Nor is a run begun of which a stage was run already, will be skipped, or comes after a
-        test.
+        A run takes over this process's environment and folder when it starts. A test may change them, so no run starts
+        while a test runs. A run also waits for its turn if one of its stages has run already, will be skipped, or comes
+        after a test.
         """
         from t5x_harness.runs.session import PendingRun
 
@@ -143,7 +143,7 @@ class StageItem(JobItem):
         return [run for run in found.values() if len(run.stages) == of_all[run.spec]]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Returns the findings instead of a traceback; the traceback of anything unforeseen."""
+        """Returns the findings of a failed stage, and the traceback of any other exception."""
         if isinstance(excinfo.value, StageFailed):
             return failure_of(self, excinfo.value.result)
         return super().repr_failure(excinfo, style)

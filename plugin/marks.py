@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # How many units of real work (train steps, examples, predictions) a test did through the harness.
 EXERCISED = pytest.StashKey[int]()
 JOBS = pytest.StashKey[int]()
-AUXILIARY_RUNS = pytest.StashKey[int]()  # None was asked for where there is no number
+AUXILIARY_RUNS = pytest.StashKey[int]()  # not set if the test asked for none
 
 
 def count(item: pytest.Item, what: pytest.StashKey[int], number: int) -> None:
@@ -27,7 +27,7 @@ def count(item: pytest.Item, what: pytest.StashKey[int], number: int) -> None:
 
 
 def begin(item: pytest.Item) -> None:
-    """Starts to count the work of a test, which may be run again, as by pytest-rerunfailures: each time on its own."""
+    """Resets the counts of a test, which plugins such as pytest-rerunfailures run again."""
     for what in (EXERCISED, JOBS, AUXILIARY_RUNS):
         if what in item.stash:
             del item.stash[what]
@@ -45,7 +45,7 @@ def check_exercised(item: pytest.Item) -> None:
 
 
 def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
-    """Returns what the ``auxiliary`` markers of a test ask for, the closest last; fails it where one has a mistake."""
+    """Returns the jobs that a test's ``auxiliary`` markers ask for, the closest last; fails it for a wrong marker."""
     jobs = []
     for mark in item.iter_markers("auxiliary"):
         from t5x_harness.settings.auxiliary import Auxiliary
@@ -80,7 +80,7 @@ def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResourc
 
 
 def check(item: pytest.Item) -> None:
-    """Fails a test, without a traceback, if a marker of the harness's has a mistake in it, promoted or not."""
+    """Fails a test without a traceback if one of the harness's markers has a mistake in it."""
     takes_jobs = "t5x_run" in getattr(item, "fixturenames", ()) or not isinstance(item, pytest.Function)
     if auxiliary_jobs(item) and (hasattr(item, "spec") or not takes_jobs):
         pytest.fail(
@@ -96,7 +96,7 @@ def check(item: pytest.Item) -> None:
 
 
 def check_slice(name: str, where: str) -> None:
-    """Fails a test, without a traceback, that names a slice which there is not; ``where`` begins the message."""
+    """Fails a test without a traceback if its slice does not exist; ``where`` begins the message."""
     from t5x_harness.slices.slice import SliceError, get_slice
 
     try:
@@ -108,7 +108,7 @@ def check_slice(name: str, where: str) -> None:
 def network_allowed(item: pytest.Item) -> bool:
     """Returns whether a test, and the runs that it makes, may reach beyond this machine.
 
-    Fails the test, without a traceback, if its ``network`` marker has arguments.
+    The test fails without a traceback if its ``network`` marker has arguments.
     """
     mark = item.get_closest_marker("network")
     if mark is None:

@@ -1,6 +1,6 @@
-"""What promotion makes of the selected tests: their order, and stand-ins for those with ``ship=True``.
+"""Promotion of the selected tests: their order, and items for the jobs of those with ``ship=True``.
 
-These run in a job, and pytest's reports of them there are their reports here.
+Such a test runs in a job, and the reports that pytest makes there become its reports here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
 
 
 class ShippedItem(JobItem):
-    """Stands in the place of a test that runs elsewhere: none of its fixtures is set up here."""
+    """Replaces a test that runs in a job; none of the test's fixtures is set up here."""
 
     promotion: Promotion
     test: ShippedTest
@@ -68,29 +68,29 @@ class ShippedItem(JobItem):
         return shipped
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
-        """Yields its marks, without those that depend on where it runs: pytest there looks at them."""
+        """Yields the test's marks, except those that pytest evaluates where the test runs."""
         for node, mark in super().iter_markers_with_node(name):
             if mark.name not in _DECIDED_THERE:
                 yield node, mark
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
-        """Returns where the test itself stands."""
+        """Returns the location of the test itself."""
         return self.where
 
     def setup(self) -> None:
-        """Waits for the job; what pytest there said of each phase is said here."""
+        """Waits for the job, whose reports of each phase become reports of this item."""
         from t5x_harness.promotion.jobs import JobNotSent
         from t5x_harness.promotion.shipped import ShipFailed
 
         self.test.submit()
-        submit_early(self.session)  # those that go where this one goes, which may be known only now
+        submit_early(self.session)  # other jobs with the same target, which may be known only now
         session = self.config.stash[SESSION]
         try:
             with session.working() as runs:
                 self.test.wait(runs.folder, session.progress)
         except JobNotSent:
             skip_at_item(NOT_SENT)
-        except ShipFailed as failure:  # a test that failed: only what its fixtures do is an error of its setup
+        except ShipFailed as failure:  # the test failed; only an error in a fixture is an error of its setup
             self._failure = failure
         finally:
             self.user_properties += self.test.properties
@@ -99,7 +99,7 @@ class ShippedItem(JobItem):
         """Reports the subtests of the test, which ran elsewhere.
 
         Raises:
-          ShipFailed: it left no outcome, or one of a subtest that pytest here cannot read.
+          ShipFailed: the job left no outcome, or pytest cannot read the outcome of a subtest.
         """
         if (reports := self._reports) is not None:
             reports.repeat_warnings()
@@ -112,7 +112,7 @@ class ShippedItem(JobItem):
         return str(excinfo.value) if excinfo.value is self._failure else super().repr_failure(excinfo, style)
 
     def report(self, when: str) -> pytest.TestReport | None:
-        """Returns the report of a phase that pytest made in the job; None if there is none, or it does not count."""
+        """Returns the report that pytest made of a phase in the job, or None if there is none that counts."""
         return self._reports.phase(when) if self._reports is not None and self._failure is None else None
 
     @property
@@ -123,14 +123,14 @@ class ShippedItem(JobItem):
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts stand-ins in the places of shipped tests; brings the cheap stages of promoted runs before their jobs.
+    """Replaces shipped tests by items for their jobs; moves cheap stages of promoted runs in front of their jobs.
 
     Args:
       config: pytest's.
       items: the selected tests; changed.
 
     Raises:
-      pytest.UsageError: nothing says where the jobs of promoted tests go, or what configs are to run on.
+      pytest.UsageError: the jobs of promoted tests have no target, or the configs have no machine.
     """
     promotion = config.stash[PROMOTION]
     if not promotion.active:
@@ -153,9 +153,9 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def submit_early(session: pytest.Session) -> None:
-    """Sends jobs of shipped tests that follow, as many as may be there at once, and of which is known where they go.
+    """Sends jobs of later shipped tests: as many as are allowed at once, and only those whose target is known.
 
-    Not in a process of pytest-xdist, in which other workers take a part of the tests.
+    Workers of pytest-xdist send none early, because each of them runs only a part of the tests.
     """
     promotion = session.config.stash[PROMOTION]
     if not promotion.active or session.config.option.collectonly or hasattr(session.config, "workerinput"):
@@ -166,7 +166,7 @@ def submit_early(session: pytest.Session) -> None:
 
 
 def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
-    """Returns what runs in a test's place: the test itself, unless it is promoted and to be shipped."""
+    """Returns the item that runs for a test: the test itself, unless it is promoted with ``ship=True``."""
     try:
         ships = promotion.promotes(item) and promotion.resources(item).ship and not hasattr(item, "spec")
     except ResourcesError:
@@ -175,7 +175,7 @@ def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
 
 
 def report_of(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
-    """Returns the report of a phase: of a shipped test pytest's own in the job, with what is known of the job."""
+    """Returns the report of a phase; for a shipped test, the one that pytest made in the job."""
     if not isinstance(item, ShippedItem):
         return report
     if (there := item.report(report.when)) is not None:

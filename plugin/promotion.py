@@ -1,4 +1,4 @@
-"""Tests marked ``tpu`` that ``-m`` promotes: which they are, where their jobs go, and what they are like."""
+"""Tests marked ``tpu`` that ``-m`` promotes: which tests, to which target, on which machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMOTION = pytest.StashKey["Promotion"]()
 
 
 class JobItem(pytest.Item):
-    """An item whose job, once it is promoted, is its own, and not that of a call of ``t5x_run``."""
+    """An item that is itself a job when it is promoted; other tests send jobs by calling ``t5x_run``."""
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
@@ -39,15 +39,15 @@ def promotion_of(item: pytest.Item) -> Promotion | None:
 
 
 class Promotion(PromotionSession):
-    """What a session of pytest promotes; settings are read when something is.
+    """Promotion in a session of pytest; its settings are read when a test is promoted.
 
     Args:
       config: pytest's.
       session: the harness's.
 
     Attributes:
-      targets: where the jobs of items go that take no fixtures.
-      early: the items after which their runs' jobs are sent, as those that wait for these come later.
+      targets: the targets of items that take no fixtures.
+      early: the items whose runs send their jobs as soon as they are planned, as later items wait for these jobs.
     """
 
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
@@ -71,7 +71,7 @@ class Promotion(PromotionSession):
         return self.active and item.get_closest_marker(TPU) is not None
 
     def check(self, items: Sequence[pytest.Item]) -> None:
-        """Checks that there is a target for the promoted ones of the selected tests; the emulated Vertex AI starts.
+        """Checks that the promoted tests have a target, and starts the emulated Vertex AI if they go there.
 
         Raises:
           VertexTargetError: values are missing, all of which the message names.
@@ -110,7 +110,7 @@ class Promotion(PromotionSession):
             stand; None for the test's own.
 
         Raises:
-          ResourcesError: nothing, or only a half of it, says what to run on.
+          ResourcesError: the machine is not named, or only in part.
         """
         from t5x_harness.runs.job import job_executor
 
@@ -121,9 +121,9 @@ class Promotion(PromotionSession):
         return job_executor(order, spec, lambda: self.jobs, self.settings.aot)
 
     def check_order(self, item: pytest.Item, resources: TpuResources, slice_name: str, target: VertexTarget) -> None:
-        """Checks what can be said of a test's jobs before anything is run for them.
+        """Checks a test's job before anything is run for it.
 
-        A dry run shows a job also if it would be refused, and one that was sent before is not sent again.
+        A dry run shows even a job that would be refused. A job that was sent before is not sent again.
 
         Raises:
           ResourcesError: such a job would not be sent; the message says why.
@@ -133,7 +133,7 @@ class Promotion(PromotionSession):
             self.jobs.check(order)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
-        """Yields the machines of the jobs that will run T5X, as far as is known before; mistakes are reported later."""
+        """Yields the machines of the jobs that will run T5X, as far as they are known; mistakes are reported later."""
         from t5x_harness.promotion.order import machine_of
 
         # The stages of a run are one job.
@@ -149,9 +149,9 @@ class Promotion(PromotionSession):
 
 
 def check_promotable(item: pytest.Item) -> None:
-    """Fails a promoted test that has nothing to send: run here, its green would be taken for one of a TPU.
+    """Fails a promoted test that has nothing to send, because a pass here would be taken for a pass on a TPU.
 
-    Or whose marker asks for a job that Vertex AI would refuse, before anything is run for it.
+    It also fails a test whose marker asks for a job that Vertex AI would refuse, before anything is run for it.
     """
     promotion = promotion_of(item)
     if promotion is None or not _calls_t5x_run(item):
@@ -183,7 +183,7 @@ def check_sent(item: pytest.Item) -> None:
 
 @contextlib.contextmanager
 def network_guarded(item: pytest.Item) -> Iterator[None]:
-    """Makes this process's sockets refuse what is beyond this machine, but for the real Vertex AI, in a smoke test."""
+    """Makes sockets refuse everything beyond this machine in a smoke test, unless jobs go to the real Vertex AI."""
     promotion = promotion_of(item)
     sends = promotion is not None and not promotion.settings.emulated
     if sends or item.get_closest_marker(SMOKE) is None or marks.network_allowed(item):
@@ -196,5 +196,5 @@ def network_guarded(item: pytest.Item) -> Iterator[None]:
 
 
 def _calls_t5x_run(item: pytest.Item) -> bool:
-    """Returns whether a test is promoted, and its jobs are those of the runs that it makes."""
+    """Returns whether a test is promoted and sends its jobs by calling ``t5x_run``."""
     return promotion_of(item) is not None and not isinstance(item, JobItem)

@@ -25,7 +25,7 @@ _JOBS = pytest.StashKey[list[str]]()
 
 
 def failure_of(item: pytest.Item, result: StageResult) -> object:
-    """Returns the failure of an item as pytest shows it: its findings, in the short summary the first one's code."""
+    """Returns the failure of an item: all findings, and for the short summary the code of the first."""
     from t5x_harness.report.terminal import failure_in_a_line, stage_failure
 
     columns, width = columns_of(item.config)
@@ -37,7 +37,7 @@ def failure_of(item: pytest.Item, result: StageResult) -> object:
 
 
 def columns_of(config: pytest.Config) -> tuple[int, int]:
-    """Returns the columns that pytest itself fills, and those for what a failure says: more in a log."""
+    """Returns the width that pytest fills, and the width for the text of a failure, which is larger in a log."""
     if (given := getattr(config, "workerinput", {}).get(COLUMNS)) is not None:
         return tuple(given)  # a process of pytest-xdist has no terminal of its own
     reporter = config.pluginmanager.getplugin("terminalreporter")
@@ -56,7 +56,7 @@ def record(item: pytest.Item, result: StageResult, properties: Iterable[tuple[st
 
 
 def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Gives the report of a test's call what :func:`record` noted."""
+    """Adds the jobs that :func:`record` noted to the report of a test's call."""
     if report.when == "call":
         report.sections += [(JOB_SECTION, text) for text in item.stash.get(_JOBS, [])]
 
@@ -69,7 +69,7 @@ def record_versions(config: pytest.Config) -> None:
 
 
 def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """Writes the table of the runs, and below it what did not fail but matters; what failed is shown above.
+    """Writes the table of the runs, and below it warnings and notes; pytest shows the failures above.
 
     In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
     """
@@ -97,7 +97,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
 
 def write_jobs(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Writes the jobs that ``--t5x-tpu-dry-run`` only prints, and the state of those that outlive the session."""
-    if config.stash[SESSION].is_worker:  # the controller tells it
+    if config.stash[SESSION].is_worker:  # the controller reports them
         return
     promotion = config.stash[PROMOTION]
     for text in promotion.shown:

@@ -37,7 +37,7 @@ def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
 
     marks.count(item, marks.AUXILIARY_RUNS, 0)
     with _auxiliary_errors():
-        check_auxiliary(spec, jobs)  # which costs little, and training does not
+        check_auxiliary(spec, jobs)  # cheap, unlike training
     result = _run(request, spec, check=asked.check, until=asked.until)
     for each in jobs if result.passed else ():
         result = run_auxiliary_for(request, result, each, asked.check)
@@ -79,7 +79,7 @@ def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbe
     is_compiled = compiled.stage is Stage.AOT and compiled.outcome is not Outcome.NOT_RUN
     if not is_compiled or any(finding.code != TOO_LARGE for finding in compiled.errors):
         pytest.fail(run_failure(result, width=columns_of(request.config)[1]), pytrace=False)
-    if promotion_of(item) is None:  # whose work is that of its job
+    if promotion_of(item) is None:  # a promoted test's work is done in its job
         marks.count(item, marks.EXERCISED, compiled.exercised)
     record(item, compiled, stage_properties(compiled))
     return AotNumbers(compiled)
@@ -129,7 +129,7 @@ def _run(
     try:
         with session.working() as runs:
             result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
-    except pytest.fail.Exception as cut:  # as by a limit of pytest-timeout: no frame of ours is to blame
+    except pytest.fail.Exception as cut:  # such as the limit of pytest-timeout
         raise pytest.fail.Exception(f"{spec.name} was ended from outside: {cut}", pytrace=False) from None
     marks.count(item, marks.EXERCISED, work_of(result, until))
     for stage in result.stages if promotion else ():
@@ -148,7 +148,7 @@ def _run(
 
 @contextlib.contextmanager
 def _auxiliary_errors() -> Iterator[None]:
-    """Fails the test, without a traceback, where its auxiliary jobs make no sense or leave nothing."""
+    """Fails the test without a traceback if its auxiliary jobs are wrong or their results cannot be stored."""
     from t5x_harness.auxiliary.errors import AuxiliaryError
     from t5x_harness.buckets.bucket_folder import StorageError
 

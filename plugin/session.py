@@ -1,4 +1,4 @@
-"""What one pytest session shares: its settings, and its runs on pytest's terminal."""
+"""What one session of pytest shares: its settings, and its runs, which are shown on pytest's terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION = pytest.StashKey["HarnessSession"]()
 
 
 class HarnessSession:
-    """What pytest's session knows of runs, and the runs themselves, which begin when they are first asked for.
+    """The settings of pytest's session and its runs, which begin when they are first asked for.
 
     Args:
       config: pytest's.
@@ -81,7 +81,7 @@ class HarnessSession:
 
     @property
     def runs_at_once(self) -> int:
-        """How many runs work at once: one where there are other workers, in this process, and where runs are jobs."""
+        """How many runs work at once: one under pytest-xdist, in this process, and if the runs are jobs."""
         from t5x_harness.runs.pool import runs_at_once
 
         given, full_size = self.settings.options, self.settings.configuration.settings.full_size
@@ -90,19 +90,19 @@ class HarnessSession:
 
     @property
     def in_use(self) -> bool:
-        """Whether anything works, or will."""
+        """Whether any run works or is expected to."""
         return self.expects_runs or (self._runs is not None and self._runs.pool.is_used)
 
     @property
     def why_not_compiled(self) -> str:
-        """Why nothing can be compiled for a TPU here; empty where it can."""
+        """Why programs cannot be compiled for a TPU here; empty if they can."""
         from t5x_harness.aot.libtpu import why_not
 
         return why_not(in_process=self.settings.options.in_process)
 
     @functools.cached_property
     def progress(self) -> InlineProgress:
-        """Shows what is worked at. Made at the first run, as pytest's terminal reporter comes after the plugins."""
+        """Shows what runs are doing. Made for the first run, as pytest's terminal reporter comes after the plugins."""
         from t5x_harness.workers import InlineProgress
 
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
@@ -115,7 +115,7 @@ class HarnessSession:
         return InlineProgress(write, watched=watched)
 
     def say(self, line: str) -> None:
-        """Shows a line of its own."""
+        """Shows a line above the progress."""
         self.progress.say(line)
 
     @contextlib.contextmanager
@@ -134,13 +134,13 @@ class HarnessSession:
                 self.progress.clear()
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
-        """Makes Ctrl-C begin the end of the session, unless a debugger or jobs are to handle it."""
+        """Makes Ctrl-C end the session, unless a debugger or jobs handle it."""
         others = self.config.option.usepdb or self.settings.options.in_process or self.promotes
         return contextlib.nullcontext() if others or not self.in_use else self.ending.watching()
 
     @property
     def ending(self) -> Ending:
-        """What handles Ctrl-C while runs work and once the session is to end; it prints the table of all runs."""
+        """Handles Ctrl-C while runs work and while the session ends, and prints the table of all runs."""
 
         def tell() -> None:
             with self._uncaptured():
@@ -162,7 +162,7 @@ class HarnessSession:
         return [*version_properties(self.settings.runtime, (spec.slice for spec in runs))] if runs else []
 
     def interrupt(self) -> bool:
-        """Kills all runs, and keeps what is known of them; returns whether that is for the session to do."""
+        """Kills all runs and keeps their results; returns False if something else handles the interrupt."""
         if not self.in_use or self.promotes:
             return False
         self.ending.begin()  # it may have come elsewhere
@@ -171,7 +171,7 @@ class HarnessSession:
         return True
 
     def finish(self, *, interrupted: bool) -> None:
-        """Ends runs whose further stages will not come any more; of interrupted ones it keeps what is known."""
+        """Ends runs that will get no further stage, and keeps the results of interrupted ones."""
         if self._runs is not None:
             if interrupted:  # in one way or another: a stage may be at work
                 self._runs.interrupt()
@@ -179,7 +179,7 @@ class HarnessSession:
                 self._runs.finish()
 
     def close(self) -> None:
-        """Ends all processes; Ctrl-C is handled as before."""
+        """Ends all processes, and restores the handling of Ctrl-C."""
         if self._runs is not None:
             self._runs.close()
         if self._ending is not None:
@@ -191,14 +191,14 @@ class HarnessSession:
             self.runs.pool.warm(self.settings.spec(()), google=not self.settings.fake_buckets)
 
     def warm_for(self, items: Sequence[pytest.Item]) -> None:
-        """Starts the worker's imports if one of the selected items will want it, without waiting for them."""
+        """Starts the worker's imports, without waiting for them, if one of the selected items needs the worker."""
         stages = any(getattr(item, "stage", Stage.LINT) is not Stage.LINT for item in items)  # which lint reads alone
         tests = any({"t5x_run", "t5x_aot"}.intersection(getattr(item, "fixturenames", ())) for item in items)
         if (stages or tests) and not self.config.option.collectonly:
             self.warm()
 
     def warm_early(self) -> None:
-        """Starts them while pytest still collects, if the command line asks for runs."""
+        """Starts the imports while pytest still collects, if the command line asks for runs."""
         distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have workers of their own
         if self.expects_runs and not distributes and not self.config.option.collectonly:
             self.warm()
@@ -213,7 +213,7 @@ class HarnessSession:
 
 
 class SessionInterruption:
-    """Ctrl-C in a session with runs: they are killed at once, and what is known of them is reported.
+    """Handles Ctrl-C in a session with runs: kills them at once, and reports their results so far.
 
     Registered as a plugin of its own, because the hook is not given pytest's configuration. Where there are jobs,
     Ctrl-C is theirs: see :class:`t5x_harness.vertex.interrupts.Interrupts`.
@@ -224,7 +224,7 @@ class SessionInterruption:
 
     @pytest.hookimpl(tryfirst=True)  # before pytest renders the traceback, which takes seconds
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Kills runs; a second Ctrl-C does not spoil what pytest has yet to say."""
+        """Kills the runs; a second Ctrl-C does not spoil what pytest still has to report."""
         in_full = type(excinfo.value) is not KeyboardInterrupt or self._session.config.option.fulltrace
         if self._session.interrupt() and not in_full:
             excinfo.traceback = excinfo.traceback[-1:]  # all that is shown

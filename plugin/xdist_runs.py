@@ -19,11 +19,11 @@ from .session import SESSION
 _RESULTS = "t5x_harness"
 _NODES = pytest.StashKey[list[Any]]()
 _SECONDS = 10.0
-"""How long workers that were interrupted, too, may take to hand over what they know; a second Ctrl-C ends the wait."""
+"""How long interrupted workers may take to hand over their results; a second Ctrl-C ends the wait."""
 
 
 def _run_of(nodeid: str) -> str | None:
-    """Returns the run that a stage belongs to: the stages of one share a process."""
+    """Returns the run that a stage belongs to; all stages of a run share a process."""
     run, _, _ = nodeid.rpartition("::")
     return run if run.partition("::")[0].endswith((".gin", "pyproject.toml")) else None
 
@@ -50,7 +50,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_testnodedown(node: Any) -> None:
-    """Takes the results of a worker that has ended into the controller. One that crashed handed over none."""
+    """Adds the results of a worker that has ended to the controller's; a worker that crashed handed over none."""
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:
@@ -60,18 +60,18 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 class ControllerInterruption:
-    """In the controller: what workers hand over after Ctrl-C, which they get, too, is taken by nobody else."""
+    """Collects, in the controller, what workers hand over after Ctrl-C, which reaches them, too."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
-        """Turns Ctrl-C into the end of the session: nothing but messages of workers arrives here."""
+        """Ends the session on Ctrl-C; otherwise only messages of workers arrive here."""
         is_controller = session.config.getoption("dist") != "no"
         with session.config.stash[SESSION].watching() if is_controller else contextlib.nullcontext():
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)  # before xdist ends them
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Takes the results of interrupted workers, if they come soon."""
+        """Waits a short time for the results of interrupted workers."""
         nodes = session.config.stash.get(_NODES, [])
         deadline = time.monotonic() + _SECONDS
         while exitstatus == pytest.ExitCode.INTERRUPTED and nodes and time.monotonic() < deadline:

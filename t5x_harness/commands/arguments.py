@@ -1,4 +1,4 @@
-"""The arguments that ``lint``, ``plan`` and ``run`` share, in T5X's own style, and the runs that they mean."""
+"""The arguments that commands share, in T5X's own style, and the runs that they describe."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FORMATS = ("text", "json", "sarif", "github", "junit")
 
 
 class UsageError(ValueError):
-    """The arguments make no sense; the message says which and how to fix it."""
+    """The arguments are wrong; the message says which, and how to fix it."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str, argparse._ArgumentGroup]:
-    """Adds the arguments of a command that takes configs, other than its own, to its parser.
+    """Adds the arguments that all commands for configs take to the parser of one of them.
 
     Returns:
       The groups of arguments, by heading.
@@ -117,7 +117,7 @@ def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
 
 
 def _report_file(text: str) -> Path:
-    """Refuses a file that cannot be written before anything is run for it."""
+    """Refuses a file that cannot be written, before anything is run for it."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
@@ -171,7 +171,7 @@ def pairs(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def require_google_sdk() -> None:
-    """Refuses to go on without what sends jobs.
+    """Refuses to go on if no job can be sent.
 
     Raises:
       UsageError: Google's SDK is not installed.
@@ -181,7 +181,7 @@ def require_google_sdk() -> None:
 
 
 def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
-    """Returns the runs that parsed arguments mean.
+    """Returns the runs that parsed arguments describe.
 
     Args:
       arguments: parsed by a parser of :func:`add_run_arguments`.
@@ -212,7 +212,7 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
 
 
 def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
-    """Returns the runs, with everything checked that makes no sense to start with.
+    """Returns the runs, after checks of everything that would make it pointless to start them.
 
     Raises:
       UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
@@ -235,7 +235,7 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
 
 
 def _require_files(specs: Sequence[RunSpec]) -> None:
-    """Refuses files that nobody can find before anything else is read."""
+    """Refuses gin files that do not exist, before anything else is read."""
     from t5x_harness.lint.stage import missing_gin_files
 
     for spec in specs:
@@ -280,7 +280,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
             program = program_of(configuration.spec([file]))
             verdict = classify_program(program)
             included.update(program.files[1:])
-            # What cannot be read is taken too: lint then says why.
+            # A file that cannot be read is taken, too: lint then says why.
             if verdict.kind is not FileKind.FRAGMENT:
                 chosen.append(file)
             elif verdict.mode is not None:
@@ -309,5 +309,5 @@ def _of_project(configuration: Configuration) -> Iterator[tuple[str, RunSpec]]:
 
 
 def note(message: str) -> None:
-    """Prints a line for people, where it does not mix with a report."""
+    """Prints a line for people to standard error, where it does not mix with a report."""
     print(f"t5x-harness: {printable(message)}", file=sys.stderr)

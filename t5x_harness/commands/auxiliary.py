@@ -193,7 +193,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Checks what is asked for, and starts and follows jobs.
+    """Checks the arguments, and starts and follows jobs.
 
     Raises:
       UsageError: the arguments make no sense.
@@ -275,7 +275,7 @@ def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
 
 
 def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, Callable[[], bool]]:
-    """Returns where jobs run, and what tells that there will be no further checkpoint."""
+    """Returns where jobs run, and a function that tells whether there will be no further checkpoint."""
     if args.on == "here":
         _require_no_options_of_jobs(args)
         return LocalJobs(prepared.request, prepared.job_folder), lambda: args.once
@@ -310,7 +310,7 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, 
 
 
 def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
-    """Refuses what processes of this machine cannot have; the project is also that of the train job's bucket."""
+    """Refuses options that only jobs on Vertex AI have; the project may also be that of the train job's bucket."""
     options = [field.name for field in dataclasses.fields(JobOptions)]
     names = [*_TARGET, *options, "timeout", "label", "env", "max_chip_hours", "train_job"]
     given = [name for name in names if getattr(args, name) and name != "project"]
@@ -320,7 +320,7 @@ def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
 
 
 def _require_plans(args: argparse.Namespace, prepared: Prepared) -> None:
-    """Plans the jobs on their slice, unless that is not wanted or not possible, which is said."""
+    """Plans the jobs on their slice; if that is not wanted or not possible, it says so."""
     request = prepared.request
     why = (
         "--no-plan"

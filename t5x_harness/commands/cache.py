@@ -42,11 +42,11 @@ exit status: 0 cached, 1 a task cannot be, or SeqIO would read something else, 2
 
 _FINE, _FOUND = 0, 1
 _SECONDS = 5.0
-"""Between two lines on how far it is."""
+"""The time between two lines of progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of ``cache``, which are those of ``seqio_cache_tasks`` and a few, to a parser."""
+    """Adds the arguments of ``cache`` to a parser: those of ``seqio_cache_tasks`` and a few more."""
     parser.add_argument(
         "--output_cache_dir",
         required=True,
@@ -224,7 +224,7 @@ def _request(arguments: argparse.Namespace) -> CacheRequest:
 
 
 def _require_data(task: seqio.Task) -> None:
-    """Refuses TFDS data that is not prepared: SeqIO would download it, for days where it is C4.
+    """Refuses TFDS data that is not prepared, because SeqIO would download it, which takes days for C4.
 
     Raises:
       CacheError: it is not there.
@@ -263,7 +263,7 @@ def _guarded(step: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[TextIO]:
-    """Keeps off the terminal what libraries print, unless something unexpected ends the block.
+    """Hides the output of libraries, unless an unexpected exception ends the block.
 
     Yields:
       The terminal's standard error.
@@ -288,7 +288,7 @@ def _quiet() -> Iterator[TextIO]:
 
 
 class _CacheProgress:
-    """Says on the terminal how far it is, every few seconds."""
+    """Prints the progress to the terminal every few seconds."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal

@@ -134,7 +134,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> ConversionRequest:
-    """Returns what was asked for.
+    """Returns the conversion that the arguments ask for.
 
     Raises:
       UsageError: options that mean nothing here.

@@ -1,4 +1,4 @@
-"""Variables for shells: printed as ``export`` lines, or written to a file for as long as they hold."""
+"""Variables for shells: printed as ``export`` lines, or written to a file for as long as they are valid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def env_file_of(args: argparse.Namespace) -> Path | None:
 
 @contextlib.contextmanager
 def announce(lines: str, env_file: Path | None) -> Iterator[None]:
-    """Prints the lines, or has them in a file while the block lasts.
+    """Prints the lines, or keeps them in a file while the block lasts.
 
     Args:
       lines: of :func:`export_lines`.

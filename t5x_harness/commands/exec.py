@@ -110,7 +110,7 @@ class _Refused(Exception):
 
 
 def main(args: argparse.Namespace) -> int:
-    """Replaces this process by the command; returns only where that fails.
+    """Replaces this process by the command; returns only if that fails.
 
     Returns:
       2 for a wrong option, 125 where what surrounds the command could not be had, and as a shell 126 where the command
@@ -128,7 +128,7 @@ def main(args: argparse.Namespace) -> int:
             environment = _confined(environment)
     except _Refused as refused:
         return _failed(*refused.args)
-    # What is still in Python's buffers would be lost with the process.
+    # Python's buffers would be lost with the process.
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -140,7 +140,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _of_guides(command: Sequence[str]) -> str | None:
-    """Returns what there is in place of a command of T5X's guides that is not here; None for any other command."""
+    """Returns what replaces a command of T5X's guides that is not available here; None for any other command."""
     if (launched := xmanager.instead_of(command)) is not None:
         return launched
     program = os.path.basename(command[0])
@@ -180,7 +180,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _with_google(args: argparse.Namespace, project: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Starts an emulated Google Cloud that ends with this process, and so with the command that this process becomes.
+    """Starts an emulated Google Cloud that ends with this process, which becomes the command.
 
     Returns:
       The environment with the variables that lead clients there.
@@ -209,7 +209,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
 def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
+    """Returns the words and variables that let the command see the environment's buckets at ``/gcs``."""
     from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched, refusal
     from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
@@ -239,7 +239,7 @@ def _with_gcs(
 
 
 def _confined(environment: Mapping[str, str]) -> dict[str, str]:
-    """Has the kernel refuse this process, which becomes the command, whatever is beyond this machine.
+    """Makes the kernel refuse this process, which becomes the command, everything beyond this machine.
 
     Returns:
       The environment without proxies on other machines.

@@ -53,6 +53,6 @@ def _of_family(family: str, known: Mapping[str, CodeSummary]) -> dict[str, CodeS
 
 
 def _list(codes: Mapping[str, CodeSummary]) -> str:
-    """Returns a line for each code: where it is found, how bad it is, the mistake."""
+    """Returns a line for each code: the stage that finds it, its severity, and the mistake."""
     width = max(len(about.found_by) for about in codes.values())
     return "".join(f"{code}  {a.found_by:{width}}  {a.level:7}  {a.title}\n" for code, a in codes.items())

@@ -45,10 +45,10 @@ exit status: 0 something fits, 1 nothing does, or the config does not resolve, 2
 
 _HOURS = 48.0
 _POWERS = 4
-"""How many numbers of microbatches are tried where none are given, each twice the one before."""
+"""How many numbers of microbatches are tried by default, each twice the one before."""
 
 _OF_A_SLICE = ("MSH02", "MSH09", "MSH11")
-"""Findings of the plan that another combination may not have."""
+"""Findings of the plan that may not apply to another combination."""
 
 _PROGRAMS = ("train", "train_eval", "predict", "score")
 
@@ -121,7 +121,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def search_rows(search: FitSearch, grid: FitGrid, rows: list[FitRow]) -> bool:
-    """Adds to rows what is known of each combination.
+    """Appends a row for each combination.
 
     Returns:
       Whether that is all: not where it was interrupted.
@@ -192,7 +192,7 @@ def _require_names(arguments: argparse.Namespace) -> None:
 
 
 def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], folder: Path) -> int:
-    """Plans the config, looks for what fits, and writes it; returns the exit status."""
+    """Plans the config, searches for what fits, and writes the result; returns the exit status."""
     from t5x_harness.commands.fit_output import FitReport, write
     from t5x_harness.runs.pool import RunContext, RunPool
     from t5x_harness.system.ending import Ending
@@ -272,7 +272,7 @@ def _search(
 
 
 def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, ...]:
-    """Returns the config's own number, and a few larger ones; only the config's where that is all there is."""
+    """Returns the config's own number, and a few larger ones if the config can have others."""
     from t5x_harness.aot.request import TRAIN
     from t5x_harness.aot.variants import own_microbatches
 
@@ -296,7 +296,7 @@ class _SearchProgress:
             self._printer({**event, **self._shown})
 
     def begin(self, number: int, of: int, variant: RunVariant) -> None:
-        """Takes the combination that comes next."""
+        """Notes the combination that is next."""
         self._shown = {"stage": " ".join(_words(variant)), "step": number, "of": of}
         self({})
 

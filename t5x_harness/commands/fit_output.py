@@ -1,4 +1,4 @@
-"""What ``t5x-harness fit`` prints: the table of combinations, the two that stand out, and the same as JSON."""
+"""The output of ``t5x-harness fit``: the table of combinations, the two best ones, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 @dataclasses.dataclass
 class FitReport:
-    """What is known so far.
+    """The results so far.
 
     Attributes:
       spec: the config's run.

@@ -1,4 +1,4 @@
-"""The options of commands that start an emulated Google Cloud, as far as they are for its Vertex AI."""
+"""The options for Vertex AI of the commands that start an emulated Google Cloud."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def add_shrink_argument(parser: argparse.ArgumentParser, whose: str) -> None:
 
 
 def root_of(text: str | None, option: str) -> Path | None:
-    """Returns the folder that keeps the buckets, and says so if folders in it look like buckets and are not seen."""
+    """Returns the folder that keeps the buckets, and warns of folders in it that look like buckets but are not used."""
     if not text:
         return None
     root = Path(text).absolute()

@@ -95,7 +95,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
-    """Returns how the user wants files to be taken: where a run's arguments are given, a run is meant."""
+    """Returns whether files are meant as runs: they are if the arguments describe a run."""
     means_run = bool(arguments.gin_file or arguments.bindings or arguments.mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
@@ -105,7 +105,7 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
 
 
 def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
-    """Returns whether the slice of a run is one that the user named, and not the usual one."""
+    """Returns whether the user named the slice of a run, which is otherwise the default."""
     if arguments.slice is None and "slice" not in find_project(Path(spec.cwd)).layer:
         return False
     try:
@@ -122,7 +122,7 @@ def _linted(config: Config) -> RunResult:
 
 
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
-    """Tells whether a file, by its real path, is one that the user named or lies below a folder that the user named."""
+    """Returns a function that tells whether the user named a file, by its real path, or a folder above it."""
     named = {_real(s, folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files}
     folders = [Path(os.path.realpath(name)) for name in arguments.files if os.path.isdir(name)]
     return lambda path: path in named or any(path.is_relative_to(folder) for folder in folders)
@@ -153,7 +153,7 @@ def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
 
 
 def _write_diffs(fixes: Fixes, stream: TextIO) -> None:
-    """Writes what changes: as it is for a program that applies it, printable to a terminal."""
+    """Writes the diffs: unchanged for a program that applies them, and printable for a terminal."""
     for file in fixes.files:
         stream.write(printable(file.diff) if stream.isatty() else file.diff)
     stream.flush()

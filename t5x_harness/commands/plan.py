@@ -1,4 +1,4 @@
-"""``t5x-harness plan``: what configs come to on their slice, by shapes alone."""
+"""``t5x-harness plan``: shapes, mesh, memory and steps of configs, without executing them."""
 
 from __future__ import annotations
 

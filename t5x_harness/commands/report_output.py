@@ -1,4 +1,4 @@
-"""Writes a report to where the command's arguments want it."""
+"""Writes a report where the command's arguments say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.commands.statuses import FINE, FOUND
 from t5x_harness.report.report import Report
 
 PLAIN_WIDTH = 120
-"""Columns to fill where standard output is not a terminal."""
+"""The width of text if standard output is not a terminal."""
 
 
 def write_report(report: Report, arguments: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def write_report(report: Report, arguments: argparse.Namespace) -> int:
 
 
 def write_for_the_terminal(report: Report, arguments: argparse.Namespace, stream: TextIO) -> None:
-    """Writes the text for people to a stream, as wide as it is if it is a terminal; see :func:`write_report`."""
+    """Writes the text for people to a stream, as wide as its terminal; see :func:`write_report`."""
     color = arguments.color == "always" or (
         arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
     )

@@ -29,7 +29,7 @@ exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 """
 
 _LAST = 3
-"""Folders of failed runs that stay in TMPDIR, as pytest keeps its own."""
+"""The number of folders of failed runs that are kept in TMPDIR, as pytest keeps its own."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspace: Path) -> Report | None:
-    """Returns the outcome of runs; None if they were interrupted, and what is known of them is printed."""
+    """Returns the outcome of runs. If they are interrupted, it prints the results so far and returns None."""
     from t5x_harness.runs.several import RunOptions, run_specs
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
@@ -122,7 +122,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
 
 
 def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
-    """Prints what is known of runs that were interrupted, as text: programs get whole reports only."""
+    """Prints the results of interrupted runs as text; programs get complete reports only."""
     if report.results:
         to_programs = arguments.format != "text" and arguments.output is None
         write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout)

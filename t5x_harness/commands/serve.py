@@ -114,12 +114,12 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
     stack.enter_context(announce(lines, env_file))
     if endpoints.state != "memory:":
         print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
-    # A shell that runs cannot be given a mount, a command that begins can.
+    # A running shell cannot be given a mount, but a command that starts can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
 
 
 def _path_line(programs: Path) -> str:
-    """Returns what puts a folder in front of PATH, once, however often a shell reads the lines."""
+    """Returns a line that puts a folder in front of PATH, once, however often a shell reads it."""
     folder = shlex.quote(str(programs))
     return f'case ":$PATH:" in *:{folder}:*) ;; *) export PATH={folder}:"$PATH" ;; esac\n'
 

@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, signal.default_int_handler)
-    # A folder of the user's alone: who reaches the socket can run anything as this user.
+    # A private folder, because anyone who reaches the socket can run anything as this user.
     with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
         _say(f"importing {runtime}")
         with WarmZygotes(Path(folder), lambda path: worker_for(runtime, socket_path=path)) as kept:

@@ -1,4 +1,4 @@
-"""XManager's launch scripts, as T5X's guides show them: which command stands for one, and what its options are here."""
+"""XManager's launch scripts, as T5X's guides show them: the commands that replace them, and their options here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLATFORM = re.compile(r"(?P<generation>[jdp]f)_(?P<topology>\d+x\d+(x\d+)?)")
 
 
 def instead_of(command: Sequence[str]) -> str | None:
-    """Returns what stands for a launch script of XManager that is not on this machine; None for any other command."""
+    """Returns what replaces a launch script of XManager that is not available here; None for any other command."""
     program = os.path.basename(command[0])
     is_auxiliary = any(word.startswith("--auxiliary_job_") for word in command[1:])
     hint = _AUXILIARY if is_auxiliary else _SUBMIT
@@ -32,13 +32,13 @@ def instead_of(command: Sequence[str]) -> str | None:
 
 
 def platform(text: str) -> str:
-    """Returns a slice by the name that the harness has for it: ``jf_2x2`` is v2:2x2; any other text as it is."""
+    """Returns a slice by the harness's name for it, such as v2:2x2 for ``jf_2x2``; other names are unchanged."""
     found = _PLATFORM.fullmatch(text)
     return f"{_GENERATIONS[found['generation']]}:{found['topology']}" if found else text
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Adds the options that say where XManager runs the train job: guides give them, and nothing is started by them."""
+    """Adds the options that say where XManager runs the train job; they are accepted and ignored."""
     for name in ("--cell", "--platform"):
         group.add_argument(
             name,
@@ -49,6 +49,6 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def not_used(args: argparse.Namespace) -> list[str]:
-    """Returns what was given of :func:`add_arguments`, as it was typed."""
+    """Returns the given options of :func:`add_arguments` as they were typed."""
     given = {name: getattr(args, f"train_job_{name}") for name in ("cell", "platform")}
     return [f"--{name}={value}" for name, value in given.items() if value]

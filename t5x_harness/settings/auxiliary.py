@@ -22,12 +22,12 @@ class Auxiliary:
       final_steps: ``final_auxiliary_job_steps``: 0 to evaluate into the train job's folder, else train steps beyond the
         checkpoint's.
       replace_gin_file: leave out the train job's gin files.
-      bindings: of the jobs, after their gin files.
-      slice: the jobs' own; None for the train job's.
+      bindings: gin bindings of the jobs, after their gin files.
+      slice: the slice of the jobs; None for the train job's.
       skip_to_newest: pass over all but the newest checkpoint.
 
     Raises:
-      ValueError: a value cannot be.
+      ValueError: a value is impossible.
     """
 
     gin: Paths
@@ -58,7 +58,7 @@ class Auxiliary:
         """Makes it from the arguments of a marker.
 
         Raises:
-          ValueError: one is missing, is not there, or has a value that cannot be.
+          ValueError: an argument is missing, unknown, or has an impossible value.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         given = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -1,6 +1,6 @@
-"""The gin files that a project names as its runs: what its names and patterns match, and what is wrong if that is none.
+"""The gin files that a project names as its runs, by names and patterns, each of which must match one.
 
-A name that matches nothing would leave a run out without a word, so that green would be said of nothing.
+A name that matches nothing would silently leave a run out, and the session would pass without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 
 def is_pattern(name: str) -> bool:
-    """Returns whether a name may match several files, among them some that are only there to be included."""
+    """Returns whether a name is a pattern, which may match files that are only meant to be included."""
     return _WILDCARD.search(name) is not None
 
 
@@ -35,11 +35,11 @@ def require_matches(root: Path, names: Sequence[str], ini_names: Sequence[str] =
 
     Args:
       root: the folder that they start from, with the project's pyproject.toml.
-      names: those of pyproject.toml.
-      ini_names: those of the ini value ``t5x_gin_files``.
+      names: the names in pyproject.toml.
+      ini_names: the names in the ini value ``t5x_gin_files``.
 
     Raises:
-      SettingsError: one matches nothing; the message says where it stands, and which file or folder may be meant.
+      SettingsError: one matches nothing; the message says where it is written, and which file may be meant.
     """
     for name, in_ini in [*((name, False) for name in names), *((name, True) for name in ini_names)]:
         if not matches(root, name):
@@ -66,7 +66,7 @@ def _what_is_wrong(root: Path, name: str) -> str:
 
 
 def _near(root: Path, name: str) -> str | None:
-    """Returns the name with its first part that is not there replaced by one that is there and spelt alike."""
+    """Returns the name with its first missing part replaced by an existing one that is spelled similarly."""
     parts = Path(name).parts
     folder = root
     for index, part in enumerate(parts):

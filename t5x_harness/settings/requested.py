@@ -1,4 +1,4 @@
-"""A run that a test asks for: what the test and its fixtures say of it, which the session's settings complete."""
+"""A run that a test asks for; the session's settings complete what the test and its fixtures leave open."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class RequestedRun:
     Attributes:
       gin_files: in the order they are parsed.
       bindings: parsed after those of the session.
-      slice: that the call names.
-      otherwise_slice: the one where neither the call nor a marker names one.
+      slice: the slice that the call names.
+      otherwise_slice: the slice if neither the call nor a marker names one.
       search_paths: before those of the session.
       samples: rows by task or dataset, then split.
-      mode: None to see it from what the config binds.
-      python_path: likewise.
+      mode: the mode; None to infer it from what the config binds.
+      python_path: folders with modules, before those of the session.
       full_size: run at the sizes that the config names.
       full_mesh: run on the slice's whole mesh.
       tpu_numerics: compute the steps with a TPU's default precision.
       exact_numerics: compile the steps as T5X does.
       check: whether a stage that fails fails the test.
       auxiliary: jobs for each checkpoint that it writes.
-      aot: compile its programs so for the slice, and execute nothing.
+      aot: how its programs are compiled for the slice, if they are compiled and nothing is executed.
       until: the last stage that the test asks for; None for all.
     """
 

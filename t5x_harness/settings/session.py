@@ -1,4 +1,4 @@
-"""What a session of pytest knows of runs: by its options, the project's pyproject.toml, and where it stands."""
+"""The settings of a session of pytest, and the runs that it collects."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CollectedRun:
-    """A run that a Gin file is, or that the project declares.
+    """A Gin file that is a run, or a run that the project declares.
 
     Attributes:
-      name: what it is called.
+      name: the run's name.
       spec: what to run.
       start: the line that makes it a run.
-      problem: why the file is none, though it was named.
+      problem: why the file is not a run, though it was named.
     """
 
     name: str
@@ -62,10 +62,10 @@ class SessionSettings:
         self._read: dict[Path, tuple[RunSpec, Classification, Sequence[str]]] = {}
 
     def check(self) -> None:
-        """Checks what the options and pyproject.toml say before anything is collected.
+        """Checks the options and pyproject.toml before anything is collected.
 
         Raises:
-          SettingsError: something is wrong with it.
+          SettingsError: one of them has a mistake.
         """
         _ = self.slice_name
         if self.configuration.common.runtime is RuntimeChoice.INSTALLED:
@@ -99,7 +99,7 @@ class SessionSettings:
 
     @property
     def aot(self) -> AotMode | None:
-        """How the programs of collected runs are compiled for their slice; None for not at all."""
+        """How the programs of collected runs are compiled for their slice; None if they are not."""
         if self._compiles is False:
             return None
         return self.configuration.settings.aot or (AotMode.DEPTHS if self._compiles else None)
@@ -109,7 +109,7 @@ class SessionSettings:
         """The slice of configs that name none.
 
         Raises:
-          SettingsError: there is no such slice.
+          SettingsError: the slice does not exist.
         """
         from t5x_harness.slices.slice import SliceError, get_slice
 
@@ -121,7 +121,7 @@ class SessionSettings:
         return name
 
     def header(self) -> str:
-        """Says which versions and which slice runs are made with."""
+        """Returns a line with the versions and the slice that runs use."""
         from t5x_harness.slices.slice import get_slice
 
         tpu, runtime = get_slice(self.slice_name), self.runtime
@@ -153,14 +153,14 @@ class SessionSettings:
         """Checks that every configured name and pattern matches a file, as the configured runs are to be collected.
 
         Raises:
-          SettingsError: one does not.
+          SettingsError: one matches nothing.
         """
         require_matches(self._root, self.project.gin_files, self.configuration.given("gin_files") or ())
 
     def left_open(self, files: Iterable[Path]) -> list[str]:
-        """Says which configured files bind a run and leave a value open, so that they are not collected as runs.
+        """Returns a line for each configured file that binds a run but leaves a value open, so it is not collected.
 
-        Not those that another of the files includes, and completes.
+        A file that another of them includes, and completes, has no line.
         """
         seen = {file: self._classified(file) for file in files if file.suffix == ".gin"}
         included = {(self._root / name).resolve() for _, _, names in seen.values() for name in names}
@@ -174,9 +174,9 @@ class SessionSettings:
         ]
 
     def left_out(self, files: Iterable[Path]) -> list[str]:
-        """Says how many runs of some configured files are left out, and what runs them.
+        """Returns a line that says how many configured runs are left out, and how to run them.
 
-        Nothing if there is none.
+        Returns nothing if no run is left out.
         """
         number = sum(1 if file.suffix == ".gin" else len(self.project.runs) for file in files)
         runs, them = ("1 configured run", "it") if number == 1 else (f"{number} configured runs", "them")
@@ -187,29 +187,28 @@ class SessionSettings:
         return any(file in matches(self._root, glob) for glob in self._globs)
 
     def is_named(self, file: Path) -> bool:
-        """Returns whether a gin file is configured by its very name, which says that it is a run."""
+        """Returns whether a gin file is configured by its name and not by a pattern, which says that it is a run."""
         return any(self._root / name == file for name in self._globs if not is_pattern(name))
 
     def run_of(self, file: Path, *, named: bool) -> CollectedRun | None:
-        """Returns the run that a gin file is; None for one that is only there to be included.
+        """Returns a gin file as a run, or None if it is only meant to be included.
 
         Args:
           file: the gin file.
-          named: whether somebody asks for this very file, and so has to know why it is not a run.
+          named: whether the user named this file, so that a file which is not a run has to be reported.
         """
         from t5x_harness.lint.classify import FileKind
 
         spec, verdict, _ = self._classified(file)
-        if verdict.kind is FileKind.FRAGMENT and not (
-            named and verdict.mode
-        ):  # lint has the line of what it leaves open
+        # A named file that binds a run is one: lint finds the line that leaves something open.
+        if verdict.kind is FileKind.FRAGMENT and not (named and verdict.mode):
             return CollectedRun(file.stem, spec, problem=self._no_run(file, verdict.reason)) if named else None
         if verdict.kind is FileKind.BROKEN and not named and not self.is_configured(file):
-            return None  # a fragment, for all that can be seen
+            return None  # as far as can be seen, a fragment
         return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
 
     def _classified(self, file: Path) -> tuple[RunSpec, Classification, Sequence[str]]:
-        """Returns a gin file as a run, what it is, and the files that it includes; it is read once."""
+        """Returns a gin file as a run, its classification, and the files that it includes; each file is read once."""
         if file not in self._read:
             from t5x_harness.gin.reading import program_of
             from t5x_harness.lint.classify import classify_program
@@ -233,12 +232,12 @@ class SessionSettings:
         return runs
 
     def take_surroundings(self) -> None:
-        """Takes the emulated Google Cloud that this process uses from now on as where it is, not as a test's own."""
+        """Treats the emulated Google Cloud that this process uses now as the session's, not as a test's."""
         self._store = store()
 
     @property
     def fake_buckets(self) -> str | None:
-        """The folder of the buckets in ``fake_gcs``, which are the user's own; None if the test that runs has none."""
+        """The folder of the buckets of the running test's ``fake_gcs``; None if it has none."""
         here = store()
         return str(here.root / "buckets") if here is not None and here != self._store else None
 
@@ -257,7 +256,7 @@ class SessionSettings:
         )
 
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
-        """Returns a run as it is collected: to the last stage that is asked for, and with its golden plan."""
+        """Returns a run as pytest collects it: up to the last stage that is asked for, with its golden plan."""
         spec = self.configuration.with_golden(spec, name).with_settings(
             until=self.configuration.settings.until, aot=self.aot
         )

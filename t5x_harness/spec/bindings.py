@@ -10,7 +10,7 @@ from t5x_harness.system.decode import JsonValue
 
 @dataclasses.dataclass(frozen=True)
 class Assignment(JsonValue):
-    """One gin statement that gives a value: the value as gin text, and where the statement stands."""
+    """One gin statement that gives a value: the value as gin text, and the statement's location."""
 
     value: str
     location: Location
@@ -18,11 +18,11 @@ class Assignment(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class BoundValue(JsonValue):
-    """What a parameter or a macro is bound to once all of a config was read, and how it came to that.
+    """What a parameter or a macro is bound to once the whole config was read, and by which statements.
 
     Attributes:
       name: as the winning statement writes it, ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
-      configurable: the full name of what the parameter belongs to, such as ``t5x.utils.DatasetConfig``; None for a
+      configurable: the full name of the parameter's configurable, such as ``t5x.utils.DatasetConfig``; None for a
         macro.
       assignment: the statement that won.
       overridden: the statements that lost against later ones, in the order in which they were read.

@@ -15,7 +15,7 @@ class RuntimeChoice(enum.StrEnum):
 
 
 class GcsPaths(enum.StrEnum):
-    """What ``gs://`` and ``/gcs`` are to a run; see :attr:`RunSettings.gcs`."""
+    """What ``gs://`` and ``/gcs`` are in a run; see :attr:`RunSettings.gcs`."""
 
     FOLDER = "folder"
     FUSE = "fuse"
@@ -23,11 +23,11 @@ class GcsPaths(enum.StrEnum):
 
 
 class StandInPolicy(enum.StrEnum):
-    """For what stand-ins are made.
+    """What stand-ins are generated for.
 
-    ``OFF``: for nothing; what cannot be reached fails as it does in T5X.
-    ``MISSING``: for what cannot be reached from here.
-    ``ALL``: for everything in a bucket or on a hub, within reach or not: the run is the same on every machine.
+    ``OFF``: nothing; whatever is not available fails as it does in T5X.
+    ``MISSING``: whatever is not available here.
+    ``ALL``: everything in a bucket or on a hub, available or not, so that the run is the same on every machine.
     """
 
     OFF = "off"

@@ -39,7 +39,7 @@ class Change(JsonValue):
     """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
 
     Attributes:
-      binding: the full gin name, such as ``network.T5Config.emb_dim``; of what is not a binding, its name in words.
+      binding: the full gin name, such as ``network.T5Config.emb_dim``; a name in words for anything else.
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
       why: what the change is for.
@@ -59,10 +59,10 @@ class Measure(JsonValue):
 
     Attributes:
       name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
-      value: the number; not finite where a run's own number is not.
+      value: the number; not finite if the run's own number is not.
       unit: what it counts: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
-      of: what it was measured of: a dataset, a task, a module of the model, a part of the state; empty for the run.
-      step: the train step that it belongs to; None where it belongs to none.
+      of: the dataset, task, module of the model or part of the state that was measured; empty for the run.
+      step: the train step that it belongs to, or None.
     """
 
     name: str

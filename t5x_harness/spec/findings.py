@@ -36,10 +36,10 @@ class Edit(JsonValue):
 
     Attributes:
       file: the file's name as locations show it: relative to the run's working directory, or absolute.
-      first: the first line that goes, counted from 1.
-      last: the last line that goes; ``first - 1`` where none goes and ``text`` is put in front of line ``first``.
-      text: what comes in their place, each line ended by a line feed whatever the file itself ends lines with; empty to
-        remove them.
+      first: the first line to replace, counted from 1.
+      last: the last line to replace; ``first - 1`` to replace none and insert ``text`` in front of line ``first``.
+      text: the replacement, in which each line ends with a line feed whatever the file's own line ends are; empty to
+        remove the lines.
     """
 
     file: str
@@ -59,10 +59,10 @@ class Finding(JsonValue):
       severity: see :class:`Severity`.
       stage: the stage that found it.
       message: what failed, with the values that disagree.
-      location: the binding, import or include at fault; None where no line is (say so in the message).
+      location: the binding, import or include at fault; None if no line is (say so in the message).
       fix: the smallest fix, as an instruction.
       binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
-      edits: the same fix for a program to make, all of it or none; empty where a person has to decide.
+      edits: the same fix for a program to make, all of it or none; empty if a person has to decide.
     """
 
     code: str

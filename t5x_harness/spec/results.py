@@ -59,7 +59,7 @@ class StageResult(JsonValue):
 
     @classmethod
     def interrupted(cls, stage: Stage) -> Self:
-        """Returns a stage that was at work when its run was interrupted."""
+        """Returns the result of a stage that was running when its run was interrupted."""
         return cls(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: interrupted",))
 
 
@@ -77,10 +77,10 @@ class AuxiliaryRun(JsonValue):
     """A run for one checkpoint of a train job.
 
     Attributes:
-      name: of the jobs that it is one of: that of their last gin file.
-      step: of the checkpoint.
-      mixture: that it evaluates, or is fine-tuned on.
-      result: its outcome; what an evaluation wrote, and not what was in the train job's folder before.
+      name: the name of the jobs that it belongs to, which is that of their last gin file.
+      step: the step of the checkpoint.
+      mixture: the mixture that it evaluates, or is fine-tuned on.
+      result: its outcome; for an evaluation, without what the train job's folder held before.
     """
 
     name: str
@@ -95,7 +95,7 @@ class RunResult(JsonValue):
 
     Attributes:
       stages: in the order they ran.
-      steps: last train step reached; 0 where nothing was trained.
+      steps: last train step reached; 0 if nothing was trained.
       metrics: scalars by TensorBoard folder and tag, then step: ``metrics["train/loss"][4]``,
         ``metrics["inference_eval/my_task/eval/bleu"][4]``.
       checkpoints: what was written, by step.
@@ -104,10 +104,10 @@ class RunResult(JsonValue):
       log: path of the run's log file.
       model_dir: folder that the run wrote into.
       timings: seconds by stage.
-      standins: what was generated because it cannot be reached here, in words.
+      standins: what was generated because it is not available here, in words.
       bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
         in which they were first bound. Empty if the config was not read.
-      seconds: how long was waited for all stages, imports included; ``timings`` is their own work.
+      seconds: the time waited for all stages, imports included; ``timings`` is their own work.
       auxiliary: the runs of its auxiliary jobs; the metrics of those that evaluate are among ``metrics``, too.
     """
 

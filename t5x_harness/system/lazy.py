@@ -10,15 +10,15 @@ from typing import Any
 
 
 def public_name(package: str, file: str, name: str) -> Any:
-    """Returns what a package's ``__getattr__`` is asked for.
+    """Returns an attribute for a package's ``__getattr__``.
 
     The imports in its block ``if TYPE_CHECKING``, which type checkers read, are the only list of the names; ``__all__``
     is made of them.
 
     Args:
-      package: its ``__name__``.
+      package: the package's ``__name__``.
       file: its ``__file__``.
-      name: that is asked for.
+      name: the attribute.
 
     Raises:
       AttributeError: the package has no such name.

@@ -380,7 +380,7 @@ def test_an_output_that_cannot_be_written_is_refused_first(
 def test_an_output_that_fails_late_loses_no_report(
     noted: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Path, *args: object, **kwargs: object) -> int:
+    def full(_self: Path, *_args: object, **_kwargs: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)

@@ -20,7 +20,7 @@ def test_the_last_three_folders_of_failed_runs_are_kept(
 ) -> None:
     outcome = Outcome.FAILED
 
-    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **given: Any) -> Iterator[RunResult]:
+    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **_given: Any) -> Iterator[RunResult]:
         (options.workspace / "01-run").mkdir()
         (options.workspace / "01-run" / "run.log").touch()
         yield RunResult(specs[0], (StageResult(Stage.RESOLVE, outcome),))

@@ -119,7 +119,7 @@ def test_the_lines_are_in_a_file_once_it_is_ready(warm: Warm, tmp_path: Path) ->
     assert not (tmp_path / "warm.env").exists()
 
 
-def test_imports_that_fail_are_told(warm: Warm, tmp_path: Path) -> None:
+def test_imports_that_fail_are_told(warm: Warm) -> None:
     process = warm(preload=("no_such_module",))
     printed, told = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -90,7 +90,7 @@ def test_runs_in_pytests_own_process_for_a_debugger(run: Run, folder: Path) -> N
 
 
 @pytest.mark.journey
-def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path) -> None:
     (folder / "slow.py").write_text("import time\ntime.sleep(300)\n")
     for name in ("own.gin", "ahead.gin"):
         copy(folder, name, ("DROPOUT_RATE", "import slow\nDROPOUT_RATE"))

@@ -38,7 +38,7 @@ def test_the_project_may_say_where_they_are(folder: Path, run: Run) -> None:
     assert (folder / "kept/train.plan").is_file()
 
 
-def test_two_configs_cannot_share_one(folder: Path, run: Run) -> None:
+def test_two_configs_cannot_share_one(run: Run) -> None:
     result = run("train.gin", "infer.gin", "--t5x-plan-golden=one.plan", "--collect-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(

@@ -131,9 +131,7 @@ def test_an_old_name_takes_the_same_values(pytester: pytest.Pytester, arguments:
     result.stderr.fnmatch_lines(["*invalid choice: 'some' (choose from 'off', 'missing', 'all')*"])
 
 
-def test_codes_strictness_and_folders_of_modules_reach_the_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codes_strictness_and_folders_of_modules_reach_the_run(pytester: pytest.Pytester) -> None:
     pytester.makepyprojecttoml("[tool.t5x_harness]\nselect = ['GIN', 'CKP']\npython_path = ['src']\nstrict = true\n")
     spec = settings_of(pytester.parseconfig("--t5x-ignore=CKP", "--t5x-python-path=lib")).spec(["run.gin"])
     assert "GIN01" not in spec.settings.ignore

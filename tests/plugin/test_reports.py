@@ -179,7 +179,8 @@ def test_a_ci_gets_the_short_summary_whole(run: Run, mistaken: Path, monkeypatch
     )
 
 
-def test_a_failure_is_as_wide_as_the_terminal(run: Run, mistaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("mistaken")
+def test_a_failure_is_as_wide_as_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     result = run("team_a/configs/runs/noted.gin::lint", "--gin_search_paths=.")
     start = next(i for i, line in enumerate(result.outlines) if "error GIN13" in line)

@@ -62,8 +62,8 @@ def test_programs_that_a_test_starts_find_it(fake_s3: FakeS3) -> None:
     assert done.stdout == "v\n"
 
 
-@pytest.mark.parametrize("turn", [1, 2])
-def test_each_test_begins_without_buckets(fake_s3: FakeS3, turn: int) -> None:
+@pytest.mark.parametrize("_turn", [1, 2])
+def test_each_test_begins_without_buckets(fake_s3: FakeS3, _turn: int) -> None:
     assert boto_client().list_buckets()["Buckets"] == []
     fake_s3.bucket("my-bucket")
 
@@ -118,7 +118,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pyte
         S3Server()
 
 
-def test_a_server_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_server_ends_with_its_parent() -> None:
     code = """
 import json, os, signal
 from t5x_harness.fixtures.s3_server import S3Server

@@ -1,4 +1,4 @@
-"""The arguments of ``t5x-harness submit``, and the jobs that they mean."""
+"""The arguments of ``t5x-harness submit``, and the jobs that they describe."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
 
 
 def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
-    """Returns a job for each run, with everything read that it needs of this machine.
+    """Returns a job for each run, after reading everything that it needs from this machine.
 
     Raises:
       UsageError: there is no run, or one cannot be a job.
@@ -171,7 +171,7 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
 
 
 def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
-    """Refuses two runs in one folder: the second would go on from the first one's checkpoints."""
+    """Refuses two runs in one folder, because the second would continue from the first one's checkpoints."""
     taken: dict[str, T5XJob] = {}
     for job in jobs:
         other = taken.setdefault(job.model_dir, job)
@@ -183,15 +183,15 @@ def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
 
 
 def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
-    """Returns the arguments as commands that run here take them.
+    """Returns the arguments as commands that run configs here take them.
 
-    The folder for results is the job's, any mode may be meant.
+    The folder for results and the mode are the job's.
     """
     return argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})
 
 
 def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
-    """Returns a job for the emulated Vertex AI: its programs make stand-ins, and run small without --full-size."""
+    """Returns a job for the emulated Vertex AI, whose programs use stand-ins and are small without --full-size."""
     run = job.run
     project = str(find_project(Path(run.cwd)).root) if run.settings.standins is not StandInPolicy.OFF else ""
     own = program_setup.variables(project, shrink=not args.job_full_size)

@@ -1,4 +1,4 @@
-"""The jobs of one ``t5x-harness submit``: what becomes of them is printed, and Ctrl-C cancels them all."""
+"""The jobs of one ``t5x-harness submit``: their outcome is printed, and Ctrl-C cancels them all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MESSAGES = CancelMessages(
 
 
 class PrintedBatch:
-    """Jobs that are submitted and followed; a message says what goes wrong with one, and the others go on.
+    """Jobs that are submitted and followed; if one fails, a message says why, and the others go on.
 
     Ctrl-C inside its ``with`` block cancels them all, and then ends their runs in experiments.
 
@@ -67,7 +67,7 @@ class PrintedBatch:
             self._fail(str(error))
 
     def attach(self, name: str, target: VertexTarget) -> None:
-        """Takes up a job that was sent before.
+        """Follows a job that was sent before.
 
         Raises:
           VertexError: there is no such job.
@@ -75,7 +75,7 @@ class PrintedBatch:
         self._launched.append(self._batch.attach(name, target))
 
     def finish(self) -> int:
-        """Follows the jobs to their ends, if that is wanted; returns 0 if all were sent and none failed, else 1."""
+        """Follows the jobs to their ends if it waits; returns 0 if all were sent and none failed, else 1."""
         for launched in self._launched:
             if self._waits:
                 self._follow(launched)

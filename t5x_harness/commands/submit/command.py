@@ -1,4 +1,4 @@
-"""``t5x-harness submit``: runs as Vertex AI jobs, after everything that can be known of them here was checked."""
+"""``t5x-harness submit``: runs as Vertex AI jobs, which are checked here before they are sent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _attached(args: argparse.Namespace, target: VertexTarget, emulated: bool, ou
 
 
 class _Submission:
-    """The way of some jobs from checks to their ends."""
+    """Some jobs, from their checks to their ends."""
 
     def __init__(self, args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool, output: SubmitOutput) -> None:
         self._args = args
@@ -109,7 +109,7 @@ class _Submission:
                 return batch.finish()
 
     def _passes_checks(self) -> bool:
-        """Runs lint and plan, and tells whether they found no error."""
+        """Runs lint and plan; returns whether they found no error."""
         if self._args.no_check:
             self._output.note("not checked: lint and plan (--no-check)")
             return True
@@ -146,5 +146,5 @@ def _google(args: argparse.Namespace, emulated: bool) -> Iterator[None]:
 
 
 def _make_bucket(target: VertexTarget) -> None:
-    """Makes the bucket that no one has made in an emulated Google Cloud."""
+    """Makes the bucket in an emulated Google Cloud, where nobody else does."""
     Folder(f"gs://{target.bucket}", target.project).create_bucket(target.location)

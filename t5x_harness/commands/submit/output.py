@@ -1,4 +1,4 @@
-"""What ``t5x-harness submit`` prints: text for people, or one JSON document."""
+"""The output of ``t5x-harness submit``: text for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDTH = 120
 
 
 class SubmitOutput:
-    """What the command says: while it works to standard error, and its outcome to standard output or a file.
+    """The command's output: progress to standard error, and the outcome to standard output or a file.
 
     Args:
       args: parsed, with the shared arguments for output.
@@ -39,12 +39,12 @@ class SubmitOutput:
         self._document: dict[str, Any] = {"jobs": [], "sent": [], "notes": []}
 
     def job(self, job: T5XJob, verdict: SpecVerdict) -> None:
-        """Shows a job that is going to be sent."""
+        """Shows a job that will be sent."""
         self._document["jobs"].append(as_values(job, verdict))
         self._show(as_text(job, verdict, spec=self._args.dry_run))
 
     def checks(self, results: Sequence[RunResult]) -> bool:
-        """Shows what lint and plan found; returns whether they passed."""
+        """Shows the findings of lint and plan; returns whether they passed."""
         from t5x_harness.report.terminal import render
 
         report = Report(tuple(results))
@@ -60,7 +60,7 @@ class SubmitOutput:
         return report.passed
 
     def note(self, text: str) -> None:
-        """Shows what belongs to no job, or to one that was not sent."""
+        """Shows a message about no job, or about one that was not sent."""
         self._document["notes"].append(text)
         self.say(f"t5x-harness submit: {text}")
 
@@ -70,7 +70,7 @@ class SubmitOutput:
         self._show(end_as_text(launched, end))
 
     def left(self, launched: LaunchedJob) -> None:
-        """Shows a job that is not waited for."""
+        """Shows a job that the command does not wait for."""
         self._document["sent"].append(end_as_values(launched, None))
         job = launched.submitted
         self._show(
@@ -82,11 +82,11 @@ class SubmitOutput:
         )
 
     def say(self, text: str) -> None:
-        """Shows what is of interest while it happens."""
+        """Shows progress."""
         print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Writes what is for a program, or for a file."""
+        """Writes the report for a program, or for a file."""
         text = json_text(self._document) if self._is_json else "\n".join(self._lines)
         if self._file is not None:
             self._file.write_text(f"{text}\n", encoding="utf-8")
