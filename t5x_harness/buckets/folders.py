@@ -27,7 +27,7 @@ class AnyFolder(Protocol):
     def create(self, name: str, content: bytes) -> int | None:
         """Writes a new file, whole or not at all; returns its version, or None if the file exists."""
 
-    def replace(self, name: str, content: bytes, version: int) -> int | None:
+    def replace(self, name: str, content: bytes, version: int, /) -> int | None:
         """Overwrites a file of this version; returns its new version, or None if it has another one by now."""
 
     def delete(self, name: str) -> None:
@@ -84,7 +84,7 @@ class LocalFolder:
             written.unlink()
         return 0
 
-    def replace(self, name: str, content: bytes, version: int) -> int | None:
+    def replace(self, name: str, content: bytes, _version: int, /) -> int | None:
         """Writes a file beside the name and moves it there."""
         self._written(name, content).replace(self.folder / name)
         return 0

@@ -1,4 +1,4 @@
-"""One writer of a folder, on this machine or in a bucket: a second one is refused, and shown who works there."""
+"""Locks a folder, on this machine or in a bucket, for one writer; a second one is refused, and shown the holder."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from t5x_harness.buckets.folders import AnyFolder, LocalFolder
 _RENEWED_AFTER, _LOST_AFTER = 20.0, 120.0
 
 Refusal = Callable[[str], Exception]
-"""Makes the error that a lock is refused with, of words for who has it."""
+"""Makes the error for a refused lock from a description of its holder."""
 
 
 class Lock:
-    """What keeps others out; use :func:`locked`."""
+    """A held lock; made by :func:`locked`."""
 
     def renew(self) -> None:
-        """Makes sure that it still does; to be called before what only one may do.
+        """Makes sure that the lock is still held; call it before each step that only the holder may take.
 
         Raises:
-          Exception: the refusal's: another process has taken over, as this one was stopped for long.
-          StorageError: the bucket is not there, or refuses.
+          Exception: the refusal's error: another process has taken over, because this one was stopped for long.
+          StorageError: the bucket does not exist, or refuses.
         """
 
 
 @contextlib.contextmanager
 def locked(place: AnyFolder, name: str, refusal: Refusal) -> Iterator[Lock]:
-    """Keeps others out for the time of the block.
+    """Holds a lock during the block.
 
-    On this machine the kernel holds the lock, and frees it when the process ends in whatever way. In a bucket it is an
-    object that a thread writes anew from time to time, each time only if nobody else has written it: of a killed
-    process it is free at once on its own machine, and elsewhere after two minutes.
+    On this machine the kernel holds the lock, and frees it when the process ends in any way. In a bucket the lock is an
+    object that a thread rewrites from time to time, each time only if no other process has written it. After a kill it
+    is free at once on the same machine, and elsewhere after two minutes.
 
     Args:
       place: the folder.
-      name: of a file in it, which is there as long as the lock is held.
-      refusal: what is raised where another one has it.
+      name: the name of a file in it, which exists as long as the lock is held.
+      refusal: makes the error that is raised if another process has the lock.
 
     Raises:
-      Exception: the refusal's.
-      OSError: the file cannot be written here.
-      StorageError: the bucket is not there, or refuses.
+      Exception: the refusal's error.
+      OSError: the file cannot be written on this machine.
+      StorageError: the bucket does not exist, or refuses.
     """
     if isinstance(place, LocalFolder):
         with _file_locked(place.folder / name, refusal):
@@ -75,7 +75,7 @@ def _file_locked(path: Path, refusal: Refusal) -> Iterator[None]:
             except BlockingIOError:
                 file.seek(0)
                 raise refusal(_described(file.read())) from None
-            with contextlib.suppress(FileNotFoundError):  # its last holder has just removed it
+            with contextlib.suppress(FileNotFoundError):  # the last holder has just removed it
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                     break
         file.truncate(0)
@@ -102,7 +102,7 @@ class _ObjectLock(Lock):
         self._renewing.start()
 
     def renew(self) -> None:
-        """Writes the object anew, if it is time to."""
+        """Rewrites the object if it is time to."""
         with self._one_at_a_time:
             if time.monotonic() - self._renewed >= _RENEWED_AFTER:
                 content = _holder(self._id).encode()
@@ -112,7 +112,7 @@ class _ObjectLock(Lock):
         """Removes the object, unless another process has taken over."""
         self._ended.set()
         self._renewing.join()
-        with contextlib.suppress(StorageError):  # what was written stands; the lock is free after two minutes
+        with contextlib.suppress(StorageError):  # the lock is free after two minutes anyway
             found = self._place.read_version(self._name)
             if found is not None and found[1] == self._version:
                 self._place.delete(self._name)
@@ -121,13 +121,13 @@ class _ObjectLock(Lock):
         while not self._ended.wait(_RENEWED_AFTER / 2):
             try:
                 self.renew()
-            except StorageError:  # the next time may do, and a holder that is to write calls renew, too
+            except StorageError:  # it is tried again, and a holder that writes calls renew, too
                 continue
-            except Exception:  # the refusal's, which the holder's next call raises
+            except Exception:  # the refusal's error, which the holder's next call raises
                 return
 
     def _note(self, version: int | None, why: str = "") -> None:
-        """Notes what was written; of a write that was sent twice, the second is refused for the first."""
+        """Notes the version that was written, also if a client's second attempt was refused because of its first."""
         if version is None:
             content, version = self._place.read_version(self._name) or (b"", 0)
             if self._id not in content.decode():
@@ -141,7 +141,7 @@ def _holder(identity: str = "") -> str:
 
 
 def _is_gone(holder: str) -> bool:
-    """Returns whether a holder has ended: its process on this machine is not there, or it was silent for long."""
+    """Tells whether a holder has ended: its process on this machine is gone, or it was silent for long."""
     try:
         about = json.loads(holder)
         if about["host"] == socket.gethostname() and not os.path.exists(f"/proc/{int(about['pid'])}"):
@@ -156,4 +156,4 @@ def _described(holder: str) -> str:
         about = json.loads(holder)
         return f"process {about['pid']} on {about['host']}, last seen {about['seen']}"
     except (ValueError, KeyError, TypeError):
-        return "a process that has not said which"
+        return "an unknown process"

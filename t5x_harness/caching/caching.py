@@ -1,4 +1,4 @@
-"""Writes caches: which tasks, what is there already, and each task's splits, compared before they count as complete."""
+"""Writes caches: chooses tasks, skips existing caches, and compares the splits before they count as complete."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from t5x_harness.caching.splits import Progress, SplitWriter
 from t5x_harness.upstream.seqio import forget_cache, preprocessors
 
 Prepare = Callable[[seqio.Task], Sequence[str]]
-"""Gives a task's data stand-ins and returns them in words, or raises CacheError where its data is not there."""
+"""Gives a task stand-ins for its data and returns descriptions of them, or raises CacheError if the data is missing."""
 
 
 def tasks_of(request: CacheRequest) -> Sequence[seqio.Task]:
-    """Returns the tasks that are meant, in the order of their names.
+    """Returns the requested tasks, sorted by name.
 
     Raises:
-      CacheError: a pattern that is not one, or that no task has.
+      CacheError: a pattern is invalid, or matches no task.
     """
     names = sorted(seqio.TaskRegistry.names())
     chosen = set(names if not request.tasks else ())
@@ -57,16 +57,16 @@ def _instead(name: str, tasks: Sequence[str]) -> str:
 
 
 def cache(request: CacheRequest, task: seqio.Task, progress: Progress, prepare: Prepare) -> CachedTask:
-    """Caches a task where that is possible and not done.
+    """Caches a task, if that is possible and not done yet.
 
     Args:
-      request: what is to be cached, and where.
+      request: what to cache, and where.
       task: one of its tasks.
-      progress: called with the task, the split, what is done with it, and the examples so far.
+      progress: called with the task, the split, the current step, and the number of examples so far.
       prepare: called before the task's data is read.
 
     Raises:
-      CacheError: its examples cannot be stored, differ each time, or another process caches it.
+      CacheError: its examples cannot be stored or differ each time, or another process caches it.
     """
     folder = os.path.join(request.folder, seqio.get_task_dir_from_name(task.name))
     if (why := _cannot_be_cached(task)) is not None:

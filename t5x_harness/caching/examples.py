@@ -1,4 +1,4 @@
-"""Examples of a task on both sides of its cache, and fingerprints that compare them in any order."""
+"""Examples of a task before and after caching, and fingerprints that compare them in any order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Example = Mapping[str, Any]
 
 
 def shard_seed(task: seqio.Task, index: int, base_seed: int | None) -> int:
-    """Returns the seed of random preprocessors for a shard of the source: the number that SeqIO's own program has."""
+    """Returns the seed of random preprocessors for a shard of the source, the same as in SeqIO's own program."""
     base = 0
     if base_seed and base_seed != -1:
         base = base_seed + int.from_bytes(hashlib.md5(task.name.encode()).digest(), "little")
@@ -31,7 +31,7 @@ def shard_seed(task: seqio.Task, index: int, base_seed: int | None) -> int:
 
 
 def uncached(task: seqio.Task, split: str, index: int, shards: int, base_seed: int | None) -> tf.data.Dataset:
-    """Returns a shard of a task's source as its preprocessors before the cache leave it."""
+    """Returns a shard of a task's source after the preprocessors in front of the cache."""
     seed = shard_seed(task, index, base_seed)
     info = seqio.ShardInfo(index=index, num_shards=shards)
     dataset = task.source.get_dataset(split=split, shard_info=info, shuffle=False, seed=seed)
@@ -40,7 +40,7 @@ def uncached(task: seqio.Task, split: str, index: int, shards: int, base_seed: i
 
 @dataclasses.dataclass
 class Fingerprint:
-    """How many examples there are, and a sum over them that does not depend on their order."""
+    """The number of examples, and a sum over them that does not depend on their order."""
 
     examples: int = 0
     total: int = 0
@@ -57,13 +57,13 @@ class Fingerprint:
         self.total = (self.total + int.from_bytes(digest.digest(), "little")) % _MODULUS
 
     def merge(self, other: Fingerprint) -> None:
-        """Counts the examples of another."""
+        """Adds the examples of another fingerprint."""
         self.examples += other.examples
         self.total = (self.total + other.total) % _MODULUS
 
     @classmethod
     def of(cls, examples: Iterable[Example]) -> Fingerprint:
-        """Returns that of all examples."""
+        """Returns the fingerprint of all examples."""
         made = cls()
         for example in examples:
             made.add(example)
@@ -74,11 +74,11 @@ def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, tf.RaggedTensor):
         return [value.flat_values.numpy(), *(lengths.numpy() for lengths in value.nested_row_lengths())]
     array = value.numpy() if isinstance(value, tf.Tensor) else value
-    return [np.array(array, object) if isinstance(array, bytes) else array]  # else zeros at the end would be lost
+    return [np.array(array, object) if isinstance(array, bytes) else array]  # otherwise zeros at the end would be lost
 
 
 def different_feature(one: Example, other: Example) -> str | None:
-    """Returns the first feature, in words, by which two examples differ; None where they are the same."""
+    """Returns a description of the first feature in which two examples differ, or None if they are equal."""
     for name in sorted({*one, *other}):
         if name not in one or name not in other:
             return f"feature {name} is in one of them only"
@@ -94,7 +94,7 @@ def _short(value: Any) -> str:
 
 
 class Statistics:
-    """What SeqIO keeps of a split: its examples, and the tokens of each feature without padding and end of sequence."""
+    """SeqIO's statistics of a split: its examples, and each feature's tokens without padding and end of sequence."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.counts: dict[str, int] = dict(counts or {"examples": 0})
@@ -112,7 +112,7 @@ class Statistics:
             self._add(f"{name}_tokens", tokens, f"{name}_max_tokens", tokens)
 
     def merge(self, counts: Mapping[str, int]) -> None:
-        """Counts the examples of another."""
+        """Adds the examples of other statistics."""
         self.counts["examples"] += counts["examples"]
         for name, tokens in counts.items():
             if name.endswith("_tokens") and not name.endswith("_max_tokens"):
@@ -125,7 +125,7 @@ class Statistics:
 
 
 def described(example: Example) -> dict[str, Any]:
-    """Returns the features of an example as ``info.<split>.json`` describes them: only the first size is open."""
+    """Returns the features of an example as in ``info.<split>.json``, where only the first size is open."""
     features = {}
     for name, value in example.items():
         shape = value.shape.as_list()

@@ -1,4 +1,4 @@
-"""A task's folder in the cache: what lies in it, and that one process writes it at a time."""
+"""A task's folder in the cache: its files, and a lock for the one process that writes it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.caching.request import CacheError
 
 COMPLETED = "COMPLETED"
-"""SeqIO takes a folder with this file for a cache."""
+"""The file that makes a folder a cache for SeqIO."""
 
 STANDINS = "stand-ins.json"
-"""What was generated of the examples in a cache that is of no use for training."""
+"""The list of stand-ins in a cache with generated examples, which is useless for training."""
 
 PARTS = ".parts"
-"""What is written so far, for the run that goes on with it."""
+"""The folder of finished parts, with which an interrupted run is resumed."""
 
 _WRITER = ".writer.json"
 
 
 @contextlib.contextmanager
 def alone_in(folder: str) -> Iterator[Lock]:
-    """Makes a folder, and keeps other processes from caching into it.
+    """Makes a folder, and keeps other processes from caching into it during the block.
 
     Raises:
       CacheError: another process writes it, or it cannot be made.
@@ -49,7 +49,7 @@ def alone_in(folder: str) -> Iterator[Lock]:
 
 
 def read_json(path: str) -> Any:
-    """Returns what a file of JSON holds; None where there is no such file."""
+    """Returns the content of a JSON file, or None if it does not exist."""
     if not tf.io.gfile.exists(path):
         return None
     with tf.io.gfile.GFile(path) as file:
@@ -57,22 +57,22 @@ def read_json(path: str) -> Any:
 
 
 def write_json(path: str, value: Any) -> None:
-    """Writes a file of JSON, which is there as a whole or not at all."""
+    """Writes a JSON file atomically."""
     with tf.io.gfile.GFile(f"{path}.new", "w") as file:
         file.write(json.dumps(value, sort_keys=True, indent=2) + "\n")
     tf.io.gfile.rename(f"{path}.new", path, overwrite=True)
 
 
 def remove(folder: str) -> None:
-    """Removes a folder, if it is there."""
+    """Removes a folder if it exists."""
     if tf.io.gfile.exists(folder):
         tf.io.gfile.rmtree(folder)
 
 
 def empty(folder: str) -> None:
-    """Removes what a cache consists of, and what is left of older ones; the writer's own file stays."""
+    """Removes the files of this and older caches, but not the file of the lock."""
     names = tf.io.gfile.listdir(folder)
-    for name in sorted(names, key=lambda name: name != COMPLETED):  # first what says that the rest is whole
+    for name in sorted(names, key=lambda name: name != COMPLETED):  # first the file that marks the rest as complete
         path = f"{folder}/{name.rstrip('/')}"
         if name.startswith(_WRITER):
             continue

@@ -1,4 +1,4 @@
-"""What is to be cached, what was, and why it was not."""
+"""The request to cache tasks, and its results."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 
 class CacheError(Exception):
-    """A task cannot be cached, or its cache does not hold what the task gives without it."""
+    """A task cannot be cached, or its cache does not hold the task's own examples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheRequest:
-    """What is to be cached; the names are those of ``seqio_cache_tasks``.
+    """What to cache; the attributes have the names of ``seqio_cache_tasks``.
 
     Attributes:
-      folder: where each task gets a folder of its name; local or ``gs://``.
-      tasks: regular expressions of whole names; none means every registered task.
-      excluded: the same of those to leave out.
-      other_folders: caches that are looked into first.
-      min_shards: least number of files of a split.
-      max_shards: largest number of files of a split; 0 for as many as its source has.
-      base_seed: of random preprocessors; None for SeqIO's own.
-      overwrite: write anew what is cached in ``folder``.
-      ignore_other_caches: write what is cached in other folders, too.
+      folder: the folder in which each task gets a folder of its name; local or ``gs://``.
+      tasks: regular expressions for whole names; none stands for every registered task.
+      excluded: regular expressions for tasks to leave out.
+      other_folders: caches that are searched first.
+      min_shards: the fewest files of a split.
+      max_shards: the most files of a split; 0 for as many as its source has.
+      base_seed: the seed of random preprocessors; None for SeqIO's own.
+      overwrite: overwrite caches in ``folder``.
+      ignore_other_caches: write caches that exist in other folders, too.
       check: read everything again and compare.
     """
 
@@ -42,13 +42,13 @@ class CacheRequest:
 
 @dataclasses.dataclass(frozen=True)
 class CachedSplit:
-    """A split in its files.
+    """A split that was cached.
 
     Attributes:
-      name: of the split.
-      shards: files.
-      stats: as SeqIO's ``stats.<split>.json`` has them: ``examples``, ``inputs_tokens``, ``inputs_max_tokens`` …
-      resumed: parts that an interrupted run had written.
+      name: the name of the split.
+      shards: the number of files.
+      stats: the numbers in SeqIO's ``stats.<split>.json``: ``examples``, ``inputs_tokens``, ``inputs_max_tokens`` …
+      resumed: the number of parts that an interrupted run had written.
     """
 
     name: str
@@ -59,13 +59,13 @@ class CachedSplit:
 
 @dataclasses.dataclass(frozen=True)
 class CachedTask:
-    """What became of a task.
+    """The result for a task.
 
     Attributes:
-      name: of the task.
-      folder: with its cache; None where it has none.
-      splits: those that were written now.
-      left_out: why nothing was written; None where something was.
+      name: the name of the task.
+      folder: the folder of its cache; None if it has none.
+      splits: the splits that were written now.
+      left_out: why nothing was written; None if something was.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""One split of a task: its source's shards as parts, the parts as files for SeqIO, and both compared.
+"""One split of a task: writes its source's shards as parts, the parts as files for SeqIO, and compares both.
 
-A part is kept until the task is complete: a run that was killed goes on behind the last whole one.
+A part is kept until the task is complete, so that the next run resumes a killed one behind its last complete part.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from t5x_harness.caching.request import CachedSplit, CacheError, CacheRequest
 from t5x_harness.upstream.seqio import cached_source, preprocessors
 
 Progress = Callable[[str, str, str, int], None]
-"""Called with a task, a split, what is done with it, and the number of examples so far."""
+"""Called with a task, a split, the current step, and the number of examples so far."""
 
 
 class SplitWriter:
     """Writes a split.
 
     Args:
-      task: with a place for its cache.
-      split: of the task.
-      folder: the task's, in the cache.
-      request: how.
+      task: the task.
+      split: the name of the split.
+      folder: the task's folder in the cache.
+      request: the request.
       progress: called for each example.
     """
 
@@ -64,10 +64,10 @@ class SplitWriter:
         return min(shards, self._request.max_shards) if self._request.max_shards else shards
 
     def write_parts(self) -> None:
-        """Preprocesses each shard of the source into a part, but for those that are there.
+        """Preprocesses each shard of the source into a part, unless the part exists.
 
         Raises:
-          CacheError: an example cannot be stored, or there is none.
+          CacheError: an example cannot be stored, or the split has none.
         """
         folder = f"{self._folder}/{places.PARTS}/{self._fingerprint_of_code()}"
         tf.io.gfile.makedirs(folder)
@@ -87,7 +87,7 @@ class SplitWriter:
         return sum(part["stats"]["examples"] for part in self._parts)
 
     def _fingerprint_of_code(self) -> str:
-        """Returns what changes where parts of an earlier run are not those of this one: code, data, seed."""
+        """Returns a hash of code, data and seed, which differs if parts of an earlier run do not fit this one."""
         digest = hashlib.blake2b(digest_size=8)
         functions = [inspect.unwrap(getattr(step, "func", step)) for step in preprocessors(self._task)]
         modules = {getattr(function, "__module__", None) for function in functions}
@@ -125,7 +125,7 @@ class SplitWriter:
         return stored
 
     def write_shards(self) -> CachedSplit:
-        """Spreads all parts over the split's files, with what SeqIO's reader needs beside them."""
+        """Spreads all parts over the split's files, and writes the other files that SeqIO's reader needs."""
         prefix = seqio.get_cached_tfrecord_prefix(self._folder, self._split)
         for file in tf.io.gfile.glob(f"{prefix}-*"):  # of a run with another number of files
             tf.io.gfile.remove(file)
@@ -136,7 +136,7 @@ class SplitWriter:
             paths = [f"{prefix}-{index:05d}-of-{shards:05d}" for index in range(shards)]
             writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in paths]
             for number, record in enumerate(self._records()):
-                if number % shards == 0:  # as many for each file, and no neighbors in the same one
+                if number % shards == 0:  # the same number for each file, and no neighbors in one file
                     places_of = order.permutation(shards)
                 writers[places_of[number % shards]].write(record)
                 self._progress("shuffled", number + 1)
@@ -155,10 +155,10 @@ class SplitWriter:
                 yield record.numpy()
 
     def compare(self) -> None:
-        """Reads the split through SeqIO's own reader, and its source once more: both are what was written.
+        """Compares the written examples with those of SeqIO's own reader, and with a second pass over the source.
 
         Raises:
-          CacheError: they are not.
+          CacheError: they differ.
         """
         for index, part in enumerate(self._parts):
             again = Fingerprint()
@@ -192,7 +192,7 @@ class SplitWriter:
             ) from refused
 
     def _first_difference(self, index: int, part: dict[str, Any]) -> str:
-        """Returns in words where two passes differ."""
+        """Describes the first difference between two passes."""
         before: Any = tf.data.TFRecordDataset(f"{part['path']}.tfrecord")
         for number, (record, example) in enumerate(zip(before, self._uncached(index), strict=False)):
             stored = seqio.tfexample_to_dict(tf.train.Example.FromString(record.numpy()))

@@ -1,4 +1,4 @@
-"""The sizes of a network of the T5 family, as the shapes of its arrays show them."""
+"""Reads the sizes of a network of the T5 family from the shapes of its arrays."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Architecture:
     """A network of the T5 family.
 
     Attributes:
-      vocab_size: rows of the embedding.
-      emb_dim: size of what is passed between layers.
-      num_heads: heads of an attention.
-      head_dim: depth of each.
-      mlp_dim: size of the hidden layer of feed-forward blocks.
-      encoder_layers: layers of the encoder.
-      decoder_layers: layers of the decoder.
+      vocab_size: the number of rows of the embedding.
+      emb_dim: the size of activations between layers.
+      num_heads: the number of heads of an attention.
+      head_dim: the size of each head.
+      mlp_dim: the size of the hidden layer of feed-forward blocks.
+      encoder_layers: the number of layers of the encoder.
+      decoder_layers: the number of layers of the decoder.
       is_gated: whether feed-forward blocks multiply two branches, as in T5 1.1.
-      own_logits: whether logits come from a layer of their own; otherwise from the embedding, as in T5 1.0.
-      buckets: of relative positions.
-      bias_per_layer: whether each layer has relative position biases of its own, as in umT5; otherwise all layers of a
+      own_logits: whether logits come from a separate layer; otherwise they come from the embedding, as in T5 1.0.
+      buckets: the number of buckets of relative positions.
+      bias_per_layer: whether each layer has its own relative position biases, as in umT5; otherwise all layers of a
         stack share them.
-      joined_heads: whether kernels of attention have one axis for heads and their depth, as those of T5X's network t5
-        have; those of its scalable_t5 have two.
-      scan_axis: the axis of T5X's arrays that is for the layers, where layers are scanned; None where they are not.
+      joined_heads: whether attention kernels have one axis for heads and their size, as in T5X's network t5; the
+        kernels of its scalable_t5 have two.
+      scan_axis: the axis of T5X's arrays for the layers, if layers are scanned; None otherwise.
     """
 
     vocab_size: int
@@ -54,7 +54,7 @@ class Architecture:
 
     @property
     def network(self) -> str:
-        """T5X's own network with these arrays."""
+        """The name of T5X's network with these arrays."""
         return "t5" if self.joined_heads and not self.bias_per_layer else "scalable_t5"
 
     def layers(self, stack: str) -> int:
@@ -70,13 +70,13 @@ class Architecture:
 
 
 def architecture_of(shapes: Mapping[str, Shape], where: str) -> Architecture:
-    """Returns the architecture that arrays of T5X have.
+    """Returns the architecture of the network that T5X arrays belong to.
 
-    Only a few arrays are looked at; whether all others fit is for the caller to compare.
+    This looks at a few arrays only; the caller has to check that all others fit.
 
     Args:
-      shapes: of the parameters, by T5X's names without ``target/``.
-      where: what they are of, for messages.
+      shapes: the shapes of the parameters, by T5X's names without ``target/``.
+      where: the checkpoint, for messages.
 
     Raises:
       ConversionError: it is not an encoder and decoder of the T5 family.
@@ -130,7 +130,7 @@ def _required(layer: Mapping[str, Shape], name: str, dimensions: tuple[int, ...]
     """Returns the shape of an array that the encoder's first layer has in every network of the family.
 
     Raises:
-      ConversionError: it is not there, or has another number of dimensions.
+      ConversionError: it is missing, or has another number of dimensions.
     """
     shape = layer.get(name)
     if shape is None:

@@ -1,4 +1,4 @@
-"""A converted model in transformers against T5X's own network with the checkpoint's parameters: do they compute alike?
+"""Compares a converted model in transformers with T5X's own network on the checkpoint's parameters.
 
 Both run in float32 on the CPU, on the same random tokens, some of them padding.
 """
@@ -29,10 +29,10 @@ _FIRST_WORD = 3  # behind padding, end of sequence and unknown
 
 
 def require_libraries() -> None:
-    """Refuses to go on without the libraries of the extra ``convert``.
+    """Checks that the libraries of the extra ``convert`` are installed.
 
     Raises:
-      ConversionError: one is not installed.
+      ConversionError: a library is not installed.
     """
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
@@ -43,17 +43,17 @@ def require_libraries() -> None:
 
 
 def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folder: Path) -> Agreement:
-    """Runs both models.
+    """Runs both models, and compares their results.
 
     Args:
-      source: the checkpoint, in the element types that the model was written in.
-      sizes: of its network.
-      flavor: what it is in transformers.
+      source: the checkpoint, in the element types of the written model.
+      sizes: the sizes of its network.
+      flavor: its form in transformers.
       folder: the converted model.
     """
     random = np.random.default_rng(_SEED)
     inputs = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _INPUT_LENGTH))
-    for row in range(_BATCH):  # sequences of three lengths, ended as real ones are
+    for row in range(_BATCH):  # sequences of three lengths, with an end like real ones
         inputs[row, _INPUT_LENGTH - 1 - 3 * row] = EOS
         inputs[row, _INPUT_LENGTH - 3 * row :] = PAD
     targets = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _OUTPUT_LENGTH))
@@ -73,7 +73,7 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
 def _in_t5x(
     parameters: Mapping[str, Array], sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
 ) -> tuple[Array, list[list[int]]]:
-    """Returns the logits for targets, and what greedy decoding gives up to its end."""
+    """Returns the logits for targets, and the tokens of greedy decoding up to the end of sequence."""
     from t5x_harness.runtime.import_hooks import ensure_t5x
 
     ensure_t5x()
@@ -110,7 +110,7 @@ def _in_t5x(
 
 
 def _in_transformers(folder: Path, flavor: Flavor, inputs: Array, targets: Array) -> tuple[Array, list[list[int]]]:
-    """Returns the same as :func:`_in_t5x`."""
+    """Returns the same values as :func:`_in_t5x`, computed in transformers."""
     logits, tokens = run_in_transformers(folder, flavor.model_type.model_class, inputs, targets, _OUTPUT_LENGTH - 1)
     return logits, [list(_until_end(row[1:])) for row in tokens]
 

@@ -1,4 +1,4 @@
-"""A checkpoint's arrays against those of the network that it is said to be of."""
+"""Compares a checkpoint's arrays with those of its network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def require_same(
     Args:
       what: the first line of the message.
       found: the shapes of the checkpoint's arrays by name.
-      expected: names and shapes of the network's.
+      expected: the names and shapes of the network's arrays.
       fix: the smallest fix.
 
     Raises:

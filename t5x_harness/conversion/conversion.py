@@ -1,4 +1,4 @@
-"""A conversion from its source to its place: opened, compared, written, and moved there when it is complete."""
+"""Runs a conversion: opens its source, checks it, writes the output, and moves that into place when complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.buckets.bucket_folder import COMMITTED
-from t5x_harness.buckets.emulated import store
+from t5x_harness.buckets.emulated import local_path
 from t5x_harness.conversion.architecture import Architecture, architecture_of
 from t5x_harness.conversion.checking import compare, require_libraries
 from t5x_harness.conversion.comparing import require_same
@@ -39,7 +39,7 @@ def convert(request: ConversionRequest) -> Conversion:
     """Converts a checkpoint.
 
     Raises:
-      ConversionError: it cannot be read, does not fit, or the output cannot be written; nothing is left of it then.
+      ConversionError: the checkpoint cannot be read, does not fit, or the output cannot be written. No output is left.
     """
     if request.check:
         require_libraries()
@@ -47,7 +47,7 @@ def convert(request: ConversionRequest) -> Conversion:
     source = opened.as_type(request.dtype)
     output = request.output
     if "://" not in output:
-        output = str(_on_disk(output) or os.path.abspath(output))  # orbax needs a whole path
+        output = str(local_path(output) or os.path.abspath(output))  # orbax needs an absolute path
     if request.to is Form.TRANSFORMERS:
         if source.layout == "transformers":
             raise ConversionError(f"{source.where} is a folder of transformers already: --to t5x, or --to safetensors")
@@ -77,16 +77,10 @@ def convert(request: ConversionRequest) -> Conversion:
     return _report(request, source, str(sizes or ""), output, files)
 
 
-def _on_disk(path: str) -> Path | None:
-    """Returns where a path in an emulated bucket lies; None for any other."""
-    here = store()
-    return here.local(path) if here is not None else None
-
-
 def _opened(request: ConversionRequest) -> tuple[StoredParameters, Architecture | None]:
-    """Returns the parameters of what the user names, and for a model of transformers its sizes."""
+    """Returns the parameters of the checkpoint that the user names, and the sizes of a model of transformers."""
     path = request.checkpoint.rstrip("/") or "/"
-    local = _on_disk(path)
+    local = local_path(path)
     path = str(local) if local is not None and local.exists() else path
     folder = Path(path)
     if (folder / CONFIG).is_file():
@@ -133,7 +127,7 @@ def _to_transformers(request: ConversionRequest, source: StoredParameters, outpu
 
 
 def _config_files(request: ConversionRequest, source: StoredParameters) -> tuple[str, ...]:
-    """Returns the config that the user names, or the one beside the checkpoint."""
+    """Returns the config files that the user names, or the one beside the checkpoint."""
     own = os.path.join(os.path.dirname(source.where), _OWN_CONFIG)
     return request.gin_files or ((own,) if os.path.isfile(own) else ())
 
@@ -149,7 +143,7 @@ def _settings(request: ConversionRequest, files: tuple[str, ...]) -> ModelSettin
 
 
 def _require_sizes(source: StoredParameters, sizes: Architecture, settings: ModelSettings) -> None:
-    """Refuses the config of another model."""
+    """Raises ConversionError for the config of another model."""
     different = [
         f"{name} is {getattr(sizes, name)} in the checkpoint and {value} in the config"
         for name, value in settings.sizes

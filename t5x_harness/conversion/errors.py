@@ -1,4 +1,4 @@
-"""What a conversion fails with."""
+"""The error of conversions."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ class ConversionError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Returns what a library says, without what follows it."""
+    """Returns the first line of an error's message."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,4 +1,4 @@
-"""The model types of transformers that a network of the T5 family can be, and the settings of each."""
+"""The model types of transformers for networks of the T5 family, and their settings."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _MT5_ROWS = 250_112
 _BYTE_ROWS = 384
 _ACTIVATIONS = {
     "relu": "relu",
-    "gelu": "gelu_new",  # flax.linen.gelu is the approximation by tanh unless it is asked not to be
+    "gelu": "gelu_new",  # flax.linen.gelu approximates by tanh by default
     "swish": "silu",
     "silu": "silu",
     "tanh": "tanh",
     "sigmoid": "sigmoid",
 }
-"""Names of T5X, which are those of flax.linen, and of transformers."""
+"""The names of activations in T5X, which are those of flax.linen, and in transformers."""
 
 _MAX_DISTANCE = 128
 _EPSILON = 1e-6
@@ -46,15 +46,15 @@ _DROPOUT = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Flavor:
-    """A model as transformers knows it.
+    """The form of a model in transformers.
 
     Attributes:
       model_type: see :class:`ModelType`.
-      has_bytes: whether its vocabulary is bytes, as that of ByT5.
-      activations: of feed-forward blocks, by T5X's names.
+      has_bytes: whether its vocabulary is bytes, as in ByT5.
+      activations: the activations of feed-forward blocks, by T5X's names.
       feed_forward: ``feed_forward_proj`` in config.json.
-      assumptions: what was taken for granted, in words.
-      warnings: what a user of the folder has to know, in words.
+      assumptions: descriptions of what was taken for granted.
+      warnings: what a user of the folder has to know.
     """
 
     model_type: ModelType
@@ -66,11 +66,11 @@ class Flavor:
 
 
 def flavor_of(sizes: Architecture, settings: ModelSettings, asked: str | None = None) -> Flavor:
-    """Returns what a network is in transformers.
+    """Returns the form of a network in transformers.
 
     Args:
-      sizes: of the network.
-      settings: what its config says.
+      sizes: the sizes of the network.
+      settings: the settings in its config.
       asked: the model type that the user wants; None to choose.
 
     Raises:
@@ -131,7 +131,7 @@ def _activations(sizes: Architecture, settings: ModelSettings, assumptions: list
 
 def _feed_forward(names: tuple[str, ...]) -> str:
     if names == ("gelu", "linear"):
-        return "gated-gelu"  # which transformers takes for gelu_new
+        return "gated-gelu"  # which means gelu_new in transformers
     return f"gated-{_ACTIVATIONS[names[0]]}" if len(names) == 2 else _ACTIVATIONS[names[0]]
 
 
@@ -139,9 +139,9 @@ def config_json(sizes: Architecture, flavor: Flavor, settings: ModelSettings, dt
     """Returns ``config.json``.
 
     Args:
-      sizes: of the network.
-      flavor: what it is in transformers.
-      settings: what its config says.
+      sizes: the sizes of the network.
+      flavor: its form in transformers.
+      settings: the settings in its config.
       dtype: the name of the element type of most arrays.
     """
     return {
@@ -169,4 +169,4 @@ def config_json(sizes: Architecture, flavor: Flavor, settings: ModelSettings, dt
 
 
 GENERATION: Mapping[str, int] = {"decoder_start_token_id": PAD, "eos_token_id": EOS, "pad_token_id": PAD}
-"""Special ids; T5X's decoder starts with padding."""
+"""The special ids; T5X's decoder starts with padding."""

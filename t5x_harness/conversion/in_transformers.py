@@ -1,8 +1,8 @@
-"""A converted model in transformers, run in a process of its own.
+"""Runs a converted model in transformers, in a separate process.
 
-Some of the libraries that PyTorch loads, such as Triton, end a process that has loaded TensorFlow, without a word. So
-the process that runs the model imports neither TensorFlow nor anything of the harness that does, and what ends it is an
-error of the process that asked.
+Some of the libraries that PyTorch loads, such as Triton, silently end a process that has loaded TensorFlow. Therefore
+the process that runs the model imports neither TensorFlow nor any part of the harness that does, and its end is
+reported as an error in the calling process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run_in_transformers(
       folder: the model, with config.json and safetensors.
       model_class: name of its class in transformers.
       inputs: int64[batch, length], padded with zeros.
-      targets: int64[batch, length], what the decoder is given.
+      targets: int64[batch, length], the input of the decoder.
       new_tokens: the most that greedy decoding may generate.
 
     Returns:
@@ -51,11 +51,11 @@ def run_in_transformers(
         place = Path(scratch)
         np.savez(place / _INPUTS, inputs=inputs, targets=targets)
         settings = {"folder": str(folder), "class": model_class, "new_tokens": new_tokens}
-        # -P: a file of the working folder is not to be taken for one of its libraries.
+        # -P: a file in the working folder must not replace a library.
         arguments = [scratch, json.dumps(settings), str(os.getpid())]
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", __name__, *arguments]
         with (place / _LOG).open("wb") as log:
-            # HF_HUB_OFFLINE: else transformers may ask the hub.
+            # HF_HUB_OFFLINE: otherwise transformers may ask the hub.
             environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
             ended = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, check=False
@@ -70,7 +70,7 @@ def run_in_transformers(
 
 
 def _end_of(log: Path) -> str:
-    """Returns what a process said before it ended, below a heading: of a crash, what follows the signal."""
+    """Returns the end of a process's log below a heading, or after a crash the lines from the signal on."""
     lines = read_tail(log).splitlines()
     crash = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     shown = lines[-_SHOWN:] if crash is None else lines[crash : crash + _SHOWN]

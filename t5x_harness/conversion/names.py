@@ -1,7 +1,7 @@
-"""What each array of a T5 is called by T5X and by transformers, and how the one becomes the other.
+"""The names of each array of a T5 in T5X and in transformers, and the conversion from one to the other.
 
-T5X keeps a kernel as [in, out] and transformers as [out, in]; biases of relative positions are [heads, buckets] there
-and [buckets, heads] here. Scanned layers have one array in T5X, and one for each layer in transformers.
+A kernel is [in, out] in T5X and [out, in] in transformers; relative position biases are [heads, buckets] in T5X and
+[buckets, heads] in transformers. Scanned layers have one array in T5X, and one for each layer in transformers.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _SUBLAYERS = {
         ("encoder_decoder_attention", "EncDecAttention", "pre_cross_attention_layer_norm"),
     ),
 }
-"""Attentions of a layer in their order: T5X's name, transformers' name, and T5X's name of the norm before it."""
+"""The attentions of a layer in order: T5X's name, transformers' name, and T5X's name of the norm before it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterMapping:
-    """An array of T5X, and what it is in transformers.
+    """An array of T5X, and its counterpart in transformers.
 
     Attributes:
-      name: in T5X, without ``target/``.
-      layer_shape: of the array in T5X; where layers are scanned, of one layer's part.
-      pieces: names in transformers: one, or where layers are scanned one for each layer.
-      scan_axis: the axis for the layers; None where the array is of one layer, or of none.
-      inputs: how many of the first axes are contracted with the input of a kernel; 0 for an array that is the same in
-        transformers, such as a norm.
+      name: the name in T5X, without ``target/``.
+      layer_shape: the shape in T5X, of one layer's part if layers are scanned.
+      pieces: the names in transformers: one, or one for each layer if layers are scanned.
+      scan_axis: the axis for the layers; None for an array of one layer, or outside of layers.
+      inputs: the number of first axes that are contracted with the input of a kernel; 0 for an array that is the same
+        in transformers, such as a norm.
     """
 
     name: str
@@ -68,7 +68,7 @@ class ParameterMapping:
         return int(np.prod(columns)), int(np.prod(rows))
 
     def to_pieces(self, array: Array) -> Iterator[tuple[str, Array]]:
-        """Yields the arrays of transformers, as views of that of T5X."""
+        """Yields the arrays of transformers, as views of T5X's array."""
         for index, name in enumerate(self.pieces):
             part = array if self.scan_axis is None else array[(slice(None),) * self.scan_axis + (index,)]
             if self.inputs:
@@ -76,12 +76,12 @@ class ParameterMapping:
             yield name, part
 
     def piece_to_layer(self, piece: Array) -> Array:
-        """Returns one layer's part of T5X's array, made of an array of transformers."""
+        """Converts an array of transformers to one layer's part of T5X's array."""
         return piece.T.reshape(self.layer_shape) if self.inputs else piece
 
 
 def parameters(sizes: Architecture) -> tuple[ParameterMapping, ...]:
-    """Returns all arrays of a network, those of one stack next to each other."""
+    """Returns all arrays of a network, stack by stack."""
     width, vocabulary = sizes.emb_dim, sizes.vocab_size
     found = [ParameterMapping("token_embedder/embedding", (vocabulary, width), (EMBEDDING,))]
     for stack in STACKS:
@@ -112,7 +112,7 @@ def _of_layers(sizes: Architecture, stack: str) -> Iterator[ParameterMapping]:
 
 
 def _of_one_layer(sizes: Architecture, stack: str) -> Iterator[tuple[str, str, Shape, int]]:
-    """Yields the arrays of a layer: T5X's name, transformers' name, the shape in T5X, and how many axes are inputs."""
+    """Yields T5X's name, transformers' name, T5X's shape and the number of input axes of each array of a layer."""
     width, mlp_dim = sizes.emb_dim, sizes.mlp_dim
     heads = (sizes.num_heads * sizes.head_dim,) if sizes.joined_heads else (sizes.num_heads, sizes.head_dim)
     for index, (ours, theirs, norm) in enumerate(_SUBLAYERS[stack]):

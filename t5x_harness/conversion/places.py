@@ -1,6 +1,6 @@
-"""Where a conversion writes: into a folder beside its place, which is moved there when it is complete; or to a bucket.
+"""The output of a conversion: a folder beside its place, which is moved there when it is complete, or a bucket.
 
-Two conversions into one place exclude each other, and what one that was killed has left is removed by the next.
+Two conversions into one place exclude each other, and each removes the leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LAST = ("config.json", COMMITTED)
 
 @contextlib.contextmanager
 def written_whole(place: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields an empty folder that becomes ``place`` at the end; where the block raises, nothing is left.
+    """Yields an empty folder that becomes ``place`` at the end; if the block raises, nothing is left.
 
     Args:
-      place: a folder that is not there, or is empty; or an address such as ``gs://bucket/hf``, to which what is in the
-        folder is copied: what makes it complete for those who read it, last.
+      place: a folder that does not exist or is empty; or an address such as ``gs://bucket/hf``, to which the content of
+        the folder is copied, and last of all the files that make it complete for readers.
 
     Raises:
-      ConversionError: it holds something, another conversion writes it now, or it cannot be made.
+      ConversionError: the place is not empty, another conversion writes it now, or it cannot be made.
     """
     path = os.fspath(place)
     with _copied_to(path.rstrip("/")) if "://" in path else _moved_to(Path(path)) as folder:
@@ -56,7 +56,7 @@ def _copied_to(address: str) -> Iterator[Path]:
                     epath.Path(path).copy(place / str(path.relative_to(scratch)))
         except ConversionError:
             raise
-        except Exception as error:  # of whichever library has this kind of address
+        except Exception as error:  # of the library for this kind of address
             raise ConversionError(f"{address} cannot be written: {first_line(error)}") from error
 
 
@@ -66,7 +66,7 @@ def _moved_to(place: Path) -> Iterator[Path]:
     aside = place.parent / f".{place.name}{_ASIDE}"
     try:
         with _alone_at(str(place)) as lock:
-            shutil.rmtree(aside, ignore_errors=True)  # of one that was killed
+            shutil.rmtree(aside, ignore_errors=True)  # of a killed conversion
             aside.mkdir(parents=True)
             try:
                 yield aside
@@ -83,7 +83,7 @@ def _moved_to(place: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _alone_at(place: str) -> Iterator[Lock]:
-    """Keeps other conversions out by a file beside a place: T5X removes a checkpoint's folder that is not committed."""
+    """Locks a place by a file beside it, because T5X removes a checkpoint's folder that is not committed."""
 
     def refusal(who: str) -> ConversionError:
         return ConversionError(f"another conversion is writing {place}: {who}. Wait for it, or name another folder")

@@ -1,4 +1,4 @@
-"""What a conversion is asked for, and what it reports."""
+"""The request for a conversion, and its report."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from t5x_harness.system.decode import JsonValue
 
 SHARD_BYTES = 5_000_000_000
-"""The most data of a file, unless another size is asked for."""
+"""The default for the most data of a file."""
 
 TOLERANCE = 1e-4
-"""Of logits, relative to the largest of them where that is above 1."""
+"""The tolerance for logits, relative to the largest of them if that is above 1."""
 
 
 class Form(enum.StrEnum):
-    """What a checkpoint is converted to.
+    """The target of a conversion.
 
     ``TRANSFORMERS``: a folder that ``from_pretrained`` loads.
-    ``SAFETENSORS``: the parameters alone, under T5X's names, of whatever network.
+    ``SAFETENSORS``: the parameters alone, under T5X's names, of any network.
     ``T5X``: a checkpoint that T5X restores.
     """
 
@@ -30,14 +30,14 @@ class Form(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Agreement(JsonValue):
-    """How two models agree.
+    """The agreement of two models.
 
     Attributes:
-      logits: how many were compared.
-      difference: the largest difference between two of them.
-      largest: the largest of them, without its sign.
+      logits: the number of compared logits.
+      difference: the largest difference between two logits.
+      largest: the largest magnitude of a logit.
       same_outputs: whether greedy decoding gives the same tokens.
-      outputs: how many tokens it gave.
+      outputs: the number of these tokens.
     """
 
     logits: int
@@ -48,7 +48,7 @@ class Agreement(JsonValue):
 
     @property
     def holds(self) -> bool:
-        """Whether the models compute alike."""
+        """Whether the models compute the same."""
         return self.same_outputs and self.difference <= TOLERANCE * max(1.0, self.largest)
 
     def __str__(self) -> str:
@@ -61,25 +61,25 @@ class Agreement(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class Conversion(JsonValue):
-    """What a conversion made.
+    """The result of a conversion.
 
     Attributes:
       source: the checkpoint that was read.
-      layout: how it lies.
-      to: what was written.
-      output: the folder that holds it.
-      step: the train step of the checkpoint; None where it is not known.
-      model: what it is, in words: the sizes that were read from the arrays.
-      model_type: of transformers; empty for another form.
-      arrays: how many there are.
+      layout: its layout, in words.
+      to: the form that was written.
+      output: the folder that was written.
+      step: the train step of the checkpoint; None if it is not known.
+      model: the sizes of the model, in words.
+      model_type: the model type of transformers; empty for another form.
+      arrays: the number of arrays.
       num_bytes: the size of their data.
       dtypes: their element types.
-      files: names in ``output``.
-      config: the Gin files that settings were read from; empty where there were none.
-      left_out: what of the source is not in the output, in words.
+      files: the names of the files in ``output``.
+      config: the Gin files that settings were read from; empty for none.
+      left_out: the parts of the source that are not in the output, in words.
       assumptions: what was taken for granted, in words.
       warnings: what a user of the output has to know, in words.
-      agreement: how the output computes what T5X does; None where that was not checked.
+      agreement: the comparison with T5X's network; None if there was none.
     """
 
     source: str
@@ -102,23 +102,23 @@ class Conversion(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class ConversionRequest:
-    """What a user asks for.
+    """A request for a conversion.
 
     Attributes:
       checkpoint: a checkpoint, a folder of several (the latest counts), or a folder of transformers or safetensors.
       to: the form to write.
       output: the folder to write; a checkpoint of T5X goes into it as ``checkpoint_<step>``.
-      gin_files: the config of the checkpoint's run; none for the ``config.gin`` beside the checkpoint, if there is one.
-      bindings: Gin statements parsed after them.
-      search_paths: folders where they are looked up.
+      gin_files: the config of the checkpoint's run; empty for the ``config.gin`` beside the checkpoint, if it exists.
+      bindings: Gin statements that are parsed after the files.
+      search_paths: folders where Gin files are looked up.
       vocabulary: path of the SentencePiece model, or ``bytes``; None for the config's.
       extra_ids: sentinels that SeqIO adds to that model's own pieces.
-      model_type: of transformers; None to choose.
-      dtype: element type to write floats in; None for each as it is.
-      step: the train step of the checkpoint to write; None for that of the source.
-      scanned: whether T5X is to scan the layers of a umT5; None for as before.
+      model_type: the model type of transformers; None to choose.
+      dtype: the element type to write floats in; None to keep each as it is.
+      step: the train step of the checkpoint to write; None for the step of the source.
+      scanned: whether T5X is to scan the layers of a umT5; None to keep them as they were.
       shard_bytes: the most data of a file.
-      check: compare what the output computes with what T5X does.
+      check: compare the results of the output with those of T5X.
     """
 
     checkpoint: str

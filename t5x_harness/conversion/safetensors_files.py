@@ -1,7 +1,7 @@
-"""Files of safetensors: written one array at a time into several files of bounded size, and read one at a time.
+"""Writes safetensors files of bounded size and reads them, one array at a time.
 
-The library itself writes a file from arrays that are all in memory; here the header comes first, and each array is put
-at its place when it is there.
+The library itself writes a file from arrays that are all in memory. Here the header comes first, and each array is
+written to its place when it is available.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CODES: Mapping[str, str] = {
     "uint8": "U8",
     "bool": "BOOL",
 }
-"""Element types by NumPy's name, as a header has them."""
+"""The element types in a header, by NumPy's names."""
 
 _TYPES = {code: name for name, code in _CODES.items()}
 _ALIGNMENT = 8
@@ -48,11 +48,11 @@ _LONGEST_NAME = 255
 _MOST_DIGITS = 18
 _TOO_LARGE = 2**63
 _HUB_SNAPSHOTS, _HUB_CONTENT = "snapshots", "blobs"
-"""Folders of huggingface_hub's cache: links with the names of files, and what they lead to."""
+"""Folders of huggingface_hub's cache: links with the names of files, and the content that they lead to."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Returns an element type by its name; bfloat16 is one, too."""
+    """Returns an element type by its name, including bfloat16."""
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
@@ -87,16 +87,16 @@ class _TensorPlace:
 
 
 class ShardedWriter:
-    """Files with room for all arrays, which are then written in any order.
+    """Files with space for all arrays, which are then written in any order.
 
     Args:
-      folder: where the files go.
-      tensors: all arrays, in the order in which they lie.
+      folder: the folder for the files.
+      tensors: all arrays, in their order in the files.
       metadata: texts for the headers.
-      shard_bytes: the most data of a file; a larger array has one of its own.
+      shard_bytes: the most data of a file; a larger array gets its own file.
 
     Raises:
-      OSError: there is no room for them.
+      OSError: the disk is full.
     """
 
     def __init__(self, folder: Path, tensors: Sequence[Tensor], metadata: Mapping[str, str], shard_bytes: int) -> None:
@@ -139,14 +139,14 @@ class ShardedWriter:
             stream.write(struct.pack("<Q", len(text)) + text)
             stream.flush()
             if offset:
-                os.posix_fallocate(stream.fileno(), start, offset)  # a full disk is an error here, not a signal later
+                os.posix_fallocate(stream.fileno(), start, offset)  # a full disk is an error now, not a signal later
         self.files.append(file)
         for tensor in shard:
             begin = header[tensor.name]["data_offsets"][0]
             self._places[tensor.name] = _TensorPlace(file, start + begin, tensor)
 
     def write(self, name: str, array: Array) -> None:
-        """Puts an array at its place, in the element type that was announced."""
+        """Writes an array to its place, in the announced element type."""
         view = self._places[name].open("r+")
         view[...] = array
         if isinstance(view, np.memmap):
@@ -157,24 +157,24 @@ class ShardedWriter:
         """Checks that every array was written.
 
         Raises:
-          AssertionError: one was not.
+          AssertionError: an array was not.
         """
         if self._unwritten:
             raise AssertionError(f"never written: {sorted(self._unwritten)[:5]}")
 
 
 class SafetensorsFolder:
-    """The arrays of a folder, as transformers or this harness wrote them.
+    """The arrays of a folder that transformers or this harness wrote.
 
     Args:
-      folder: with ``model.safetensors``, or with an index and the files that it names.
+      folder: a folder with ``model.safetensors``, or with an index and its files.
 
     Attributes:
-      tensors: by name.
-      metadata: of the headers.
+      tensors: the arrays, by name.
+      metadata: the texts of the headers.
 
     Raises:
-      ConversionError: there is none, one is damaged, or one does not lie in the folder.
+      ConversionError: there is no file, or a file is damaged or lies outside of the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -201,12 +201,12 @@ class SafetensorsFolder:
             self._places[name] = _TensorPlace(file, start + begin, tensor)
 
     def number(self, key: str) -> int | None:
-        """Returns a number of the headers' texts; None if it is not there, or is not one."""
+        """Returns a number among the headers' texts, or None if it is missing or not a number."""
         text = self.metadata.get(key, "")
         return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
     def read(self, name: str) -> Array:
-        """Returns an array, whose data is read from the file when it is used."""
+        """Returns an array, whose data is read when it is used."""
         return self._places[name].open("r")
 
 
@@ -214,10 +214,10 @@ def _header_of(file: Path) -> tuple[dict[str, str], list[tuple[Tensor, int, int]
     """Reads the header of a file.
 
     Returns:
-      Its texts, its arrays with the first byte of each and the one behind its last, and where the data starts.
+      Its texts, its arrays with the start and end of each, and the start of the data.
 
     Raises:
-      ConversionError: it is not a file of safetensors.
+      ConversionError: it is not a safetensors file.
     """
     try:
         with file.open("rb") as stream:
@@ -242,7 +242,7 @@ def _entry(file: Path, name: str, entry: Any) -> tuple[Tensor, int, int]:
 
     Raises:
       ConversionError: T5X does not have its element type.
-      ValueError: it is not such an entry.
+      ValueError: the entry is invalid.
     """
     match entry:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end]} if all(
@@ -255,10 +255,10 @@ def _entry(file: Path, name: str, entry: Any) -> tuple[Tensor, int, int]:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Reads an object of JSON that may come from anyone.
+    """Reads a JSON object from an untrusted source.
 
     Raises:
-      ValueError: it is not one, has a name twice, or is nested too deeply.
+      ValueError: it is not an object, has a name twice, or is nested too deeply.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
@@ -303,8 +303,8 @@ def _in_folder(folder: Path, name: Any) -> Path:
     """Returns a file of a folder by its name.
 
     Raises:
-      ConversionError: the name, or a link of that name, leads out of the folder. What is downloaded into the cache of
-        huggingface_hub is linked to the folder of its content, which is fine.
+      ConversionError: the name, or a link of that name, leads out of the folder. Links in the cache of
+        huggingface_hub may lead to its folder of contents.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name or len(name) > _LONGEST_NAME:
         raise ConversionError(

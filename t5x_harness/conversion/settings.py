@@ -1,4 +1,4 @@
-"""What arrays do not show of a model: its activations and its vocabulary, from the Gin config of its run."""
+"""The settings of a model that its arrays do not show, such as activations, from its run's Gin config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.gin.values import Reference
 from t5x_harness.spec import RunSpec
 
 BYTES = "bytes"
-"""How a user names the vocabulary of ByT5."""
+"""The user's name for the vocabulary of ByT5."""
 
 _SENTENCEPIECE, _BYTES = "SentencePieceVocabulary", "ByteVocabulary"
 _OF_T5 = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"  # of t5.data.get_default_vocabulary()
@@ -26,7 +26,7 @@ class Vocabulary:
     """A vocabulary.
 
     Attributes:
-      path: of its SentencePiece model; None for bytes.
+      path: the path of its SentencePiece model; None for bytes.
       extra_ids: sentinels that SeqIO adds to the model's own pieces.
     """
 
@@ -42,11 +42,11 @@ class ModelSettings:
     """The settings of a model; None for one that the config does not give.
 
     Attributes:
-      activations: of the feed-forward blocks, by T5X's names.
-      dropout_rate: of training.
-      vocabulary: of inputs and targets.
-      sizes: of the network, by the names of ``Architecture``.
-      doubt: why the vocabulary is not known, in words; empty where it is, or no config was read.
+      activations: the activations of the feed-forward blocks, by T5X's names.
+      dropout_rate: the dropout rate of training.
+      vocabulary: the vocabulary of inputs and targets.
+      sizes: the sizes of the network, by the names of ``Architecture``.
+      doubt: why the vocabulary is not known, in words; empty if it is, or no config was read.
     """
 
     activations: tuple[str, ...] | None = None
@@ -59,16 +59,16 @@ class ModelSettings:
 def settings_of(
     gin_files: Sequence[str], bindings: Sequence[str] = (), search_paths: Sequence[str] = (), cwd: str = "."
 ) -> ModelSettings:
-    """Reads settings from a config; nothing of it is executed.
+    """Reads settings from a config without executing it.
 
     Args:
-      gin_files: of a model or a run, such as the ``config.gin`` that T5X writes into MODEL_DIR.
-      bindings: Gin statements parsed after the files.
+      gin_files: the files of a model or a run, such as the ``config.gin`` that T5X writes into MODEL_DIR.
+      bindings: Gin statements that are parsed after the files.
       search_paths: folders where files and includes are looked up.
       cwd: the folder that relative paths start from.
 
     Raises:
-      ConversionError: a file is not there.
+      ConversionError: a file is missing.
     """
     from t5x_harness.lint.stage import missing_gin_files
 
@@ -90,7 +90,7 @@ def settings_of(
 
 
 def _value(program: GinProgram, param: str) -> Any:
-    """Returns the value of a parameter of the network's config; None where none or several are bound."""
+    """Returns the value of a parameter of the network's config, or None if it is not bound, or bound to several."""
     networks = {b.target for b in program.final_bindings if b.param == "emb_dim"}
     found = [
         program.resolve(b).value

@@ -1,6 +1,6 @@
-"""The arrays of a checkpoint, read one at a time: in each layout that T5X reads, and of safetensors.
+"""Reads the arrays of a checkpoint one at a time, in each layout that T5X reads.
 
-Nothing of T5X runs for it, but for checkpoints of TensorFlow, whose names T5X translates.
+This runs no part of T5X, except for checkpoints of TensorFlow, whose names T5X translates.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ _STEP_OF_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 
 @dataclasses.dataclass(frozen=True)
 class StoredParameters:
-    """The parameters of a checkpoint; each is read when it is asked for, and not kept.
+    """The parameters of a checkpoint, each of which is read on request and not kept.
 
     Attributes:
       where: the checkpoint, for messages.
-      layout: how it lies on disk, in words.
-      shapes: by T5X's names, without ``target/``.
-      dtypes: names of element types, such as ``bfloat16``, likewise.
-      step: the train step that it was written at; None where it says none.
-      others: how many arrays it has besides, such as the optimizer's state.
+      layout: its layout on disk, in words.
+      shapes: the shapes by T5X's names, without ``target/``.
+      dtypes: the names of the element types, such as ``bfloat16``, by the same names.
+      step: the train step at which it was written; None if it has none.
+      others: the number of other arrays, such as the optimizer's state.
+      read_array: reads the array of a name.
     """
 
     where: str
@@ -60,11 +61,11 @@ class StoredParameters:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """What there is, without its data."""
+        """The arrays, without their data."""
         return [Tensor(name, shape, self.dtypes[name]) for name, shape in self.shapes.items()]
 
     def as_type(self, dtype: str | None) -> StoredParameters:
-        """Returns the same with all floats in another element type; None for each as it is."""
+        """Returns the same with all floats in another element type; None keeps each as it is."""
         if dtype is None:
             return self
         dtypes = {name: dtype if "float" in kind else kind for name, kind in self.dtypes.items()}
@@ -91,13 +92,13 @@ def read_t5x(path: str) -> StoredParameters:
     """Opens a checkpoint of T5X or of its TensorFlow predecessor.
 
     Args:
-      path: its folder, a folder of several, of which the latest counts, or the common beginning of a TensorFlow
+      path: the folder of a checkpoint, or of several, of which the latest counts, or the common prefix of a TensorFlow
         checkpoint's files; local, or at ``gs://``.
 
     Raises:
-      ConversionError: there is none, or it is damaged.
+      ConversionError: there is no checkpoint, or it is damaged.
     """
-    path = path if "://" in path else os.path.abspath(path)  # orbax reads nothing at a relative one
+    path = path if "://" in path else os.path.abspath(path)  # orbax reads no relative path
     path = _latest_of_tensorflow(path) or _latest_in(path) or path
     layout = layout_of(path)
     if layout is None:
@@ -171,7 +172,7 @@ def _reader_of_file(path: str) -> Callable[[str], Array]:
 
 
 def _read(spec: Mapping[str, Any], context: Any) -> Array:
-    """Reads an array of zarr; what its own metadata says counts, as a copy may be chunked in another way."""
+    """Reads a zarr array by its own metadata, because a copy may have other chunks than the checkpoint says."""
     try:
         array = ts.open({"driver": "zarr", **spec}, context=context).result()
     except ValueError:
@@ -198,7 +199,7 @@ def _tensorflow(path: str) -> StoredParameters:
 
 
 def _latest_of_tensorflow(path: str) -> str | None:
-    """Returns the checkpoint that the state file of TensorFlow in a folder names; None where there is none."""
+    """Returns the checkpoint that TensorFlow's state file in a folder names, or None if there is no such file."""
     file = epath.Path(path) / "checkpoint"
     if not file.is_file():
         return None
@@ -208,7 +209,7 @@ def _latest_of_tensorflow(path: str) -> str | None:
 
 
 def _latest_in(path: str) -> str | None:
-    """Returns the latest checkpoint of T5X in a folder; None where there is none."""
+    """Returns the latest checkpoint of T5X in a folder, or None if it has none."""
     folder = epath.Path(path)
     names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
     steps = [int(found[1]) for name in names if (found := re.fullmatch(r"checkpoint_(\d+)", name))]
@@ -221,7 +222,7 @@ def _step_of(path: str) -> int | None:
 
 
 def _nothing_at(path: str) -> str:
-    """Says what is at a path instead of a checkpoint."""
+    """Describes the content of a path that holds no checkpoint."""
     folder = epath.Path(path)
     if not folder.exists():
         parent = folder.parent

@@ -1,4 +1,4 @@
-"""Writing a checkpoint that T5X restores: orbax's layout, the parameters and the step, without an optimizer's state."""
+"""Writes a checkpoint that T5X restores, in orbax's layout: parameters and step, without an optimizer's state."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class LazyArray:
 
     @property
     def nbytes(self) -> int:
-        """The size of its data once it is there."""
+        """The size of its data once it is made."""
         return self.size * int(np.dtype(self.dtype).itemsize)
 
 
 def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray]) -> Path:
-    """Writes a checkpoint; its arrays are made and written one after another.
+    """Writes a checkpoint, making and writing its arrays one after another.
 
     Args:
-      folder: where ``checkpoint_<step>`` goes.
-      step: the train step that it is of.
-      parameters: by T5X's names, without ``target/``.
+      folder: the folder for ``checkpoint_<step>``.
+      step: its train step.
+      parameters: the arrays by T5X's names, without ``target/``.
 
     Returns:
       Its folder.
@@ -58,7 +58,7 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
     handlers = ocp.type_handlers.create_type_handler_registry((LazyArray, _handler()))
     absl_logger = logging.getLogger("absl")
     level = absl_logger.level
-    absl_logger.setLevel(logging.ERROR)  # it warns that no array of JAX is among these
+    absl_logger.setLevel(logging.ERROR)  # it warns that these are not JAX arrays
     try:
         state = ocp.PyTreeCheckpointHandler(use_ocdbt=True, type_handler_registry=handlers)
         with ocp.CheckpointManager(
@@ -75,7 +75,7 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
 
 @functools.cache
 def _handler() -> Any:
-    """Returns what orbax asks for the data of a :class:`LazyArray`; the files are those of NumPy's arrays."""
+    """Returns the handler that gives orbax the data of a :class:`LazyArray`; the files are those of NumPy arrays."""
     import orbax.checkpoint as ocp
 
     class LazyArrayHandler(ocp.type_handlers.NumpyHandler):  # type: ignore[misc]
@@ -85,7 +85,7 @@ def _handler() -> Any:
             options: Iterable[Any] = args or [ocp.SaveArgs()] * len(values)
             for value, info, option in zip(values, infos, options, strict=True):
                 for future in await super().serialize([value.make()], [info], [option]):
-                    future.result()  # which leaves one array in memory at a time
+                    future.result()  # so that one array is in memory at a time
             return []
 
     return LazyArrayHandler(deepcopy_host_arrays=False)

@@ -1,4 +1,4 @@
-"""The tokenizer of a folder of transformers: a SentencePiece model, or bytes."""
+"""Writes the tokenizer of a folder of transformers: a SentencePiece model, or bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from etils import epath
 
-from t5x_harness.buckets.emulated import store
+from t5x_harness.buckets.emulated import local_path
 from t5x_harness.buckets.reach import is_unreachable
 from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.errors import ConversionError
@@ -19,7 +19,7 @@ from t5x_harness.conversion.settings import ModelSettings, Vocabulary
 
 TOKENIZER_CONFIG, PIECES = "tokenizer_config.json", "spiece.model"
 
-_BYTE_IDS = 259  # 256 bytes behind padding, end of sequence and unknown
+_BYTE_IDS = 259  # 256 bytes after padding, end of sequence and unknown
 _SENTINELS_OF_BYT5 = 125
 _SENTINEL = "<extra_id_"
 _SPECIAL = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
@@ -28,12 +28,12 @@ _HOW = "give it with --vocabulary=PATH or --vocabulary=bytes"
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """What was written of a tokenizer.
+    """A tokenizer that was written, or was left out.
 
     Attributes:
-      files: that were written.
-      left_out: why there are none, in words.
-      warnings: where it differs from SeqIO's vocabulary, in words.
+      files: the files that were written.
+      left_out: why there are no files, in words.
+      warnings: the differences from SeqIO's vocabulary, in words.
     """
 
     files: tuple[Path, ...] = ()
@@ -47,11 +47,11 @@ def write_tokenizer(
     """Writes the files of the tokenizer next to a model.
 
     Args:
-      folder: of the model.
-      sizes: of its network.
-      flavor: what it is in transformers.
-      settings: what its config says.
-      required: whether the user named the vocabulary, so that one that cannot be read is an error.
+      folder: the folder of the model.
+      sizes: the sizes of its network.
+      flavor: its form in transformers.
+      settings: the settings in its config.
+      required: whether the user named the vocabulary, so that it is an error if it cannot be read.
 
     Raises:
       ConversionError: the vocabulary does not fit the embedding, is not a SentencePiece model, or is required and
@@ -121,9 +121,8 @@ def _parsed(vocabulary: Vocabulary, content: bytes) -> Any:
 
 
 def _content(path: str) -> bytes | None:
-    """Returns a file's content; None where it cannot be read from here."""
-    here = store()
-    local = here.local(path) if here is not None else None
+    """Returns a file's content, or None if it cannot be read from here."""
+    local = local_path(path)
     if local is None and is_unreachable(path):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Folders of transformers: config.json, generation_config.json and the arrays as safetensors; written and read."""
+"""Writes and reads folders of transformers: config.json, generation_config.json and the arrays as safetensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 STEP, LAYOUT = "t5x_step", "t5x_layout"
-"""Texts in the headers of the files, from which a checkpoint of T5X can be made again as it was."""
+"""Texts in the headers of the files, from which the original checkpoint of T5X can be restored."""
 
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # which transformers skips, too
@@ -48,14 +48,14 @@ def write_transformers(
     settings: ModelSettings,
     shard_bytes: int,
 ) -> list[Path]:
-    """Writes the model, without a tokenizer; one array of the checkpoint is in memory at a time.
+    """Writes the model without a tokenizer, with one array of the checkpoint in memory at a time.
 
     Args:
-      folder: an empty one.
-      source: the checkpoint, whose arrays are those of ``sizes``.
-      sizes: of the network.
-      flavor: what it is in transformers.
-      settings: what its config says.
+      folder: an empty folder.
+      source: the checkpoint, whose arrays fit ``sizes``.
+      sizes: the sizes of the network.
+      flavor: its form in transformers.
+      settings: the settings in its config.
       shard_bytes: the most data of a file.
 
     Returns:
@@ -86,11 +86,11 @@ def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[Stored
     """Opens a model of transformers as parameters of T5X.
 
     Args:
-      folder: with config.json and safetensors.
-      scanned: whether T5X scans its layers; None for as it was before, or as umT5 has it.
+      folder: a folder with config.json and safetensors.
+      scanned: whether T5X scans its layers; None for the original layout, or umT5's default.
 
     Returns:
-      The parameters, each put together when it is read, and their sizes.
+      The parameters, each assembled when it is read, and their sizes.
 
     Raises:
       ConversionError: it is not a T5, its arrays are not those that its config says, or a file is damaged.
@@ -141,13 +141,13 @@ def _put_together(parameter: ParameterMapping, arrays: SafetensorsFolder) -> Arr
 
 
 def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, scanned: bool | None) -> Architecture:
-    """Returns the sizes that a config says, and whether logits come from the embedding."""
+    """Returns the architecture that a config and its arrays describe."""
     missing = [theirs for theirs in _SIZES.values() if config.get(theirs) is None]
     if missing:
         raise ConversionError(f"{folder / CONFIG} lacks {', '.join(missing)}: use the file as transformers saved it")
     decoder_layers = config.get(_DECODER_LAYERS) or config["num_layers"]
     buckets = config.get(_BUCKETS, 32)
-    # A stack of more layers than there are arrays would have more names than there is memory.
+    # The names of a stack with more layers than arrays might not fit into memory.
     numbers = {theirs: (config[theirs], _LARGEST) for theirs in _SIZES.values()} | {_BUCKETS: (buckets, _LARGEST)}
     most_layers = max(1, len(arrays.tensors))
     numbers |= {"num_layers": (config["num_layers"], most_layers), _DECODER_LAYERS: (decoder_layers, most_layers)}
@@ -161,7 +161,7 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
     has_head = LOGITS in arrays.tensors and not _same(arrays, LOGITS)
     own_logits = has_head or config.get("tie_word_embeddings") is False
     is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
-    # transformers before 5.24 saved every umT5 with tie_word_embeddings = true, so there it tells nothing.
+    # transformers before 5.24 saved every umT5 with tie_word_embeddings = true, which means nothing there.
     tells = config["model_type"] == ModelType.T5 or (is_umt5 and "scale_decoder_outputs" in config)
     if tells and bool(is_scaled) is own_logits:
         raise ConversionError(
@@ -185,7 +185,7 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
 
 
 def _layout(folder: Path, metadata: Mapping[str, str], is_umt5: bool) -> tuple[int | None, bool]:
-    """Returns the axis of scanned layers and whether heads are joined: as they were before, or as T5X has them."""
+    """Returns the axis of scanned layers and whether heads are joined, from the headers, or T5X's defaults."""
     try:
         layout = json_object(metadata.get(LAYOUT, "{}"))
         match layout.get("scan_axis", 1 if is_umt5 else None), layout.get("joined_heads", not is_umt5):
@@ -197,17 +197,17 @@ def _layout(folder: Path, metadata: Mapping[str, str], is_umt5: bool) -> tuple[i
 
 
 def _same(arrays: SafetensorsFolder, name: str) -> bool:
-    """Returns whether an array is the embedding once more."""
+    """Tells whether an array equals the embedding."""
     if EMBEDDING not in arrays.tensors or arrays.tensors[name].shape != arrays.tensors[EMBEDDING].shape:
         return False
     return bool(np.array_equal(arrays.read(name), arrays.read(EMBEDDING)))
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Reads an object.
+    """Reads a JSON object.
 
     Raises:
-      ConversionError: the file is not there, or is not one.
+      ConversionError: the file is missing, or is not a JSON object.
     """
     try:
         return json_object(file.read_bytes())

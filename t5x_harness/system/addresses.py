@@ -1,4 +1,4 @@
-"""Which addresses, names and URLs are this machine's own."""
+"""Tells which addresses, names and URLs belong to this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DISCARD = 9  # a port
 
 
 def is_here(address: str) -> bool:
-    """Returns whether an IP address is one of this machine: of loopback, unspecified, or of an interface of its own."""
+    """Tells whether an IP address belongs to this machine: loopback, unspecified, or of one of its interfaces."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -26,9 +26,9 @@ def is_here(address: str) -> bool:
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((str(ip), 0))  # the kernel gives a socket no address of another machine
-            # But it gives those to which a network's every machine listens, which only a socket that says so may name.
-            # Nothing is sent; the method is the one of the interpreter's own class, which no guard has replaced.
+            probe.bind((str(ip), 0))  # the kernel binds no address of another machine
+            # It does bind broadcast addresses, but connects to them only if a socket asks for broadcasts. Nothing is
+            # sent. The method is that of the interpreter's own class, which no guard has replaced.
             super(socket.socket, probe).connect((str(ip), _DISCARD))
         except OSError:
             return False
@@ -36,14 +36,14 @@ def is_here(address: str) -> bool:
 
 
 def is_here_name(name: str) -> bool:
-    """Returns whether a host name or an IP address is of this machine."""
+    """Tells whether a host name or an IP address belongs to this machine."""
     plain = name.lower().rstrip(".")
     own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
     return plain in own or plain.endswith(".localhost") or is_here(plain)
 
 
 def is_here_url(url: str) -> bool:
-    """Returns whether a URL, or a host with a port, is on this machine."""
+    """Tells whether a URL, or a host with a port, leads to this machine."""
     from urllib.parse import urlsplit
 
     host = urlsplit(url if "//" in url else f"//{url}").hostname

@@ -1,4 +1,4 @@
-"""Callbacks for modules that have just been imported.
+"""Calls back when modules have been imported.
 
 Every Python process that ``t5x-harness exec`` starts loads this module, so it imports nothing but the import system.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def after_import(module_name: str, callback: Callable[[ModuleType], None]) -> None:
-    """Calls back with a module when it has been imported: at once if it is already.  A later callback replaces it."""
+    """Calls back with a module when it has been imported, at once if it is already; a later callback replaces it."""
     hook = next((f for f in sys.meta_path if isinstance(f, AfterImport)), None)
     if hook is None:
         hook = AfterImport()
@@ -24,7 +24,7 @@ def after_import(module_name: str, callback: Callable[[ModuleType], None]) -> No
 
 
 class AfterImport:
-    """A finder that finds nothing itself: it wraps the loaders of the modules that someone waits for."""
+    """A finder that finds nothing itself, but wraps the loaders of the modules with a callback."""
 
     def __init__(self) -> None:
         self.callbacks: dict[str, Callable[[ModuleType], None]] = {}
@@ -32,7 +32,7 @@ class AfterImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of a module that someone waits for, with its loader wrapped; None for every other."""
+        """Returns the spec of a module with a callback, with its loader wrapped, or None for any other module."""
         if fullname not in self.callbacks:
             return None
         for finder in list(sys.meta_path):
@@ -48,7 +48,7 @@ class AfterImport:
 
 
 class _CallingLoader:
-    """A loader that calls back when its module has run, and is the wrapped loader in all else."""
+    """A loader that calls back when its module has run, and otherwise acts as the wrapped loader."""
 
     def __init__(self, loader: Any, callback: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -62,7 +62,7 @@ class _CallingLoader:
         return created
 
     def exec_module(self, module: ModuleType) -> None:
-        # Code that asks the module for its loader has to see its own.
+        # Code that asks the module for its loader has to see the original one.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

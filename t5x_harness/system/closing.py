@@ -1,4 +1,4 @@
-"""What is closed at the end of its ``with`` block."""
+"""Context managers that are closed at the end of the block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(abc.ABC):
-    """A context manager whose end is :meth:`close`."""
+    """A context manager that calls :meth:`close` at its end."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends it. May be called again."""
+        """Closes it. May be called again."""
 
     def __enter__(self) -> Self:
         return self

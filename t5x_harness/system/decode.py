@@ -1,7 +1,7 @@
-"""Rebuilds frozen values from what JSON carries of them, by their type hints.
+"""Rebuilds frozen values from JSON, by their type hints.
 
-Own code, as it is shorter than what it would take to configure a library: values keep their names, numbers stay what
-they are, and fields that a newer harness added are passed over.
+This is shorter than the configuration of a library would be: values keep their names, numbers keep their types, and
+fields that a newer harness added are ignored.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class JsonValue:
     """Base of frozen dataclasses that survive a trip through JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values that ``json.dumps`` takes."""
+        """Returns plain values for ``json.dumps``."""
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuilds the value from :meth:`to_json`, or from what JSON made of that."""
+        """Rebuilds the value from the result of :meth:`to_json`, before or after a trip through JSON."""
         return cls(**decode_fields(cls, value))
 
 
 def decode_fields(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of a dataclass's fields that a mapping has."""
+    """Returns the fields of a dataclass that a mapping has, decoded."""
     return {name: _decode(hint, value[name]) for name, hint in type_hints(kind).items() if name in value}
 
 

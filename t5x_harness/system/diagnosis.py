@@ -1,4 +1,4 @@
-"""What a process that ended left behind: its status in words, the end of its log, where its threads were."""
+"""Describes the end of a process: its status in words, the end of its log, the position of its threads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LOW = 2048
 
 
 def describe_status(status: int) -> str:
-    """Says in words how a process ended.
+    """Describes how a process ended.
 
     Args:
       status: a wait status, as :func:`os.waitpid` returns it.
 
     Returns:
-      Such as ``exited with status 3`` or ``was killed by SIGKILL (out of memory?)``.
+      A description such as ``exited with status 3`` or ``was killed by SIGKILL (out of memory?)``.
     """
     if not os.WIFSIGNALED(status):
         return f"exited with status {os.WEXITSTATUS(status)}"
@@ -46,16 +46,16 @@ def describe_status(status: int) -> str:
 
 
 def describe_returncode(returncode: int) -> str:
-    """Says the same of what :mod:`subprocess` reports, in which a signal is a negative number."""
+    """Describes a return code of :mod:`subprocess`, in which a signal is a negative number."""
     return describe_status(-returncode if returncode < 0 else returncode << 8)
 
 
 def low_limit(log: str, *, status: int = 0) -> str:
-    """Returns what to say of a limit of processes, or of address space, that a process may have died of; else nothing.
+    """Returns a hint at a limit of processes or address space that may have ended a process; empty for no such limit.
 
     Args:
-      log: what it wrote last.
-      status: its wait status, if known. Native code aborts where it gets no thread, and may say nothing.
+      log: the end of its log.
+      status: its wait status, if known. Native code aborts if it gets no thread, and may write nothing.
     """
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if address_space != resource.RLIM_INFINITY and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _OF_NATIVE_CODE:
@@ -72,11 +72,11 @@ def low_limit(log: str, *, status: int = 0) -> str:
 
 
 def _process_limits() -> Iterator[tuple[str, int]]:
-    """Yields how many processes and threads there may be, by what says so."""
+    """Yields the limits of processes and threads, and their sources."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         yield "this user (ulimit -u)", soft
-    with contextlib.suppress(OSError, ValueError):  # no such limit here, or max
+    with contextlib.suppress(OSError, ValueError):  # there is no such limit, or it is max
         yield "this container (pids.max of its cgroup)", int(Path("/sys/fs/cgroup/pids.max").read_text())
 
 
@@ -93,8 +93,8 @@ def read_tail(path: Path, *, start: int = 0, lines: int = TAIL_LINES) -> str:
 
     Args:
       path: the log file.
-      start: byte offset before which nothing is read: what an earlier run wrote.
-      lines: how many lines to return at most; each is cut to 1000 characters.
+      start: the byte offset to start at, behind the output of an earlier run.
+      lines: the most lines to return; each is cut to 1000 characters.
     """
     try:
         with path.open("rb") as file:
@@ -106,17 +106,17 @@ def read_tail(path: Path, *, start: int = 0, lines: int = TAIL_LINES) -> str:
         return f"(the log cannot be read: {error})"
     found = text.splitlines()
     if first > start and len(found) > 1:
-        found = found[1:]  # the first one is most likely cut
+        found = found[1:]  # the first line is most likely cut
     return "\n".join(line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …" for line in found[-lines:])
 
 
 def without_frames(dump: str, *, entry_file: str) -> str:
-    """Leaves out of a faulthandler dump the frames through which a thread came into the user's code.
+    """Removes from a faulthandler dump the frames that lead a thread into the user's code.
 
     Args:
-      dump: what :mod:`faulthandler` wrote: for each thread a header and a line ``File "…", line n in f`` for every
+      dump: the output of :mod:`faulthandler`: for each thread a header and a line ``File "…", line n in f`` for every
         frame, innermost first.
-      entry_file: end of the path of the file whose first frame, and all outside it, are left out.
+      entry_file: the end of a path; the first frame in that file and all outer frames are removed.
     """
     kept: list[str] = []
     inside = False
@@ -132,10 +132,10 @@ def crashed_at(log: str) -> str:
     """Returns the Python frame, such as ``File "model.py", line 3 in loss``, in which a process crashed.
 
     Args:
-      log: the end of its log with what :mod:`faulthandler` wrote at a fatal signal, whose first frame matters most.
+      log: the end of its log, with the output of :mod:`faulthandler` at a fatal signal.
 
     Returns:
-      Empty if the log has no such crash.
+      The frame, or an empty string if the log has no such crash.
     """
     found = _CRASH.search(log)
     return found[1] if found else ""
@@ -145,11 +145,11 @@ def innermost_frame(dump: str, *, entry_file: str) -> str:
     """Returns the innermost frame of the main thread, such as ``File "model.py", line 3 in loss``.
 
     Args:
-      dump: what :mod:`faulthandler` wrote.
-      entry_file: end of the path of the file that only the main thread came through.
+      dump: the output of :mod:`faulthandler`.
+      entry_file: the end of the path of a file that only the main thread runs through.
 
     Returns:
-      Empty if no thread has a frame of its own inside the entry file's.
+      The frame, or an empty string if no thread has a frame inside that file's frame.
     """
     innermost = ""
     for line in dump.splitlines():

@@ -1,4 +1,4 @@
-"""Ctrl-C while runs work: however often it is pressed, the program ends within seconds, and reports what it knows."""
+"""Ctrl-C during runs: the program ends within seconds, however often it is pressed, and reports what it knows."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from types import FrameType
 from typing import NoReturn
 
 _SECONDS = 2.0
-"""How long after the first Ctrl-C the end may take if there is a second one."""
+"""Seconds from the first Ctrl-C to a forced exit, if there is a second Ctrl-C."""
 
 _TELL_SECONDS = 10.0
-"""How long a report that is just being printed is waited for: what it goes to may take nothing any more."""
+"""Seconds to wait for a report that is being printed, because its reader may have stopped."""
 
 
 class Ending:
-    """Handles SIGINT from the moment at which the program is to end.
+    """Handles SIGINT once the program is to end.
 
-    The first one raises ``KeyboardInterrupt``, as ever. A second one would be raised in the midst of the clearing up,
-    and lose the report; it has the process exit two seconds after the first one instead, if it has not by then. What
-    is known is reported before that, however busy the machine is. All other processes notice the end, and end, too.
+    The first one raises ``KeyboardInterrupt`` as usual. A second one would be raised during the cleanup, and lose the
+    report. Instead, it makes the process exit two seconds after the first one, after the results so far are reported.
+    All other processes notice the end, and end, too.
 
-    Where this is not the main thread, and where SIGINT has a handler of its own or is ignored, nothing is changed.
+    In any thread but the main one, and if SIGINT is ignored or has another handler, nothing changes.
 
     Args:
-      status: the exit status of a process that is ended so.
-      tell: reports what is known; called once, by :meth:`tell` or in a thread of its own before the process is ended.
+      status: the exit status of a process that is ended this way.
+      tell: reports the results so far; called once, by :meth:`tell` or in a thread before the process exits.
     """
 
     def __init__(self, status: int, tell: Callable[[], None]) -> None:
@@ -55,23 +55,23 @@ class Ending:
                 self._uninstall()
 
     def begin(self) -> None:
-        """Begins the end of an interrupted program: further SIGINTs do not interrupt it. May be called again."""
+        """Begins the end of an interrupted program, which further SIGINTs do not interrupt. May be called again."""
         if self._began is None:
             self._began = time.monotonic()
         self._install()
 
     def tell(self) -> None:
-        """Reports what is known, unless that was done before."""
+        """Reports the results so far, unless that was done before."""
         with self._telling:
             tell, self._tell = self._tell, None
             if tell is not None:
                 tell()
 
     def restore(self) -> None:
-        """Has SIGINT handled as before. May be called again.
+        """Restores the handling of SIGINT. May be called again.
 
-        After an end that has begun this is so when its two seconds are over. An interpreter that ends before that
-        ignores it: what is left to do then is not worth an interruption.
+        If the end has begun, SIGINT is handled as before when its two seconds are over. An interpreter that exits
+        earlier ignores it, because the rest is not worth an interruption.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -92,7 +92,7 @@ class Ending:
             signal.signal(signal.SIGINT, self._arrived)
             self._is_installed = True
 
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
+    def _arrived(self, _number: int, _frame: FrameType | None) -> None:
         if self._began is None:
             self._began = time.monotonic()
             raise KeyboardInterrupt

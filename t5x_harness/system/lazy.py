@@ -12,8 +12,8 @@ from typing import Any
 def public_name(package: str, file: str, name: str) -> Any:
     """Returns an attribute for a package's ``__getattr__``.
 
-    The imports in its block ``if TYPE_CHECKING``, which type checkers read, are the only list of the names; ``__all__``
-    is made of them.
+    The imports in the package's block ``if TYPE_CHECKING``, which type checkers read, are the only list of its names;
+    ``__all__`` comes from them.
 
     Args:
       package: the package's ``__name__``.

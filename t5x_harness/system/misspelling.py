@@ -1,15 +1,15 @@
-"""Which name a misspelled word means: the closest, and, a stricter question, the one beyond doubt."""
+"""The name that a misspelled word means: the closest one, or, more strictly, the only possible one."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-_SHORTEST = 3  # words of fewer letters are names of their own: LR_A and LR_B
+_SHORTEST = 3  # shorter words are different names: LR_A and LR_B
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """Returns the one of ``choices`` that ``word`` is most likely a misspelling of; None if none is near."""
+    """Returns the choice that ``word`` most likely misspells, or None if none is close."""
     pool = [c for c in choices if c != word]
     if (same := {_folded(c): c for c in pool}.get(_folded(word))) is not None:
         return same
@@ -17,20 +17,20 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Returns ``; did you mean X?`` or nothing."""
+    """Returns ``; did you mean X?``, or an empty string if no choice is close."""
     near = closest(word, choices)
     return f"; did you mean {near}?" if near else ""
 
 
 def meant(word: str, choices: Iterable[str]) -> str | None:
-    """Returns the one choice that ``word`` can only be a slip of the pen for; None if there is none, or a second one.
+    """Returns the only choice that ``word`` can be a slip for, or None if there is none or a second one.
 
-    A slip is a difference in case and underscores alone, or one letter too many, too few, wrong or swapped with the
+    A slip is a difference only in case and underscores, or one letter that is extra, missing, wrong or swapped with the
     next in one word of the name. Digits are never slips.
 
     Args:
       word: the name as written.
-      choices: the names that would have been right.
+      choices: the valid names.
     """
     pool = {choice for choice in choices if choice != word}
     same = [choice for choice in pool if _folded(choice) == _folded(word)]
@@ -57,7 +57,7 @@ def _is_slip(word: str, choice: str) -> bool:
 
 
 def _one_letter_apart(one: str, other: str) -> bool:
-    """Returns whether one insertion, deletion, replacement or swap of neighbours leads from one word to the other."""
+    """Tells whether one insertion, deletion, replacement or swap of neighbors turns one word into the other."""
     if len(one) > len(other):
         one, other = other, one
     start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))

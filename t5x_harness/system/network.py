@@ -1,9 +1,9 @@
-"""Keeps a run, or a piece of this process, from reaching anything beyond this machine.
+"""Keeps a run, or a block in this process, from reaching anything beyond this machine.
 
-Two nets: Python's sockets refuse with an error that says how to allow it, in :func:`forbidden`; and in runs, which are
-processes of their own, the kernel refuses to native code and to every program they start, too: see
-:mod:`t5x_harness.system.network_filter`. Both are for accidents, such as a smoke run that reads a bucket; a
-program that wants to get out can.
+There are two nets. With :func:`forbidden`, Python's sockets refuse with an error that says how to allow the connection.
+In runs, which are separate processes, the kernel also refuses native code and every program that they start; see
+:mod:`t5x_harness.system.network_filter`. Both are against accidents, such as a smoke run that reads a bucket; a program
+that wants to get out can.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from t5x_harness.system import network_filter
 from t5x_harness.system.addresses import HOW_TO_ALLOW, is_here_name, is_here_url
 from t5x_harness.variables import NETWORK_VARIABLE
 
-# Where the proxy variables of a machine would lead.
+# The proxy variables of a machine.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
 _GUARDED = ("connect", "connect_ex", "sendto", "sendmsg")
 _LOOKUPS = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
 
 
 class NetworkForbidden(PermissionError):
-    """A connection beyond this machine was refused. As an OSError it is to libraries what being offline is."""
+    """A connection beyond this machine was refused; libraries treat this OSError as being offline."""
 
     def __init__(self, host: str, port: object) -> None:
         where = f"{host}, port {port}" if port else host
@@ -34,14 +34,14 @@ class NetworkForbidden(PermissionError):
 
 
 def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
-    """Variables for a run; None takes one out.
+    """Returns variables for a run; None removes one.
 
-    Proxies of this machine are taken out of the environment where the network is forbidden, unless they are on this
-    machine themselves: a proxy on loopback is the session's own.
+    If the network is forbidden, proxies are removed unless they run on this machine: a proxy on loopback is the
+    session's own.
 
     Args:
-      allowed: whether it may reach beyond this machine.
-      environment: what they will be put over; the process's own by default.
+      allowed: whether the run may reach beyond this machine.
+      environment: the environment that the variables change; the process's own by default.
     """
     if allowed:
         return {NETWORK_VARIABLE: "allow"}
@@ -52,14 +52,14 @@ def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = No
 
 
 def network_is_forbidden(environment: Mapping[str, str | None]) -> bool:
-    """Returns whether variables forbid the network."""
+    """Tells whether variables forbid the network."""
     return environment.get(NETWORK_VARIABLE) == "forbid"
 
 
 def confine() -> None:
-    """Refuses this process, and all that it starts, whatever is beyond this machine; for good.
+    """Permanently refuses connections beyond this machine to this process and all that it starts.
 
-    For a process just forked: the kernel's part holds for the calling thread and those that it starts.
+    The process must have just been forked: the kernel's part covers the calling thread and those that it starts.
     """
     network_filter.install()
     _guard()
@@ -67,10 +67,10 @@ def confine() -> None:
 
 @contextlib.contextmanager
 def forbidden() -> Iterator[None]:
-    """Makes Python's sockets in this process refuse whatever is beyond this machine.
+    """Makes Python's sockets in this process refuse everything beyond this machine.
 
     Inside:
-      NetworkForbidden: what a connection, a datagram or the lookup of a name gets.
+      NetworkForbidden: a connection, a datagram or the lookup of a name would leave this machine.
     """
     undo = _guard()
     try:
@@ -80,7 +80,7 @@ def forbidden() -> Iterator[None]:
 
 
 def _guard() -> Callable[[], None]:
-    """Puts the guards in place, and returns what takes them away."""
+    """Installs the guards, and returns a function that removes them."""
     methods = {name: getattr(socket.socket, name) for name in _GUARDED}
     own = {name for name in _GUARDED if name in vars(socket.socket)}
     functions = {name: getattr(socket, name) for name in _LOOKUPS}
@@ -101,7 +101,7 @@ def _guard() -> Callable[[], None]:
     return undo
 
 
-# Which argument is the address; the last one where there may be flags in front of it.
+# The index of the address among the arguments; the last one if there may be flags in front of it.
 _ADDRESS_INDEX = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
 
 
@@ -124,7 +124,7 @@ def _guarded_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(address: Any) -> None:
-    """Refuses an address beyond this machine; what is not an address at all is left to the socket to refuse."""
+    """Refuses an address beyond this machine; the socket itself refuses anything that is not an address."""
     if not isinstance(address, tuple) or not address:
         return
     host, port = address[0], address[1] if len(address) > 1 else None

@@ -1,14 +1,14 @@
 """The kernel's part of forbidding the network: it asks before it connects.
 
-A filter (seccomp with user notification) makes the kernel stop each ``connect``, each ``sendto`` with an address, each
-``sendmsg`` and ``sendmmsg`` that opens a connection (TCP fast open) and each ``socket`` of an unusual family of this
-process, its threads and all that they start, and ask a small process beside it, which looks at the address. What is on
-this machine goes on; anything else gets EACCES, and a line on stderr that names host, port and program. io_uring, which
-could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
+A filter (seccomp with user notification) makes the kernel stop some system calls of this process, its threads and all
+that they start: each ``connect``, each ``sendto`` with an address, each ``sendmsg`` and ``sendmmsg`` that opens a
+connection (TCP fast open), and each ``socket`` of an unusual family. It asks a small process beside it, which checks
+the address. A call to this machine continues; any other gets EACCES, and a line on stderr that names host, port and
+program. io_uring, which could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
 
-No privilege is needed, and nothing is changed but that set-user-ID programs do not gain privileges any more. Where the
-kernel is too old, or does not let the memory of a process be read by another of the same user, nothing is refused by
-the kernel. Datagrams that ``sendmsg`` sends on unconnected sockets are not looked at.
+This needs no privilege, and its only other effect is that set-user-ID programs gain no privileges. If the kernel is too
+old, or does not let a process read the memory of another of the same user, the kernel refuses nothing. Datagrams that
+``sendmsg`` sends on unconnected sockets are not checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from t5x_harness.system.side_process import side_process
 
 
 class _CallNumbers(NamedTuple):
-    """Numbers of linux/audit.h and of the system call tables."""
+    """Numbers from linux/audit.h and the system call tables."""
 
     machine: int
     connect: int
@@ -62,27 +62,27 @@ _MACHINE, _NUMBER = 4, 0
 _FIRST, _THIRD, _FOURTH, _FIFTH = 16, 32, 40, 48
 _HIGH = 4
 _FAST_OPEN = 0x2000_0000  # MSG_FASTOPEN
-# Families that stay on this machine, or whose addresses are looked at.
+# Families that stay on this machine, or whose addresses are checked.
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, 38)  # AF_ALG, the kernel's ciphers
 _MESSAGE_HEADER = struct.Struct("@PI")  # of struct msghdr: where the address is, and its size
-_LARGEST_ADDRESS = 28  # of the families that are looked at
+_LARGEST_ADDRESS = 28  # of the checked families
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def install() -> bool:
-    """Installs the filter for the calling thread and all that it starts, for good.
+    """Permanently installs the filter for the calling thread and all that it starts.
 
-    The process that answers is a child that is nobody's to wait for; it ends with the last process of the filter.
+    The process that answers is a child that no one waits for; it ends with the last process of the filter.
 
     Returns:
-      Whether the kernel took it.
+      Whether the kernel accepted it.
     """
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return False
     with side_process("t5x-network-end", functools.partial(_answer_and_watch, calls=calls)) as hand_over:
-        # Where Yama keeps processes from reading each other, this one may be read.
+        # If Yama keeps processes from reading each other, this one may be read.
         _libc.prctl(_SET_TRACER, _ANY_TRACER, 0, 0, 0)
         listener = _install(calls)
         if listener is None:
@@ -101,7 +101,7 @@ def _install(calls: _CallNumbers) -> int | None:
 
 
 def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
-    """Returns the filter, one piece after another: each ends in a decision, or is jumped over."""
+    """Returns the filter, in pieces that each end in a decision or are jumped over."""
     allow, notify = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)
     pieces = [
         [(_LOAD, 0, 0, _MACHINE), (_JUMP_IF_EQUAL, 1, 0, calls.machine), allow],  # a program of another word size
@@ -132,7 +132,7 @@ def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
 
 
 def _of(call: int, *statements: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-    """Returns what is done for a system call, whose number is loaded; other calls go on behind it."""
+    """Returns the piece for a system call, whose number is loaded; it jumps behind itself for other calls."""
     return [(_JUMP_IF_EQUAL, 0, len(statements), call), *statements]
 
 
@@ -145,7 +145,7 @@ class _StoppedCall(NamedTuple):
     arguments: tuple[int, ...]
 
     def refused(self, calls: _CallNumbers) -> str:
-        """Returns what of it leads beyond this machine; empty if nothing does, and for what cannot be read."""
+        """Returns the target beyond this machine; empty if there is none, or it cannot be read."""
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
@@ -174,7 +174,7 @@ class _StoppedCall(NamedTuple):
 
 
 def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
-    """Answers in a process of its own, and says so if that is killed: connections then fail for no visible reason."""
+    """Answers in a child, and reports if that is killed, because connections then fail without a visible reason."""
     child = os.fork()
     if child == 0:
         Path("/proc/self/comm").write_text("t5x-network")
@@ -183,7 +183,7 @@ def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
     os.close(listener)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        from t5x_harness.system.diagnosis import describe_status  # no command waits for its imports
+        from t5x_harness.system.diagnosis import describe_status  # imported late, so that no command waits for it
 
         _write(
             f"t5x-harness: the process t5x-network {describe_status(status)}, which decides what may be reached: every "
@@ -192,7 +192,7 @@ def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
 
 
 def _answer_all(listener: int, calls: _CallNumbers) -> None:
-    """Answers until no process with the filter is left."""
+    """Answers until the last process with the filter has ended."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     while True:

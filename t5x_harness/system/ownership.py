@@ -1,4 +1,4 @@
-"""Whether a folder or file is safe to run code from: nobody but this user and root may change it."""
+"""Tells whether a folder or file is safe to run code from: only this user and root may change it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ALL_IDS = "4294967295"
 
 
 def foreign_folder(folder: Path) -> str:
-    """Returns why other users could put files into a folder, or another folder in its place; empty if none could.
+    """Returns why other users could put files into a folder, or replace it; empty if none could.
 
-    As OpenSSH does with its keys, every folder above is looked at too. One above may be open to all if its sticky bit
-    keeps them from renaming what is not theirs, as ``/tmp`` does.
+    As OpenSSH does for its keys, this checks every folder above, too. A folder above may be open to all if its sticky
+    bit keeps users from renaming the files of others, as in ``/tmp``.
 
     Args:
       folder: a folder without symbolic links in its path.
@@ -31,12 +31,12 @@ def foreign_folder(folder: Path) -> str:
 
 
 def foreign_file(state: os.stat_result) -> bool:
-    """Returns whether another user owns a file or may write to it."""
+    """Tells whether another user owns a file or may write to it."""
     return state.st_uid not in _trusted_users(above=False) or bool(_open_to(state, sticky_will_do=False))
 
 
 def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
-    """Returns who else may write; empty for nobody."""
+    """Returns who else may write; empty if no one else may."""
     if sticky_will_do and state.st_mode & stat.S_ISVTX:
         return ""
     if state.st_mode & stat.S_IWOTH:
@@ -47,9 +47,9 @@ def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
 
 
 def _trusted_users(*, above: bool) -> set[int]:
-    """Returns whose folders and files are trusted.
+    """Returns the users whose folders and files are trusted.
 
-    In a user namespace, root's folders belong to the overflow user; so the ones above may.
+    In a user namespace, root's folders belong to the overflow user, which is trusted for the folders above.
     """
     users = {os.geteuid(), _ROOT}
     with contextlib.suppress(OSError, ValueError):
@@ -59,7 +59,7 @@ def _trusted_users(*, above: bool) -> set[int]:
 
 
 def _is_private(group: int) -> bool:
-    """Returns whether a group is root's, or that of this user alone, as distributions make them with a umask of 002."""
+    """Tells whether a group is root's, or has only this user, as in distributions with a umask of 002."""
     if group == _ROOT:
         return True
     import grp

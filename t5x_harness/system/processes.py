@@ -1,4 +1,4 @@
-"""The few things about Linux processes that Python's library leaves out: ``prctl``, and who descends from whom."""
+"""Functions for Linux processes that Python's library lacks: ``prctl``, and the descendants of a process."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def name_process(name: str) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes orphaned descendants of this process its own children, instead of those of process 1."""
+    """Makes this process, not process 1, adopt its orphaned descendants."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when its parent's forking thread ends.
+    """Makes the kernel kill this process when its parent's forking thread ends.
 
-    Only fit for parents of one thread: the kernel watches the thread, not the process.
+    Only for parents with a single thread, because the kernel watches the thread, not the process.
 
     Args:
-      parent: pid of the parent; if it is gone already, this process ends at once.
+      parent: the pid of the parent; if it is gone already, this process ends at once.
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -47,12 +47,12 @@ def die_with_parent(parent: int) -> None:
 
 
 def interrupt_with_parent() -> None:
-    """Has the kernel send this process SIGINT, as Ctrl-C does, when its parent's forking thread ends."""
+    """Makes the kernel send this process SIGINT, as Ctrl-C does, when its parent's forking thread ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def reset_signals() -> None:
-    """Gives every signal the disposition of a fresh Python process, and unblocks all."""
+    """Gives every signal the disposition of a new Python process, and unblocks all."""
     signal.set_wakeup_fd(-1)
     ignored_by_python = {signal.SIGPIPE, signal.SIGXFSZ}
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -64,9 +64,9 @@ def reset_signals() -> None:
 
 
 def handle_interrupts() -> None:
-    """Has SIGINT raise KeyboardInterrupt where only a script's shell, which had started this with ``&``, ignored it.
+    """Makes SIGINT raise KeyboardInterrupt if only a script's shell ignored it, which started this with ``&``.
 
-    Under nohup, which has SIGHUP ignored as well, it stays ignored; as it does where this is not the main thread.
+    It stays ignored under nohup, which ignores SIGHUP, too, and in any thread but the main one.
     """
     ignored = [signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGINT, signal.SIGHUP)]
     if ignored == [True, False] and threading.current_thread() is threading.main_thread():
@@ -74,7 +74,7 @@ def handle_interrupts() -> None:
 
 
 def flush_c_streams() -> None:
-    """Writes out what native code has in the C library's buffers."""
+    """Flushes the C library's buffers, which native code writes to."""
     ctypes.CDLL(None).fflush(None)
 
 

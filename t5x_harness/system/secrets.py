@@ -1,4 +1,4 @@
-"""Values that are not for terminals, logs and reports: those of variables whose names or forms say so."""
+"""Masks values that terminals, logs and reports must not show, by the names of variables and the form of values."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ _VALUES = re.compile(
 
 
 def masked(name: str, value: str) -> str:
-    """Returns the value of a variable as it may be shown: :data:`MASK` for one that looks like a secret."""
+    """Returns the value of a variable, or :data:`MASK` if it looks like a secret."""
     return MASK if value and (_NAMES.search(name) or _VALUES.search(value)) else value

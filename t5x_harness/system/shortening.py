@@ -1,11 +1,11 @@
-"""Messages that a person has to read: a long list in one keeps its beginning and a count, and none exceeds a page."""
+"""Shortens messages for people: a long list keeps its beginning and a count, and no message exceeds a page."""
 
 from __future__ import annotations
 
 import re
 
 LONGEST = 3000
-"""Characters of a message at most; about 30 lines of a terminal."""
+"""The most characters of a message, about 30 lines of a terminal."""
 
 _LONG = 800
 _LONG_LIST = 400
@@ -17,7 +17,7 @@ _LIST = re.compile(rf"[\[({{][^\[\](){{}}]{{{_LONG_LIST},}}[\])}}]")
 def shorten(text: str) -> str:
     """Returns a message in which each long list in brackets has its first items and the number of the others.
 
-    What is still longer than :data:`LONGEST` characters loses its middle. A message of moderate length stays as it is.
+    A message that is still longer than :data:`LONGEST` loses its middle. A message of moderate length is unchanged.
     """
     if len(text) <= _LONG:
         return text

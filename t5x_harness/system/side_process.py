@@ -1,6 +1,6 @@
-"""A small process beside this one that serves a descriptor of the kernel's: a file system's, or a filter's.
+"""A small process beside this one that serves a descriptor of the kernel, for a file system or a filter.
 
-Only the standard library is used: commands wait for this before they begin.
+Only the standard library is used, because commands wait for this before they begin.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """Forks a process that waits for a descriptor and serves it; for a process of one thread.
+    """Forks a process that waits for a descriptor and serves it; the calling process must have a single thread.
 
-    It is nobody's child and in no terminal's reach, stays outside of what this process enters inside the block, keeps
-    none of this process's descriptors but stderr, and ends at once if it is handed nothing.
+    The new process is detached from this one and from terminals, stays out of the namespaces that this process enters
+    in the block, keeps none of its descriptors but stderr, and ends at once if it gets no descriptor.
 
     Args:
-      name: what it is called, in at most 15 bytes.
+      name: its name, at most 15 bytes.
       serve: called there with the descriptor; the process ends when it returns.
 
-    Inside:
-      The function that hands the descriptor over, for good; when it returns there is someone to answer.
+    Yields:
+      The function that hands over the descriptor, which is being served when it returns.
     """
     mine, theirs = socket.socketpair()
     child = os.fork()
@@ -70,5 +70,5 @@ def _keep_only(connection: socket.socket) -> None:
         os.dup2(nothing, standard)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != connection.fileno():
-            with contextlib.suppress(OSError):  # the listing's own
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(name))

@@ -1,4 +1,4 @@
-"""On or off, as people write it in variables and ini files."""
+"""Reads on or off in variables and ini files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def is_on(text: str) -> bool:
-    """Returns whether a text says on; an empty one says off.
+    """Tells whether a text means on; an empty text means off.
 
     Raises:
-      ValueError: it says neither.
+      ValueError: it means neither.
     """
     if text.lower() in _ON:
         return True

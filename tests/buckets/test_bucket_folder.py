@@ -37,7 +37,8 @@ def test_a_bucket_may_be_made_twice(folder: Folder) -> None:
     folder.require_bucket()
 
 
-def test_a_bucket_of_another_region_is_said(folder: Folder, fake_gcs: FakeGcs) -> None:
+@pytest.mark.usefixtures("fake_gcs")
+def test_a_bucket_of_another_region_is_said(folder: Folder) -> None:
     assert folder.misplaced("us-central1") == ""
     assert folder.misplaced("us-west4") == (
         "gs://my-bucket is in us-central1 and the job in us-west4: what it reads and writes is slower, and paid for as "
@@ -66,7 +67,8 @@ def test_no_events_are_uploaded_from_an_address_without_a_bucket(address: str) -
     )
 
 
-def test_a_bucket_that_is_not_there_is_told_as_that(fake_gcs: FakeGcs) -> None:
+@pytest.mark.usefixtures("fake_gcs")
+def test_a_bucket_that_is_not_there_is_told_as_that() -> None:
     folder = Folder("gs://no-bucket/x", "p")
     for ask in (lambda: folder.put(FILES), lambda: folder.read("y"), lambda: list(folder.names())):
         with pytest.raises(StorageError) as caught:

@@ -35,7 +35,7 @@ class CacheProcess:
         importlib.import_module(module)
         seqio.add_global_cache_dirs([folder])
         found = seqio.TaskRegistry.get(task)
-        lengths = {name: 64 for name in found.output_features}
+        lengths = dict.fromkeys(found.output_features, 64)
 
         def read(split: str, cached: bool) -> Counter[str]:
             dataset = found.get_dataset(lengths, split, use_cached=cached, shuffle=False, seed=3)

@@ -175,7 +175,8 @@ def test_an_error_in_the_users_code_is_shown_at_its_line(cache: Any) -> None:
     assert "Traceback" not in err
 
 
-def test_data_that_is_not_here_is_not_downloaded_and_can_be_generated_to_try(cache: Any, folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_data_that_is_not_here_is_not_downloaded_and_can_be_generated_to_try(cache: Any) -> None:
     status, _, err = cache("sample_c4", module="t5x_harness.sample_tasks.c4")
     assert status == 1
     assert err.startswith("t5x-harness: task sample_c4 reads c4/en:3.1.0, which is not prepared (")

@@ -211,9 +211,7 @@ def test_the_page_loads_it_so(
     assert capsys.readouterr().out.startswith("['")
 
 
-def test_a_trained_run_converts_as_the_page_says(
-    repository: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trained_run_converts_as_the_page_says(repository: Path, pytester: pytest.Pytester) -> None:
     page = (repository / "docs/conversion.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     pytester.makepyfile(blocks[1])

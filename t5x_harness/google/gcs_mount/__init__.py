@@ -1,8 +1,8 @@
 """``/gcs``: Cloud Storage as a folder, the same files as ``gs://``, for commands and for forked runs.
 
-``/gcs/<bucket>/<object>`` is the store's file ``<root>/buckets/<bucket>/<object>``. :func:`probe` says which of the
-ways to have it this machine allows, :func:`launched` and :func:`command_prefix` are for commands, :func:`enter` is for
-a process just forked, and :func:`rewrite` for texts and words on machines that let nobody mount.
+``/gcs/<bucket>/<object>`` is the store's file ``<root>/buckets/<bucket>/<object>``. :func:`probe` finds out how this
+machine can show it, :func:`launched` and :func:`command_prefix` are for commands, :func:`enter` is for a process that
+was just forked, and :func:`rewrite` changes texts and words on machines that allow no mounts.
 """
 
 from __future__ import annotations

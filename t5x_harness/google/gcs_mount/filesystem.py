@@ -1,12 +1,12 @@
-"""What is seen at ``/gcs`` in the mode ``fuse``: a store's folder, with the semantics of Cloud Storage FUSE.
+"""The file system at ``/gcs`` in the mode ``fuse``: a store's folder, with the semantics of Cloud Storage FUSE.
 
-What differs from a folder, as documented for gcsfuse without options on a bucket without hierarchical namespace:
-a file is stored when it is closed or synced; that fails with ESTALE if the object was replaced, renamed or deleted
-meanwhile, and so does reading on; a folder that holds anything cannot be renamed (EMFILE); nothing is renamed to
-another bucket; buckets cannot be listed, made or removed; modes and owners are fixed; there are no hard links and no
-extended attributes.
+It differs from a folder as gcsfuse does without options on a bucket without hierarchical namespace. A file is stored
+when it is closed or synced. That fails with ESTALE if the object was replaced, renamed or deleted meanwhile, and so do
+further reads. A folder that holds anything cannot be renamed (EMFILE), and nothing is renamed to another bucket.
+Buckets cannot be listed, made or removed; modes and owners are fixed; there are no hard links and no extended
+attributes.
 
-Whatever changes the tree does so with the lock on the store's files, under which Cloud Storage's own API compares
+All changes of the tree happen under the lock on the store's files, under which Cloud Storage's own API compares
 generations, too.
 """
 
@@ -34,10 +34,10 @@ _FILE_MODE, _FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 
 
 class FileSystem:
-    """The nodes, and what can be done with them; every method may raise OSError, whose number is the answer."""
+    """The nodes and the operations on them; every method may raise OSError, whose number is the answer."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Takes the root of a store."""
+        """Opens the folder of a store by its root."""
         self._layout = StoreLayout(Path(root))
         self._buckets = os.fsencode(self._layout.buckets) + b"/"
         self._changing = FilesLock(self._layout.root)
@@ -46,7 +46,7 @@ class FileSystem:
         self.nodes: dict[int, Node] = {1: self._by_path[b""]}
 
     def look_up(self, parent: Node, name: bytes) -> Node:
-        """Returns the node of that name; see :meth:`tell`."""
+        """Returns the node of a name; see :meth:`tell`."""
         path = self._below(parent, name)
         known = self._by_path.get(path)
         if known and known.unsaved:
@@ -55,7 +55,7 @@ class FileSystem:
         return known if known and known.is_of(found) else self._new_node(path, found)
 
     def tell(self, node: Node) -> Attributes:
-        """Returns the kernel's answer on a node that it asked for by name, which counts as one more look-up."""
+        """Returns the attributes of a node that the kernel asked for by name, which counts as one more lookup."""
         try:
             found = self.attributes(node)
         except OSError:
@@ -65,7 +65,7 @@ class FileSystem:
         return found
 
     def forget(self, number: int, lookups: int) -> None:
-        """Lowers the number of times that the kernel knows a node."""
+        """Lowers the number of lookups of a node, and forgets it at 0."""
         node = self.nodes.get(number)
         if node is None or number == 1:
             return
@@ -75,7 +75,7 @@ class FileSystem:
             self._unname(node)
 
     def attributes(self, node: Node) -> Attributes:
-        """Returns size and times of what the mount shows; mode and owner are always the same, as in gcsfuse."""
+        """Returns a node's size and times as the mount shows them, with gcsfuse's fixed mode and owner."""
         if node.staged:
             found = os.fstat(node.staged.descriptor)
         elif node.content is not None:
@@ -97,10 +97,10 @@ class FileSystem:
         )
 
     def list(self, folder: Node) -> list[tuple[bytes, bool]]:
-        """Names in a folder, and whether each is a folder; files that are being written are among them."""
+        """Returns the names in a folder, and whether each is a folder; includes files that are being written."""
         if not folder.path:
-            raise OSError(errno.ENOTSUP, "the buckets that there are cannot be listed")
-        # A file that another mount renames meanwhile might be seen under neither of its names.
+            raise OSError(errno.ENOTSUP, "buckets cannot be listed")
+        # Otherwise a file that another mount renames might be missed under both names.
         with self._changing, os.scandir(self._real(folder.path)) as entries:
             found = {
                 entry.name: is_folder
@@ -111,9 +111,9 @@ class FileSystem:
         return sorted(found.items())
 
     def create(self, parent: Node, name: bytes) -> tuple[Node, Handle]:
-        """Returns a new file, which others see when it is closed."""
+        """Creates a file, which others see when it is closed."""
         if not parent.path:
-            # Not ENOSYS, as for folders: the kernel would take it that nothing can be created anywhere.
+            # Not ENOSYS, as for folders: the kernel would conclude that nothing can be created anywhere.
             raise OSError(errno.ENOTSUP, "files lie in buckets")
         path = self._new_name(parent, name)
         self._stat(parent.path)
@@ -125,7 +125,7 @@ class FileSystem:
     def open(self, node: Node, flags: int) -> Handle:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
         changes = writes or flags & os.O_TRUNC
-        # The kernel looks it up again, once: who only reads is better off with a handle that is stale.
+        # The kernel looks the file up once more; a reader is better off with a stale handle.
         if node.removed or (changes and node.content is not None and not self._is_live(node)):
             raise _stale()
         if flags & os.O_TRUNC and node.staged is None:
@@ -144,7 +144,7 @@ class FileSystem:
         return Handle(node, writes)
 
     def read(self, handle: Handle, offset: int, size: int) -> bytes:
-        """Bytes of the file as it is being written, if it is; else of its generation, for as long as that is live."""
+        """Reads a file as it is being written, or otherwise its generation as long as that is live."""
         node = handle.node
         if node.staged:
             return os.pread(node.staged.descriptor, size, offset)
@@ -153,15 +153,15 @@ class FileSystem:
         return os.pread(node.content, size, offset)
 
     def write(self, handle: Handle, data: memoryview, offset: int) -> int:
-        """Writes into the file as the mount shows it."""
+        """Writes to the file that the mount shows."""
         return self._stage(handle.node).write(data, offset)
 
     def flush(self, handle: Handle) -> None:
-        """Stores what was written; at each close of a descriptor, and at fsync."""
+        """Stores the written content, at each close of a descriptor and at fsync."""
         self._store(handle.node)
 
     def release(self, handle: Handle) -> None:
-        """Closes a file whose last descriptor was closed."""
+        """Releases a handle whose last descriptor was closed."""
         node = handle.node
         if handle.writes:
             node.writers -= 1
@@ -170,7 +170,7 @@ class FileSystem:
         self._leave(node)
 
     def resize(self, node: Node, size: int) -> None:
-        """Sets a file's size, at once in the store unless somebody writes to it."""
+        """Sets a file's size, immediately in the store unless the file is open for writing."""
         try:
             self._stage(node).truncate(size)
             if not node.writers:
@@ -179,7 +179,7 @@ class FileSystem:
             self._leave(node)
 
     def set_modified(self, node: Node, nanoseconds: int) -> None:
-        """Sets the time of modification of a file; a folder has none that could be kept."""
+        """Sets the modification time of a file; folders have none."""
         if node.folder:
             return
         times, real = (nanoseconds, nanoseconds), self._real(node.path)
@@ -200,7 +200,7 @@ class FileSystem:
         return self._new_node(path, self._stat(path))
 
     def remove_file(self, parent: Node, name: bytes) -> None:
-        """Removes a file; what is still written to it goes nowhere."""
+        """Removes a file; further writes to it are lost."""
         path = self._inside_bucket(parent, name)
         node = self._by_path.get(path)
         with self._changing:
@@ -224,7 +224,7 @@ class FileSystem:
             self._unname(node)
 
     def rename(self, parent: Node, name: bytes, new_parent: Node, new_name: bytes) -> None:
-        """Renames a file, or an empty folder, within a bucket; who has the file open is left with a stale handle."""
+        """Renames a file or an empty folder within a bucket; open handles of the file become stale."""
         old, new = self._below(parent, name), self._below(new_parent, new_name)
         if not (parent.path and new_parent.path) or old.split(b"/")[0] != new.split(b"/")[0]:
             raise OSError(errno.ENOTSUP, "only within a bucket")
@@ -248,7 +248,7 @@ class FileSystem:
                 node.path, self._by_path[new] = new, node
 
     def _open_content(self, node: Node) -> int:
-        """Opens a stored file; the generation is the one that the kernel looked up, while anybody has that open."""
+        """Opens a stored file, in the generation that the kernel looked up while any process has that open."""
         if node.removed:
             raise _stale()
         if node.content is None:
@@ -257,7 +257,7 @@ class FileSystem:
             if not stat.S_ISREG(found.st_mode):
                 os.close(descriptor)
                 raise _stale()
-            # It may have been replaced since it was looked up. Nobody has it open, so the kernel keeps no pages.
+            # It may have been replaced since the lookup. No process has it open, so the kernel keeps no pages.
             node.content, node.generation = descriptor, FileGeneration.of(found)
         return node.content
 
@@ -271,7 +271,7 @@ class FileSystem:
         return node.staged
 
     def _write_to(self, node: Node, staged: StagedContent) -> StagedContent:
-        """Has all who have a file open see what is written from now on."""
+        """Shows new content to all handles of a file from now on."""
         self._replace_content(node, None)
         node.staged = staged
         return staged
@@ -282,15 +282,15 @@ class FileSystem:
                 self._publish(node)
 
     def _publish(self, node: Node) -> None:
-        """Stores what was written, with the folders above it; needs the lock on the store's files."""
-        assert node.staged, "only what is being written can be stored"
+        """Stores the written content and the folders above it; needs the lock on the store's files."""
+        assert node.staged, "only a file that is being written can be stored"
         publish, base = node.staged.publish, node.generation
         node.generation = self._in_its_folder(node.path, lambda: publish(self._real(node.path), base))
 
     def _leave(self, node: Node) -> None:
-        """Lets the content go after the last writer, and after the last reader; those who still read go on with it."""
+        """Releases the content after the last writer, unless readers remain, and after the last reader."""
         if node.staged and not node.writers:
-            if node.unsaved:  # what is lost is not what the name has, for those who still have it open either
+            if node.unsaved:  # the lost content is not that of the name, for remaining readers either
                 node.generation = None
                 self._unname(node)
             self._replace_content(node, node.staged.descriptor)
@@ -304,7 +304,7 @@ class FileSystem:
         node.content = descriptor
 
     def _new_node(self, path: bytes, found: os.stat_result | None) -> Node:
-        """Returns a node for a file or folder of the tree, None for a new file; it takes the name of one before."""
+        """Returns a node for a file or folder of the tree, or with ``None`` for a new file; it takes over the name."""
         folder = found is not None and stat.S_ISDIR(found.st_mode)
         generation = None if found is None or folder else FileGeneration.of(found)
         node = self._by_path[path] = Node(next(self._numbers), path, folder, generation)
@@ -316,11 +316,11 @@ class FileSystem:
             del self._by_path[node.path]
 
     def _unstored(self, folder: bytes) -> Iterator[Node]:
-        """Returns the files in a folder, not below it, that were written and are not stored."""
+        """Yields the files directly in a folder that were written and are not stored."""
         return (n for n in self._by_path.values() if n.unsaved and os.path.dirname(n.path) == folder)
 
     def _in_its_folder(self, path: bytes, make: Callable[[], Made]) -> Made:
-        """Makes what has a name, with the folders above it if they have gone with the last object in them."""
+        """Makes a file or folder, and again after making the folders above it if they went with their last object."""
         try:
             return make()
         except FileNotFoundError:
@@ -330,7 +330,7 @@ class FileSystem:
             return make()
 
     def _new_name(self, parent: Node, name: bytes) -> bytes:
-        """Returns the path of what is to be made; raises OSError if no object can have its name."""
+        """Returns the path for a new file or folder; raises OSError if no object can have its name."""
         path = self._inside_bucket(parent, name)
         in_bucket = path.partition(b"/")[2]
         if len(in_bucket) > LONGEST_OBJECT_NAME:
@@ -348,7 +348,7 @@ class FileSystem:
         return parent.path + b"/" + name if parent.path else name
 
     def _is_live(self, node: Node) -> bool:
-        """Returns whether the store has what a node stands for, by its name."""
+        """Tells whether the store still has a node's generation under its name."""
         return not node.removed and node.generation is not None and node.generation.is_at(self._real(node.path))
 
     def _real(self, path: bytes) -> bytes:

@@ -9,12 +9,12 @@ from typing import NoReturn
 
 from t5x_harness.google.product import PRODUCT
 
-# As a shell and env(1) have it; 125 for what failed before the command.
+# As in a shell and env(1); 125 for a failure before the command.
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Mounts, and becomes the command.
+    """Mounts the store, and becomes the command.
 
     Args:
       arguments: the mode, the root of the store, and the words of the command.

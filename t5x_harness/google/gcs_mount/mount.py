@@ -1,4 +1,4 @@
-"""Has this process see a store at ``/gcs``."""
+"""Makes this process see a store at ``/gcs``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
 
 class Way(enum.StrEnum):
-    """How paths below ``/gcs`` get to the store, best first."""
+    """How paths below ``/gcs`` lead to the store, best first."""
 
     EXISTING = "existing"
     NAMESPACE = "namespace"
@@ -21,20 +21,21 @@ class Way(enum.StrEnum):
 
 
 class MountMode(enum.StrEnum):
-    """What is seen at ``/gcs``: the store's folder as it is, or a file system that behaves as Cloud Storage FUSE."""
+    """What ``/gcs`` is: the store's folder itself, or a file system that behaves as Cloud Storage FUSE."""
 
     FOLDER = "folder"
     FUSE = "fuse"
 
 
 def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
-    """Has this process, and what it starts from now on, see the store at ``/gcs``; for good.
+    """Makes this process, and all that it starts from now on, see the store at ``/gcs``, permanently.
 
-    For a process just forked, which has a single thread: the kernel gives no namespace of users to any other. Where
-    the machine allows none, Python is patched: see the module ``patching``.
+    The process must have a single thread, as after a fork: the kernel gives a user namespace to no other. If the
+    machine allows no namespace, Python is patched; see :func:`patch`.
 
     Args:
-      root: of the store; its folder ``buckets`` is made if need be.
+      root: the root of the store; its folder ``buckets`` is made if needed.
+      mode: what ``/gcs`` is to be.
 
     Returns:
       The way that was taken.
@@ -60,7 +61,7 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
 
 
 def enter_from_environment(environment: Mapping[str, str]) -> None:
-    """Calls :func:`enter` with what the variables say; does nothing where they name no store.
+    """Calls :func:`enter` with the values of variables; does nothing if they name no store.
 
     Raises:
       NamespaceRefused: the mode needs a namespace, and this process gets none.
@@ -70,16 +71,13 @@ def enter_from_environment(environment: Mapping[str, str]) -> None:
 
 
 def is_mounted(root: str | os.PathLike[str]) -> bool:
-    """Returns whether ``/gcs`` is this store's folder already.
-
-    Because a container mounts it there, or in a child of a run.
-    """
+    """Tells whether ``/gcs`` is this store's folder already, as in a container or a child of a run."""
     folder = buckets_folder(root)
     return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
 
 
 def mount_namespace(root: str | os.PathLike[str], mode: MountMode | str) -> None:
-    """Enters a namespace, the first part of :func:`enter`; raises NamespaceRefused if this process gets none."""
+    """Enters a namespace with the store at ``/gcs``; raises NamespaceRefused if this process gets none."""
     folder = buckets_folder(root)
     os.makedirs(folder, exist_ok=True)
     if MountMode(mode) is MountMode.FOLDER:

@@ -1,9 +1,9 @@
-"""A namespace of mounts for this process and what it starts, in which a folder is seen at ``/gcs``.
+"""A mount namespace for this process and its children, in which a folder is mounted at ``/gcs``.
 
-Nothing of it is seen from outside, and it is gone with the last process in it, however that ends: there is nothing to
-clear up. No capability, helper or set-uid program is needed where the kernel lets users have namespaces of their own.
+It is invisible from outside, and disappears with its last process, so that there is nothing to clean up. It needs no
+capability, helper or set-uid program if the kernel lets users have namespaces of their own.
 
-Only the standard library is used: this runs in front of commands, and has to be there in milliseconds.
+Only the standard library is used, because this runs in front of commands and has to load in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MNT_DETACH = 2
 # linux/capability.h
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _CAP_SYS_ADMIN = 21
-# The number of pivot_root, for which the C library has no function, on the machines that JAX and TensorFlow run on.
+# The number of the system call pivot_root, for which the C library has no function, where JAX and TensorFlow run.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _OLD = "/.old"
@@ -33,31 +33,32 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceRefused(Exception):
-    """The kernel, or a rule of this machine, does not let this process have such a namespace; the text says which."""
+    """The kernel, or a rule of this machine, refuses this process the namespace; the text says which."""
 
 
 def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], None] | None = None) -> None:
     """Moves this process into a namespace of its own where ``/gcs`` is ``folder``.
 
-    A process of root that may mount gets a namespace of mounts; any other process gets one of users, too, in which it
-    keeps its user and groups and has no capabilities when this returns. Where there is no ``/gcs`` to mount on, the
-    namespace has a new root with everything of the old one in it; that root itself is read-only.
+    A root process that may mount gets a mount namespace. Any other process gets a user namespace, too, in which it
+    keeps its user and groups, and has no capabilities when this returns. If there is no ``/gcs`` to mount on, the
+    namespace has a new read-only root with everything of the old root in it.
 
     Args:
-      mount_at: mounts something at the path it is given, in place of ``folder``.
+      folder: the folder to show.
+      mount_at: a function that mounts something else at a path.
 
     Raises:
-      NamespaceRefused: with the step and the kernel's reason. The process may then be in a namespace that differs from
-        the old one in nothing but its name.
+      NamespaceRefused: a step failed; the text has the step and the kernel's reason. The process may then be in a new
+        namespace that is equal to the old one.
     """
     source, cwd = os.path.realpath(folder), os.getcwd()
     status = _status()
     if status["Threads"] != "1":
-        # The kernel refuses a namespace of users, but would move this one thread alone into one of mounts.
+        # The kernel refuses a user namespace, but would move this single thread into a mount namespace.
         raise NamespaceRefused(f"this process has {status['Threads']} threads, and only a process of one can enter")
     privileged = os.geteuid() == 0 and bool(int(status["CapEff"], 16) >> _CAP_SYS_ADMIN & 1)
     _unshare(with_users=not privileged)
-    # Unmounting a disk outside must not be held up by the copies in here, and nothing in here may reach the outside.
+    # Copies of mounts in here must not keep a disk outside from being unmounted, and mounts in here stay in here.
     mount("none", "/", None, _MS_REC | _MS_SLAVE)
     if os.path.isdir(GCS):
         _bind_or_mount(source, mount_at)
@@ -87,8 +88,8 @@ def _unshare(*, with_users: bool) -> None:
 
 
 def _new_root(source: str, mount_at: Callable[[str], None] | None) -> None:
-    """Makes an empty root, hangs everything of the old one into it, and the source at ``/gcs``."""
-    # Any folder will do: what is mounted on it is seen here alone, and becomes the root at once.
+    """Makes an empty root, mounts everything of the old root into it, and the source at ``/gcs``."""
+    # Any folder will do: the mount on it is visible only here, and becomes the root at once.
     base = os.path.realpath("/tmp")
     mount("tmpfs", base, "tmpfs", 0, "mode=755")
     os.mkdir(base + _OLD)
@@ -103,7 +104,7 @@ def _new_root(source: str, mount_at: Callable[[str], None] | None) -> None:
     _bind_or_mount(_OLD + source, mount_at)
     _call("leaving the old root", _libc.umount2, _OLD.encode(), _MNT_DETACH)
     os.rmdir(_OLD)
-    # What is written directly below / would be lost with the namespace: better to fail at once.
+    # Files directly below / would be lost with the namespace: it is better to fail at once.
     mount("none", "/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
 
 
@@ -128,16 +129,13 @@ def _bind_or_mount(source: str, mount_at: Callable[[str], None] | None) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mounts something somewhere, with the arguments of the system call; raises NamespaceRefused if it failed."""
+    """Makes the system call mount; raises NamespaceRefused if it fails."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _call(f"mounting {target}", _libc.mount, *texts[:3], ctypes.c_ulong(flags), texts[3])
 
 
 def _drop_capabilities() -> None:
-    """Becomes an ordinary user again.
-
-    In its namespace, a process has all capabilities, and would read its locked files.
-    """
+    """Becomes an ordinary user again: with all capabilities of its namespace, a process would read its locked files."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
 

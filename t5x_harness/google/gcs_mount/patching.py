@@ -1,11 +1,11 @@
-"""``/gcs`` in a Python process of a machine that lets nobody mount: the last resort.
+"""``/gcs`` in a Python process on a machine that allows no mounts: the last resort.
 
-Python's own functions that take paths are replaced for good by ones that look into the store. Reached are ``open``,
-``os`` and what is written on them (``pathlib``, ``shutil``, ``glob``, numpy's files, ``etils.epath``), TensorFlow's
-``tf.io.gfile``, ``TFRecordWriter``, ``tf.summary``, ``tf.data`` readers and ``tf.io.read_file``, and tensorstore's
-``open`` and ``KvStore.open``: what training jobs use. Not reached is what else opens files in native code
-(``tf.train.Checkpoint``, paths generated in a ``tf.function``), and functions that another module took before this was
-called (``from os import stat``).
+Python's own functions that take paths are permanently replaced by functions that look into the store. This covers what
+training jobs use: ``open``, ``os`` and code on top of them (``pathlib``, ``shutil``, ``glob``, numpy's files,
+``etils.epath``), TensorFlow's ``tf.io.gfile``, ``TFRecordWriter``, ``tf.summary``, ``tf.data`` readers and
+``tf.io.read_file``, and tensorstore's ``open`` and ``KvStore.open``. It covers no other native code that opens files
+(``tf.train.Checkpoint``, paths generated in a ``tf.function``), nor functions that another module imported before
+(``from os import stat``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from t5x_harness.google.gcs_mount.rewriting import buckets_folder
 from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.tensorflow import NATIVE_FILES, OPERATIONS_ON_PATHS
 
-# Functions of os by how many of their first arguments are paths.
+# Functions of os, by the number of first arguments that are paths.
 _ONE_PATH = (
     "open stat lstat listdir scandir mkdir rmdir remove unlink access chmod chown utime truncate readlink statvfs "
     "chdir getxattr setxattr listxattr removexattr"
@@ -34,14 +34,14 @@ _Map = Callable[[Any], Any]
 
 
 def patch(root: str | os.PathLike[str]) -> None:
-    """Has this process find the store's buckets at ``/gcs``; a later call names another store."""
+    """Makes this process find the store's buckets at ``/gcs``; a later call replaces the store."""
     to_real = functools.partial(_to_real, buckets_folder(root))
     builtins.open = io.open = _wrapped(io.open, to_real, paths=1)
     for name in _ONE_PATH:
         setattr(os, name, _wrapped(getattr(os, name), to_real, paths=1))
     for name in _TWO_PATHS:
         setattr(os, name, _wrapped(getattr(os, name), to_real, paths=2))
-    # What os and shutil look for in these sets is whether a function takes descriptors.
+    # os and shutil look in these sets for functions that take descriptors.
     for names in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
         names.update(getattr(os, f.__name__) for f in list(names) if f.__name__ in _ONE_PATH + list(_TWO_PATHS))
     after_import("tensorflow.python.util.compat", functools.partial(_patch_tensorflow, to_real))
@@ -53,7 +53,7 @@ def patch(root: str | os.PathLike[str]) -> None:
 
 
 def _to_real(folder: str, path: Any) -> Any:
-    """Returns a path in the store for one below ``/gcs``; every other value as it is."""
+    """Returns the path in the store for a path below ``/gcs``, and any other value unchanged."""
     plain = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(plain, str) and (plain == GCS or plain.startswith(f"{GCS}/")):
         return folder + plain[len(GCS) :]
@@ -105,7 +105,7 @@ def _operation(function: Callable[..., Any], to_real: _Map) -> Callable[..., Any
 
 
 def _in_tensor(to_real: _Map, value: Any) -> Any:
-    """Paths in the store for those in a list, an array or a tensor whose value is known; every other value as it is."""
+    """Replaces the paths in a list, an array or a tensor whose value is known; returns other values unchanged."""
     if isinstance(value, list | tuple):
         return [_in_tensor(to_real, part) for part in value]
     if hasattr(value, "numpy") and value.dtype.name == "string":

@@ -1,4 +1,4 @@
-"""How ``/gcs`` is had on this machine, found out by doing it; and commands that see it."""
+"""How this machine can show ``/gcs``, found out by trying; and commands that see it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
 from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.variables import PATCH_VARIABLE
 
-# A process that mounts and ends at once; a machine that swaps may take a while for it.
+# The time limit of a process that mounts and ends; a machine that swaps may need a while.
 _PROBE_SECONDS = 30.0
 
-# Does not depend on the import path or the environment of the command, and takes as little time as Python can.
+# Independent of the import path and the environment of the command, and as fast as Python can start.
 _BOOT = (
     "import sys; sys.path.append({parent!r}); from {package}.google.gcs_mount.launch import main; main(sys.argv[1:])"
 )
@@ -28,12 +28,12 @@ _BOOT = (
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """What this machine allows.
+    """The ways that this machine allows.
 
     Attributes:
       way: the best way that works.
-      refused: why there is no namespace; None where there is.
-      fuse_refused: why :attr:`Mode.FUSE` is not available; None where it is.
+      refused: why there is no namespace; None if there is.
+      fuse_refused: why :attr:`Mode.FUSE` is not available; None if it is.
     """
 
     way: Way
@@ -42,15 +42,15 @@ class Mount:
 
     @property
     def modes(self) -> tuple[MountMode, ...]:
-        """The modes that can be had here."""
+        """The modes that work here."""
         return (MountMode.FOLDER,) if self.fuse_refused is not None else (MountMode.FOLDER, MountMode.FUSE)
 
 
 def probe(root: str | os.PathLike[str] | None = None) -> Mount:
-    """Finds out what works here by doing it in a process of its own; the answer is kept for this process.
+    """Finds out what works here by trying it in a separate process; the answer is kept for this process.
 
     Args:
-      root: of the store; a ``/gcs`` that is this store's folder already is used as it is.
+      root: the root of the store; if ``/gcs`` is its folder already, that is used.
     """
     refused = refusal(MountMode.FOLDER)
     way = Way.REWRITING if refused else Way.NAMESPACE
@@ -61,7 +61,7 @@ def probe(root: str | os.PathLike[str] | None = None) -> Mount:
 
 @functools.cache
 def refusal(mode: MountMode) -> str | None:
-    """Returns why a mode cannot be mounted here, found out by doing it once a process; None where it can."""
+    """Returns why a mode cannot be mounted here, or None if it can; tried once per process."""
     with tempfile.TemporaryDirectory(prefix="gcs-probe-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
@@ -69,7 +69,7 @@ def refusal(mode: MountMode) -> str | None:
 
 
 def _try(root: str, mode: MountMode) -> str | None:
-    """Returns what refuses a mode; None if an object was read through it."""
+    """Returns why a mode is refused, or None if an object was read through it."""
     words = [*command_prefix(root, mode), "cat", f"{GCS}/probe-bucket/object"]
     try:
         done = subprocess.run(
@@ -85,13 +85,14 @@ def _try(root: str, mode: MountMode) -> str | None:
 
 
 def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> list[str]:
-    """Words in front of a command that then sees the store at ``/gcs``, with everything that it starts.
+    """Returns words in front of a command that make it, and all that it starts, see the store at ``/gcs``.
 
-    The command takes the place of the process that was started, so that signals, its status and its output are its own.
-    Nothing checks here whether the machine allows it: see :func:`probe`, or :func:`launched`, which does.
+    The command replaces the started process, so that signals, status and output are its own. This does not check
+    whether the machine allows it, as :func:`probe` and :func:`launched` do.
 
     Args:
-      root: of the store; its folder ``buckets`` is made if need be.
+      root: the root of the store; its folder ``buckets`` is made if needed.
+      mode: what ``/gcs`` is to be.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))
@@ -104,10 +105,10 @@ def launched(
     root: str | os.PathLike[str],
     mode: MountMode | str = MountMode.FOLDER,
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns a command and its environment such that it sees the store at ``/gcs``, as far as this machine allows.
+    """Returns a command and its environment with which it sees the store at ``/gcs``, as far as this machine allows.
 
-    Where it does not, paths in the command's words and in the variables are rewritten, and Python processes are patched
-    as they start: see the module ``patching``.
+    Otherwise, paths in the command's words and in the variables are rewritten, and Python processes are patched when
+    they start; see the module ``patching``.
 
     Raises:
       NamespaceRefused: the mode needs a namespace, and this machine refuses it.
@@ -125,7 +126,7 @@ def launched(
 
 
 def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:
-    """Returns an environment whose Python processes have the harness's ``sitecustomize``, and are patched by it."""
+    """Returns an environment in which the harness's ``sitecustomize`` patches Python processes."""
     bootstrap = str(Path(__file__).parents[2] / "bootstrap")
     kept = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != bootstrap]
     python_path = os.pathsep.join([bootstrap, *kept])

@@ -1,4 +1,4 @@
-"""The messages of ``/dev/fuse``, in which the kernel asks a process for what is in a file system (linux/fuse.h)."""
+"""The messages of ``/dev/fuse``, with which the kernel asks a process about a file system (linux/fuse.h)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_WRITE = 1 << 20
-"""The most bytes that the kernel may send in one write, as gcsfuse has it."""
+"""The most bytes that the kernel may send in one write, as in gcsfuse."""
 
 _IN_HEADER = struct.Struct("=IIQQIIIHH")
 _OUT_HEADER = struct.Struct("=IiQ")
@@ -29,7 +29,7 @@ _DIRECTORY, _REGULAR = 4, 8
 
 
 class Operation(enum.IntEnum):
-    """What the kernel may ask for, as far as it is answered; everything else is answered with ENOSYS."""
+    """The requests that are answered; any other request is answered with ENOSYS."""
 
     LOOKUP = 1
     FORGET = 2
@@ -58,7 +58,7 @@ class Operation(enum.IntEnum):
 
 
 class FuseRequest(NamedTuple):
-    """One request: its operation as a number, the id to answer it with, the node it is about, and what follows."""
+    """One request: its operation as a number, the id for its answer, its node, and its body."""
 
     operation: int
     unique: int
@@ -75,7 +75,7 @@ class FuseRequest(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """What is known of a node: times are in nanoseconds since 1970."""
+    """The attributes of a node; times are in nanoseconds since 1970."""
 
     node: int
     mode: int
@@ -96,16 +96,16 @@ class Attributes(NamedTuple):
         )  # fmt: skip
 
     def as_entry(self) -> bytes:
-        """Packs the answer to a lookup. It is valid for no time, because the store has writers beside this mount."""
+        """Packs the answer to a lookup, which the kernel must not cache, because the store has other writers."""
         return _ENTRY.pack(self.node, 0, 0, 0, 0, 0) + self.pack()
 
     def as_answer(self) -> bytes:
-        """Packs the answer to a question for attributes; valid for no time, too."""
+        """Packs the answer to a request for attributes, which the kernel must not cache either."""
         return _ATTR_OUT.pack(0, 0, 0) + self.pack()
 
 
 def read_request(device: int) -> FuseRequest | None:
-    """Waits for the next request; None when the file system was unmounted, or the last process in it has ended."""
+    """Waits for the next request; returns None when the file system is unmounted or its last process has ended."""
     while True:
         try:
             message = os.read(device, MAX_WRITE + 4096)
@@ -133,7 +133,7 @@ def _send(device: int, error: int, unique: int, parts: Iterable[bytes]) -> None:
     try:
         os.writev(device, [header, *parts])
     except OSError as failure:
-        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # nobody waits for it any more
+        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # no process waits for it any more
             raise
 
 

@@ -1,4 +1,4 @@
-"""The process behind a mount in the mode ``fuse``. It ends with the last process in the mount's namespace."""
+"""The process behind a mount in the mode ``fuse``, which ends with the last process in the mount's namespace."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
 from t5x_harness.system.side_process import side_process
 
 _DEVICE = "/dev/fuse"
-# Fields of setattr that are used: size, time of modification, and that time being now.
+# The used fields of setattr: size, modification time, and modification time now.
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
 
 
 class FuseMount:
-    """The mounting process's side of a server."""
+    """A server as the mounting process sees it."""
 
     def __init__(self, hand_over: Callable[[int], None]) -> None:
         self._hand_over = hand_over
 
     def mount_at(self, target: str) -> None:
-        """Mounts the file system for all who see this one's mounts; raises NamespaceRefused where that fails."""
+        """Mounts the file system in this process's mount namespace; raises NamespaceRefused if that fails."""
         try:
             device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -39,12 +39,12 @@ class FuseMount:
 
 @contextlib.contextmanager
 def start_server(root: str | os.PathLike[str]) -> Iterator[FuseMount]:
-    """Starts the server of a store, outside of the namespace that it will serve, and hands it over for mounting.
+    """Starts the server of a store, outside of the namespace that it will serve, and yields it for mounting.
 
-    For a process of one thread; see :func:`side_process`.
+    The calling process must have a single thread; see :func:`side_process`.
 
     Raises:
-      NamespaceRefused: files that have no name yet cannot be made in the store's folder.
+      NamespaceRefused: the file system of the store's folder has no unnamed files.
     """
     folder = os.path.abspath(root)
     try:
@@ -60,13 +60,13 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseMount]:
 
 
 class FuseServer:
-    """Answers requests one after the other: nothing that it does waits for anything but a disk."""
+    """Answers requests one after the other, because nothing but the disk makes it wait."""
 
     def __init__(self, device: int, files: FileSystem) -> None:
         self._device = device
         self._files = files
         self._handles: dict[int, Handle] = {}
-        # What a folder held when its reading began: offsets stay valid whatever is removed meanwhile.
+        # The content of each folder when its reading began, so that offsets stay valid after removals.
         self._listings: dict[int, list[tuple[bytes, bool]]] = {}
         self._numbers = itertools.count(1)
         self._answers: dict[int, Callable[[FuseRequest], bytes | None]] = {
@@ -97,7 +97,7 @@ class FuseServer:
         }
 
     def serve(self) -> None:
-        """Returns when the mount is gone."""
+        """Answers requests until the mount is gone."""
         while (request := protocol.read_request(self._device)) is not None:
             try:
                 found = self.answer(request)
@@ -108,7 +108,7 @@ class FuseServer:
                     protocol.reply(self._device, request.unique, found)
 
     def answer(self, request: FuseRequest) -> bytes | None:
-        """Answers a request, None if the kernel expects none; raises OSError with the number to answer instead."""
+        """Returns the answer to a request, or None if the kernel expects none; an OSError has the number to answer."""
         answer = self._answers.get(request.operation)
         if answer is None:
             raise OSError(errno.ENOSYS, "not emulated")
@@ -142,7 +142,7 @@ class FuseServer:
         node = self._files.make_folder(self._files.nodes[r.node], r.names(8)[0])
         return self._files.tell(node).as_entry()
 
-    def _refuse(self, r: FuseRequest) -> bytes:
+    def _refuse(self, _r: FuseRequest) -> bytes:
         raise OSError(errno.ENOTSUP, "files and folders only")
 
     def _unlink(self, r: FuseRequest) -> bytes:
@@ -186,14 +186,14 @@ class FuseServer:
         self._files.release(self._handles.pop(number))
         return b""
 
-    def _open_folder(self, r: FuseRequest) -> bytes:
+    def _open_folder(self, _r: FuseRequest) -> bytes:
         number = next(self._numbers)
         self._listings[number] = []
         return self._opened(number)
 
     def _list(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
-        if offset == 0:  # also after rewinddir, which wants to see what is there by then
+        if offset == 0:  # also after rewinddir, which reads the folder again
             self._listings[number] = self._files.list(self._files.nodes[r.node])
         return protocol.directory_entries(self._listings[number], offset, size)
 

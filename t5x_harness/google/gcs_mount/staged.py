@@ -1,4 +1,4 @@
-"""A file that is being written: seen through the mount at once, and in the store when it is closed."""
+"""The content of a file that is being written: visible at the mount at once, and in the store when it is closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_harness.google.storage.layout import StoreLayout
 
 
 class FileGeneration(NamedTuple):
-    """What tells one generation of a stored file from another, renamed ones too; times are in ns."""
+    """The values that differ between generations of stored files, renamed ones included; times are in nanoseconds."""
 
     inode: int
     modified: int
@@ -27,7 +27,7 @@ class FileGeneration(NamedTuple):
         return self == (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
     def is_at(self, path: bytes) -> bool:
-        """Returns whether a path has this one now."""
+        """Tells whether a path has this generation now."""
         try:
             return self.is_of(os.stat(path, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
@@ -39,9 +39,10 @@ class StagedContent:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
     Attributes:
-      layout: of the store.
-      dirty: whether there is something to store.
-      shared: whether the content is that of the stored file itself, and must be copied before it changes.
+      layout: the paths of the store.
+      descriptor: the open file.
+      dirty: whether the content is not stored yet.
+      shared: whether the stored file has the same content, which must be copied before it changes.
     """
 
     layout: StoreLayout
@@ -51,16 +52,16 @@ class StagedContent:
 
     @classmethod
     def empty(cls, layout: StoreLayout) -> StagedContent:
-        """Returns a new file, or one that is truncated as it is opened: both are stored even if nothing is written."""
+        """Returns the content of a new or truncated file, which is stored even if nothing is written."""
         return cls(layout, _nameless(layout), dirty=True)
 
     @classmethod
     def copy_of(cls, source: int, layout: StoreLayout) -> StagedContent:
-        """Returns the content behind a descriptor, to be changed."""
+        """Returns a copy of the content behind a descriptor."""
         return cls(layout, _copied(source, layout), dirty=False)
 
     def write(self, data: memoryview, offset: int) -> int:
-        """Writes at an offset in bytes; returns how many bytes were written."""
+        """Writes at an offset in bytes; returns the number of written bytes."""
         self._prepare()
         return os.pwrite(self.descriptor, data, offset)
 
@@ -69,16 +70,17 @@ class StagedContent:
         os.ftruncate(self.descriptor, size)
 
     def publish(self, path: bytes, base: FileGeneration | None) -> FileGeneration:
-        """Puts the content into the store, whole and at once; needs the lock on the store's files.
+        """Puts the content into the store atomically; needs the lock on the store's files.
 
         Args:
-          base: what has to be there now, None for nothing.
+          path: the path of the stored file.
+          base: the generation that must be there now; None for no file.
 
         Returns:
-          What is there afterwards.
+          The new generation.
 
         Raises:
-          OSError: ESTALE if something else is there, or whatever the disk says; the content is still to be stored then.
+          OSError: ESTALE if there is another generation, or an error of the disk; the content is still not stored.
         """
         if base is not None and not base.is_at(path):
             raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")
@@ -88,8 +90,8 @@ class StagedContent:
             except FileExistsError:
                 raise OSError(errno.ESTALE, "the object was created meanwhile") from None
         else:
-            # A link cannot take the place of a file, a rename can. What is left in between by a kill lies where the
-            # store drops it when it is opened again.
+            # A rename, unlike a link, can replace a file. After a kill in between, the store drops the incoming file
+            # when it is opened again.
             between = os.fsencode(self.layout.incoming_path(f"closing-{secrets.token_hex(8)}"))
             self._link(between)
             os.replace(between, path)
@@ -97,8 +99,8 @@ class StagedContent:
         return FileGeneration.of(os.fstat(self.descriptor))
 
     def _link(self, path: bytes) -> None:
-        """Gives the content a name that no file has."""
-        # Python follows the link only when it is given a folder's descriptor, which means nothing to a whole path.
+        """Gives the content a new name."""
+        # Python follows the link only if it is given a folder's descriptor, which an absolute path ignores.
         nameless = f"/proc/self/fd/{self.descriptor}"
         os.link(nameless, path, src_dir_fd=self.descriptor, follow_symlinks=True)
 
@@ -118,5 +120,5 @@ def _copied(source: int, layout: StoreLayout) -> int:
     target = _nameless(layout)
     offset, size = 0, os.fstat(source).st_size
     while offset < size and (copied := os.copy_file_range(source, target, size - offset, offset, offset)):
-        offset += copied  # nothing is copied when somebody cuts the source meanwhile
+        offset += copied  # nothing is copied if the source is truncated meanwhile
     return target

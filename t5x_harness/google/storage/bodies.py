@@ -1,10 +1,10 @@
-"""Putting bodies where they belong: in the tree if it has room for their name, else aside.
+"""Moves bodies to their locations: into the tree if it can hold the object's name, otherwise aside.
 
-The tree has no room for a name that no file can have (``a//b``, ``../x``, a part of 300 bytes), nor for ``a/b`` while
-there is a file ``a``, nor for ``a`` while there is a folder ``a``. Who came first keeps the room: nothing that the tree
-shows is moved or hidden by a later write. When the room gets free because the object that took it is deleted, those
-that waited aside for it move in. An empty object ``a/`` is the folder ``a``.
-Every call but ``new_name`` and ``drop`` also needs the lock on the files, as mounts change the tree, too.
+The tree cannot hold a name that no file can have (``a//b``, ``../x``, a part of 300 bytes), nor ``a/b`` while there is
+a file ``a``, nor ``a`` while there is a folder ``a``. The first one stays: a later write moves or hides nothing that
+the tree shows. When the object in the way is deleted, the bodies that waited aside move in. An empty object ``a/`` is
+the folder ``a``. Every call but ``new_name`` and ``drop`` also needs the lock on the files, because mounts change the
+tree, too.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ class Bodies:
         self._opening, self._names = secrets.token_hex(8), itertools.count()
 
     def new_name(self) -> str:
-        """Returns a name for the file of a body, which no other one has or had; any thread may ask for one."""
+        """Returns a name that no other body has or had; any thread may call this."""
         return f"{self._opening}{next(self._names):x}"
 
     def choose(self, bucket: str, name: str, size: int) -> tuple[BodyPlace, str]:
-        """Returns where a body can go, with the folders above it made, and which file of the tree it replaces."""
+        """Makes the folders for a body; returns its location, and the file of the tree that it replaces."""
         folder = self._layout.folder_path(bucket, name)
         if folder is not None:
             return BodyPlace.FOLDER if size == 0 and make_folders(folder) else BodyPlace.ASIDE, ""
         path = self._layout.tree_path(bucket, name)
         if path is None:
             return BodyPlace.ASIDE, ""
-        if os.access(path, os.F_OK):  # most are new, for which an error of os.stat would take longer than the question
+        if os.access(
+            path, os.F_OK
+        ):  # most names are new, for which an error of os.stat would take longer than this question
             found = identify(path)
             return BodyPlace.ASIDE if found is None else BodyPlace.TREE, Identity.text(found)
         return BodyPlace.TREE if make_folders(os.path.dirname(path)) else BodyPlace.ASIDE, ""
 
     def path(self, record: ObjectRecord) -> str:
-        """Returns the file to read a body from."""
+        """Returns the path to read a body from."""
         if record.place is BodyPlace.ASIDE:
             return self._layout.aside_path(record.body)
         if record.place is BodyPlace.FOLDER:
@@ -59,10 +61,11 @@ class Bodies:
         return f"{self._layout.bucket_folder(record.object.bucket)}/{record.object.name}"
 
     def install(self, record: ObjectRecord, old: ObjectRecord | None = None) -> None:
-        """Puts an incoming body where its record, already committed, says it is.
+        """Puts an incoming body at the location in its committed record.
 
         Args:
-          old: what the name had before; its body goes.
+          record: the record of the object.
+          old: the previous record of the name, whose body is removed.
         """
         self._install(self._layout.incoming_path(record.body), record, old)
 
@@ -74,13 +77,14 @@ class Bodies:
             self._prune(record.object.bucket, record.object.name[:-1], implied=False)
 
     def rename(self, record: ObjectRecord, moved: StoredObject) -> None:
-        """Makes an object's body another's, and forgets the first.
+        """Gives an object's body to another object, and forgets the first.
 
-        The transaction comes before the file is renamed, which a kill in between has recovery undo: mounts see one of
-        the two names at any moment, and go on while no process serves the store.
+        The transaction comes before the file is renamed, and recovery undoes it after a kill in between. Mounts see one
+        of the two names at any moment, and continue while no process serves the store. If the move cannot be recorded,
+        nothing changes.
 
-        Raises FileNotFoundError if somebody outside has removed the file; where it cannot be recorded, all stays as it
-        was.
+        Raises:
+          FileNotFoundError: someone outside has removed the file.
         """
         it, old = record.object, self._database.record(moved.bucket, moved.name)
         source, identity = self.path(record), record.identity
@@ -108,10 +112,10 @@ class Bodies:
         self._give_room(record)
 
     def remove(self, record: ObjectRecord) -> None:
-        """Removes the body of an object and forgets it; where that cannot be recorded, all stays as it was."""
+        """Removes the body of an object and forgets it; if that cannot be recorded, nothing changes."""
         path = self.path(record)
         if record.place is BodyPlace.TREE:
-            # Out of the tree first, where a file that outlives its record would be taken for a new one.
+            # Out of the tree first: a file there that outlives its record would count as a new object.
             path = self._layout.incoming_path(self.new_name())
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.rename(self.path(record), path)
@@ -120,7 +124,7 @@ class Bodies:
         except BaseException:
             if record.place is BodyPlace.TREE:
                 with contextlib.suppress(FileNotFoundError, FileExistsError):
-                    os.link(path, self.path(record))  # not over what somebody outside may have put there
+                    os.link(path, self.path(record))  # which does not replace a file that someone outside has put there
                     os.unlink(path)
             raise
         if record.place is not BodyPlace.FOLDER:
@@ -128,16 +132,13 @@ class Bodies:
         self._give_room(record)
 
     def forget(self, record: ObjectRecord) -> None:
-        """Forgets an object whose body is gone from the tree; others may move into its room.
-
-        The folder stays: only the file was removed.
-        """
+        """Forgets an object whose body is gone from the tree, so that others may move in; its folder stays."""
         self._database.forget(record.object.bucket, record.object.name)
         if record.place is BodyPlace.TREE:
             self._free(record.object.bucket, record.object.name)
 
     def _give_room(self, record: ObjectRecord) -> None:
-        """Cleans up after an object that is forgotten: others move into its room, and empty folders go."""
+        """Cleans up after a forgotten object: waiting bodies move in, and empty folders are removed."""
         bucket, name = record.object.bucket, record.object.name
         if record.place is BodyPlace.FOLDER:
             self._prune(bucket, name[:-1], implied=False)
@@ -146,7 +147,7 @@ class Bodies:
             self._prune(bucket, os.path.dirname(name))
 
     def move_in(self, record: ObjectRecord) -> ObjectRecord:
-        """Moves a body from aside into the tree if there is room by now; returns its record, which says where it is."""
+        """Moves a body from aside into the tree if that can hold it now; returns the body's current record."""
         it = record.object
         path = self._layout.tree_path(it.bucket, it.name)
         if record.place is not BodyPlace.ASIDE or (path is not None and os.path.lexists(path)):
@@ -160,7 +161,7 @@ class Bodies:
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
-            return record  # aside it is as good, and it moves as soon as there is room
+            return record  # it can be read aside, too, and moves once there is space
         self._move(self._layout.aside_path(record.body), moved)
         return moved
 
@@ -169,10 +170,10 @@ class Bodies:
             _remove(self._layout.incoming_path(body))
 
     def recover(self, unfinished: set[str]) -> None:
-        """Ends what a killed process began: bodies with a record go to their place, those without one go away.
+        """Completes the work of a killed process: moves bodies with a record to their location, and removes others.
 
         Args:
-          unfinished: those that stay incoming.
+          unfinished: the bodies that stay incoming.
         """
         if (begun := self._database.begun_move()) is not None:
             source, target = begun
@@ -189,10 +190,10 @@ class Bodies:
             self._recover(self._layout.aside_path(body), records.get(body))
 
     def _has_moved(self, source: ObjectRecord, target: ObjectRecord) -> bool:
-        """Returns whether a killed process has moved the file of an object, and it is still there.
+        """Tells whether a killed process has moved the file of an object, and the file is still there.
 
-        If a mount has given the name another file since, that move is undone, too: it was never acknowledged, and
-        records of files that are gone are forgotten when they are looked for.
+        If a mount has put another file there since, the move is undone, too: it was never acknowledged, and records of
+        files that are gone are forgotten when they are looked up.
         """
         if target.place is BodyPlace.FOLDER:
             return source.place is BodyPlace.FOLDER or identify(self.path(source)) != source.identity
@@ -209,11 +210,11 @@ class Bodies:
             self._move(path, record)
 
     def _is_overtaken(self, record: ObjectRecord) -> bool:
-        """Returns whether a mount has changed the tree since a record was made whose body is not in its place yet."""
-        return record.replaced not in (None, Identity.text(identify(self.path(record))))
+        """Tells whether a mount has changed the tree since the record of a body that is not in its place yet."""
+        return record.replaced != Identity.text(identify(self.path(record)))
 
     def _take_back(self, path: str, record: ObjectRecord) -> None:
-        """Undoes a write that was never acknowledged: what a mount did since was, and stands."""
+        """Undoes a write that was never acknowledged, in favor of a later change by a mount, which was."""
         with self._database.transaction():
             self._database.forget(record.object.bucket, record.object.name)
             reopened = self._database.reopen_upload(record.body)
@@ -229,22 +230,24 @@ class Bodies:
         except OSError:
             if record.place is BodyPlace.ASIDE:
                 raise
-            # Somebody outside took the room since it was chosen.
+            # Someone outside has taken the path since it was chosen.
             aside = dataclasses.replace(record, place=BodyPlace.ASIDE)
             self._database.put(aside)
             os.replace(source, self.path(aside))
 
     def _free(self, bucket: str, name: str) -> None:
-        """Lets those below a name move in after its file is gone."""
+        """Moves in the bodies below a name whose file is gone."""
         below = f"{name}/".encode()
         for record in self._database.records_from(bucket, below, before=below[:-1] + b"0"):  # "0" comes after "/"
             self.move_in(record)
 
     def _prune(self, bucket: str, folder: str, *, implied: bool = True) -> None:
-        """Removes folders without objects, upwards, as far as names alone imply them.
+        """Removes folders without objects, upwards, as long as only objects' names imply them.
 
         Args:
-          implied: whether that holds for the first one, too; an object ``folder/`` that goes takes its folder along.
+          bucket: the bucket of the folder.
+          folder: the folder, relative to the bucket.
+          implied: whether the first folder stays if someone made it; a removed object ``folder/`` takes it along.
         """
         while folder:
             marker = self._database.record(bucket, f"{folder}/")

@@ -1,4 +1,4 @@
-"""Buckets: known to the database, and every folder in ``buckets/`` whose name can be a bucket's is one too."""
+"""Buckets: those in the database, and every folder in ``buckets/`` whose name is valid for a bucket."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from t5x_harness.google.storage.values import Bucket, Preconditions
 
 
 class Buckets:
-    """The buckets of a store, in memory as they are few. Every call needs the store's lock.
+    """The few buckets of a store, kept in memory. Every call needs the store's lock.
 
     Args:
-      create: whether a bucket that is not there is made when it is first used.
+      layout: the paths of the store.
+      database: the records of the store.
+      create: whether a missing bucket is made when it is first used.
     """
 
     def __init__(self, layout: StoreLayout, database: Database, *, create: bool = False) -> None:
@@ -52,13 +54,13 @@ class Buckets:
         return found
 
     def all(self) -> list[Bucket]:
-        """Returns all of them, by name."""
+        """Returns all buckets, by name."""
         for entry in os.scandir(self._layout.buckets):
             self._find(entry.name)
         return [self._known[name] for name in sorted(self._known)]
 
     def patch(self, name: str, changes: Mapping[str, object], preconditions: Preconditions) -> Bucket:
-        """Changes fields as a JSON merge patch does; raises as ``ObjectStore.patch_bucket``."""
+        """Applies a JSON merge patch to the fields; raises as ``ObjectStore.patch_bucket`` does."""
         bucket = self.get(name)
         preconditions.check(bucket)
         fields = merge_patch(bucket.fields, changes)
@@ -68,7 +70,7 @@ class Buckets:
         """Removes a bucket that has no objects.
 
         Returns:
-          The incoming bodies that nobody has any more, of unfinished uploads.
+          The incoming bodies of its unfinished uploads.
 
         Raises:
           Conflict: its folder has files that are not objects, such as pipes or names that are not Unicode.
@@ -90,7 +92,7 @@ class Buckets:
     def _find(self, name: str) -> Bucket | None:
         known = self._known.get(name)
         if known is None and is_bucket_name(name) and os.path.isdir(self._layout.bucket_folder(name)):
-            return self._keep(Bucket(name, time.time_ns() // 1000))  # somebody made its folder
+            return self._keep(Bucket(name, time.time_ns() // 1000))  # someone made its folder
         return known
 
     def _keep(self, bucket: Bucket) -> Bucket:
@@ -101,14 +103,14 @@ class Buckets:
             self._database.put_bucket(bucket)
         except BaseException:
             if is_new:
-                os.rmdir(folder)  # which would make it a bucket
+                os.rmdir(folder)  # otherwise the folder would be a bucket
             raise
         self._known[bucket.name] = bucket
         return bucket
 
 
 def merge_patch(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """Merges as RFC 7396 says: None removes a member, objects are merged, anything else replaces."""
+    """Merges by RFC 7396: None removes a member, objects are merged, and any other value replaces."""
     merged = dict(old)
     for name, value in changes.items():
         if value is None:

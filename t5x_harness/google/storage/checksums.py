@@ -1,4 +1,4 @@
-"""MD5 and CRC32C while bytes stream by."""
+"""MD5 and CRC32C of a stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Digest:
 
 
 def verify(expected: Checksums, found: Checksums) -> None:
-    """Raises Invalid if what came is not what the client says it sent; None on either side is not compared."""
+    """Raises Invalid if the checksums differ from those that the client announced; None is not compared."""
     for name, wanted, got in (("CRC32C", expected.crc32c, found.crc32c), ("MD5 hash", expected.md5, found.md5)):
         if wanted is not None and got is not None and wanted != got:
             raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".', code="BadDigest")

@@ -1,4 +1,4 @@
-"""What all operations share: the lock, the tables, the bodies, and seeing what somebody outside did to the tree."""
+"""The parts that all operations share: the lock, the tables, the bodies, and the detection of outside changes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Result = TypeVar("Result")
 
 CHUNK = 1 << 20  # bytes read at a time
 
-_COARSEST_TICK = 0.02  # seconds: two writes closer than a kernel's tick may leave the same mtime
+_COARSEST_TICK = 0.02  # seconds; two writes within one kernel tick may leave the same mtime
 _MOST_READS = 3  # of one file in one operation
 
 
 class ChangedOutside(Exception):
-    """Files changed outside and have to be read before an operation can go on."""
+    """Files were changed from outside, and have to be read before an operation can continue."""
 
     def __init__(self, files: list[tuple[str, str]]) -> None:
         super().__init__(files)
@@ -44,7 +44,7 @@ class Core:
     """The parts of a store.
 
     Attributes:
-      lock: held while what the store knows is read or changed; bodies stream without it.
+      lock: held while records are read or changed; bodies stream without it.
     """
 
     def __init__(self, layout: StoreLayout, *, create_buckets: bool = False) -> None:
@@ -57,15 +57,15 @@ class Core:
         self._checkpointing = self._closed = self._changing = False
 
     def run(self, action: Callable[[TreeView], Result], *, wait: bool = True, grows: bool = False) -> Result:
-        """Does something under the lock, as often as it takes to have read all files that changed outside.
+        """Runs an action under the lock, again and again until all files that changed outside have been read.
 
         Args:
-          action: what to do; it may be begun several times.
-          wait: whether to wait for others who have the lock, and for files to be read.
-          grows: whether it adds something; what only reads or removes goes on where the disk is full.
+          action: the action, which may be started several times.
+          wait: whether to wait for other holders of the lock, and for files to be read.
+          grows: whether it needs disk space; an action that only reads or removes works on a full disk, too.
 
         Raises:
-          WouldWait: that was not to be.
+          WouldWait: it would have to wait.
         """
         view = TreeView(self, wait=wait)
         while True:
@@ -92,9 +92,10 @@ class Core:
 
     @contextlib.contextmanager
     def changing(self, *, wait: bool = True) -> Iterator[None]:
-        """Keeps mounts from changing files meanwhile; needs the lock, and may be entered again inside.
+        """Keeps mounts from changing files; needs the lock, and may be nested.
 
-        Raises WouldWait if one does just now and it is not to wait.
+        Raises:
+          WouldWait: a mount is changing files, and ``wait`` is false.
         """
         if self._changing:
             yield
@@ -107,7 +108,7 @@ class Core:
                 self._changing = False
 
     def _make_room(self) -> bool:
-        """Gives the reserve to the database, whose log may give back more; False if there is no reserve."""
+        """Frees the reserve for the database, whose log may then free more; returns False if there is no reserve."""
         if not self.reserve.give():
             return False
         with contextlib.suppress(sqlite3.Error):
@@ -115,7 +116,7 @@ class Core:
         return True
 
     def forget_gone(self, record: ObjectRecord, *, wait: bool = True) -> None:
-        """Forgets an object whose file is gone; where the disk is full that waits, as nobody sees it anyway."""
+        """Forgets an object whose file is gone; on a full disk this waits, because no one sees the object anyway."""
         try:
             with self.changing(wait=wait):
                 self.bodies.forget(record)
@@ -129,13 +130,13 @@ class Core:
             self.database.close()
 
     def _see_to_checkpoints(self) -> None:
-        """Has a thread wait for the disk where that is due: who commits may be an event loop."""
+        """Starts a thread that waits for the disk when that is due, because the caller may be an event loop."""
         if self._closed or self._checkpointing or not self.database.wants_checkpoint:
             return
         self._checkpointing = True
         try:
             Thread(target=self._checkpoint, name="google-checkpoint").start()
-        except RuntimeError:  # the system gives no thread: the next operation tries again
+        except RuntimeError:  # no thread is available: the next operation tries again
             self._checkpointing = False
 
     def _checkpoint(self) -> None:
@@ -159,20 +160,24 @@ class Core:
     ) -> StoredObject:
         """Makes an incoming file the body of an object.
 
-        The transaction is the moment at which it happens. If the process is killed before it, the file is dropped; if
-        it is killed after it, the file is put in its place when the store is opened again.
+        The transaction decides. If the process is killed before it, the file is dropped; if it is killed after it, the
+        file is put in its place when the store is opened again.
 
         Args:
+          bucket: the bucket of the object.
+          name: the name of the object.
           body: the name of the incoming file.
-          fields: what the client says of it.
-          preconditions: on what the name has now.
-          component_count: for a composed object.
-          also: what else to record at the same moment; where it raises, nothing happens.
+          checksums: the checksums of the body.
+          fields: the fields that the client gave.
+          preconditions: conditions on the object that has the name now.
+          component_count: the number of components of a composed object.
+          also: called in the same transaction; if it raises, nothing happens.
+          wait: whether to wait for other threads.
 
         Raises:
-          NoSuchResource: there is no such bucket.
+          NoSuchResource: the bucket does not exist.
           PreconditionFailed, NotModified: a condition does not hold.
-          WouldWait: it was not to wait.
+          WouldWait: it would have to wait.
         """
 
         def action(view: TreeView) -> StoredObject:
@@ -184,7 +189,7 @@ class Core:
                 # The time of the file is the generation, so that any later write from outside differs from it.
                 os.utime(path, ns=(generation * 1000, generation * 1000))
             except FileNotFoundError:
-                raise NoSuchResource(f"No such upload: {body}") from None  # it was ended, with its bucket, meanwhile
+                raise NoSuchResource(f"No such upload: {body}") from None  # it was removed together with its bucket
             identity = identity_of(os.stat(path))
             made_of = checksums, fields.as_new(), component_count
             written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
@@ -205,10 +210,11 @@ class Core:
 
 
 class TreeView:
-    """One operation's view of the tree: a file that it has read counts as seen, even if it is still being written.
+    """One operation's view of the tree, which treats a file that it has read as seen even if it is still being written.
 
     Args:
-      wait: whether to wait for the lock on the files, where one has to be moved.
+      core: the parts of the store.
+      wait: whether to wait for the lock on the files when one has to be moved.
     """
 
     def __init__(self, core: Core, *, wait: bool = True) -> None:
@@ -219,9 +225,10 @@ class TreeView:
         self._unrecorded: dict[tuple[str, str], ObjectRecord] = {}
 
     def live(self, bucket: str, name: str) -> ObjectRecord | None:
-        """Returns a name's record as the tree has it now, None for none.
+        """Returns a name's record in agreement with the tree, or None for no object.
 
-        Raises ChangedOutside if its file has to be read.
+        Raises:
+          ChangedOutside: its file has to be read.
         """
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
@@ -230,13 +237,17 @@ class TreeView:
         return live
 
     def see(self, bucket: str, name: str, record: ObjectRecord | None) -> ObjectRecord | None:
-        """Compares a record with the tree, None for no object; raises ChangedOutside if its file has to be read."""
+        """Compares a record with the tree, and returns the record that holds now, or None for no object.
+
+        Raises:
+          ChangedOutside: its file has to be read.
+        """
         if record is not None and record.place is BodyPlace.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
         try:
             found = None if path is None else identify(path)
-        except PermissionError:  # whether it changed cannot be seen
+        except PermissionError:  # a change would not be visible
             return record
         if found is not None and (bucket, name) in self._unreadable:
             return record
@@ -250,25 +261,26 @@ class TreeView:
     def compare(self, bucket: str, name: str, record: ObjectRecord | None, found: Identity) -> ObjectRecord:
         """Returns the record of a name that has a file in the tree.
 
-        Raises ChangedOutside if the file has to be read first.
+        Raises:
+          ChangedOutside: the file has to be read first.
         """
         if record is not None and record.place is BodyPlace.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):
             return unrecorded
         times = self._read[bucket, name]
-        # A file that grows counts as seen; one that takes another's place is read again, but not for ever.
+        # A file that grows counts as seen; one that replaces another is read again, but not forever.
         if record is not None and times and (record.identity.inode == found.inode or times >= _MOST_READS):
             return record
         raise ChangedOutside([(bucket, name)])
 
     def object(self, bucket: str, name: str) -> StoredObject | None:
-        """Returns the live object of a name; None if there is none."""
+        """Returns the live object of a name, or None."""
         record = self.live(bucket, name)
         return None if record is None else record.object
 
     def check(self, bucket: str, name: str, preconditions: Preconditions) -> None:
-        """Refuses to write to a bucket that is not there, or where a condition on what the name has does not hold."""
+        """Raises an error if the bucket does not exist, or a condition on the object of that name does not hold."""
         self._core.buckets.get(bucket)
         if preconditions.given:
             preconditions.check(self.object(bucket, name))
@@ -277,7 +289,7 @@ class TreeView:
         """Returns the record of an object that must exist.
 
         Raises:
-          NoSuchResource: there is no such bucket, object or generation.
+          NoSuchResource: the bucket, object or generation does not exist.
           PreconditionFailed, NotModified: a condition does not hold.
           ChangedOutside: the file has to be read first.
         """
@@ -299,27 +311,27 @@ class TreeView:
                 self._read[bucket, name] += 1
 
     def _until_settled(self, files: list[tuple[str, str]]) -> float:
-        """Seconds until a further write to the files would show in their mtime."""
+        """Returns the seconds until another write to the files would change their mtime."""
         paths = [self._core.layout.tree_path(bucket, name) for bucket, name in files]
         found = [identity for path in paths if path is not None and (identity := identify(path)) is not None]
         newest = max((identity.mtime for identity in found), default=0) / 1e9
         return min(max(newest + _COARSEST_TICK - time.time(), 0), _COARSEST_TICK)
 
     def _read_file(self, bucket: str, name: str, path: str) -> bool:
-        """Reads a file and records it; False if somebody else recorded something of the name meanwhile."""
+        """Reads a file and records it; returns False if another thread recorded the name meanwhile."""
         with self._core.lock:
             before = self._core.database.record(bucket, name)
         try:
             identity, checksums = _read_steadily(path)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return True  # gone again: nothing to see
+            return True  # it is gone again
         except PermissionError:
             self._unreadable.add((bucket, name))
             return True
         with self._core.lock:
             old = self._core.database.record(bucket, name)
             if old != before:
-                return False  # what was read may be what a write has replaced
+                return False  # a write may have replaced the content that was read
             if old is not None and old.place is BodyPlace.TREE and old.identity == identity:
                 return True  # another thread was faster
             generation = self._core.database.next_generation()
@@ -330,7 +342,7 @@ class TreeView:
             except sqlite3.Error as error:
                 if not is_full(error):
                     raise
-                # It is seen all the same, in a generation that stays as long as the file does and the disk is full.
+                # The file is listed anyway, with a generation that holds while the file stays and the disk is full.
                 stays = dataclasses.replace(found, generation=identity.mtime // 1000)
                 self._unrecorded[bucket, name] = dataclasses.replace(record, object=stays)
                 return True
@@ -340,13 +352,13 @@ class TreeView:
 
 
 def _read_steadily(path: str) -> tuple[Identity, Checksums]:
-    """Returns what a file is and its checksums, read anew if somebody wrote meanwhile, three times at most."""
+    """Returns the identity and the checksums of a file; reads it up to three times if it changes meanwhile."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         for _ in range(3):
             found = identity_of(os.fstat(fd))
             digest, digested = Digest(), 0
-            # Not to the end: it may grow as fast as it is read.
+            # Not to the end of the file, which may grow as fast as it is read.
             while data := os.pread(fd, min(CHUNK, found.size - digested), digested):
                 digest.update(data)
                 digested += len(data)

@@ -1,9 +1,9 @@
-"""What the store knows, in SQLite: it survives the end of the process at any moment.
+"""The records of the store in SQLite, which survive the end of the process at any moment.
 
-Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut is
-another matter: the database stays whole (SQLite's WAL with synchronous=NORMAL) but may lose the last moments, and as
-bodies are not synced, an object written shortly before may then have a file that is empty or cut. Such a file no longer
-is the one that was recorded, so it is taken for a change from outside: it shows as a new generation with what it has.
+Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut differs:
+the database stays consistent (SQLite's WAL with synchronous=NORMAL) but may lose the last moments. Bodies are not
+synced, so an object written shortly before may have a file that is empty or truncated. Such a file differs from the
+recorded one and is treated as a change from outside: it becomes a new generation with the content that is left.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.errors import CannotOpen
-from t5x_harness.google.storage.texts import fields_of, fields_to_text, from_json, sound, to_json, to_text
+from t5x_harness.google.storage.texts import fields_of, fields_to_text, to_json, to_text
 from t5x_harness.google.storage.values import (
     Bucket,
     Checksums,
@@ -57,7 +58,7 @@ CREATE TABLE parts (
 CREATE TABLE clock (last INTEGER);
 INSERT INTO clock VALUES (0);
 """
-# What a move that has not ended yet would be undone to: the records of both names.
+# The records of both names before a move that has not ended yet.
 _MOVES = "CREATE TABLE IF NOT EXISTS moves AS SELECT *, name AS target, generation AS moved FROM objects WHERE false"
 _COLUMNS = (
     "bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, component_count, "
@@ -68,18 +69,18 @@ _PUT = f"INSERT OR REPLACE INTO objects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?
 
 
 class BodyPlace(enum.StrEnum):
-    """Where the body of an object lies."""
+    """The location of an object's body."""
 
     TREE = "tree"  # the file of that name in the bucket's folder
-    FOLDER = "folder"  # nowhere: it is empty, its name ends in a slash, and the tree has a folder of that name
-    ASIDE = "aside"  # out of the tree, which has no room for the name
+    FOLDER = "folder"  # none: it is empty, its name ends in a slash, and the tree has a folder of that name
+    ASIDE = "aside"  # outside the tree, which cannot hold the name
 
 
 class Identity(NamedTuple):
-    """What changes when somebody writes a file.
+    """The values that change when someone writes a file.
 
     Attributes:
-      inode: changes when a file is put in another's place.
+      inode: changes when another file takes the place.
       size: in bytes.
       mtime: in nanoseconds.
     """
@@ -90,25 +91,25 @@ class Identity(NamedTuple):
 
     @classmethod
     def text(cls, found: Identity | None) -> str:
-        """Returns an identity as one word of text, the empty one for no file."""
+        """Returns an identity as one word, or an empty string for no file."""
         return "" if found is None else ":".join(map(str, found))
 
 
 @dataclasses.dataclass(frozen=True)
 class ObjectRecord:
-    """An object and where its body is.
+    """An object and the location of its body.
 
     Attributes:
-      body: what its file is called while incoming or aside; empty for one that came from outside.
-      replaced: the file that the tree had when this was recorded, as :meth:`Identity.text` has it; None if another
-        release recorded it. It says whether a body that a killed process left behind still has its place.
+      body: the name of its file while incoming or aside; empty for one that came from outside.
+      replaced: the file that the tree had when this was recorded, as text of :meth:`Identity.text`. It tells whether a
+        body that a killed process left behind still has its place.
     """
 
     object: StoredObject
     place: BodyPlace
     body: str
     identity: Identity
-    replaced: str | None = ""
+    replaced: str = ""
 
 
 class Database:
@@ -124,25 +125,22 @@ class Database:
 
     def _open(self, path: Path) -> None:
         self._execute = self._connection.execute
-        self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet, so nothing to wait for
-        # The store's lock lets one process in already; SQLite would ask the system eight times for each object written.
+        self._execute("PRAGMA synchronous = OFF")  # there is nothing to lose yet
+        # The store's lock already admits one process only; SQLite would make eight system calls per written object.
         self._execute("PRAGMA locking_mode = EXCLUSIVE")
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see ``checkpoint``
         found = self._execute("PRAGMA user_version").fetchone()[0]
-        if found not in (0, 1, _VERSION):
+        if found not in (0, _VERSION):
             raise CannotOpen(
                 f"{path} has layout {found} of another release, this one reads {_VERSION}: name another folder"
             )
         if found == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        if found == 1:
-            change = "ALTER TABLE objects ADD COLUMN replaced TEXT"
-            self._connection.executescript(f"BEGIN; {change}; PRAGMA user_version = {_VERSION}; COMMIT;")
         self._execute(_MOVES)
         self._execute("PRAGMA synchronous = NORMAL")
-        with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: what was logged stays where it is
-            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a killed server has left its log behind
+        with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: the log stays as it is
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # of a killed server
         latest = "SELECT max(last, (SELECT coalesce(max(generation), 0) FROM objects)) FROM clock"
         self._last: int = self._execute(latest).fetchone()[0]
         self._checkpointed = self._connection.total_changes
@@ -156,17 +154,17 @@ class Database:
         return self._connection.total_changes - self._checkpointed >= _CHANGES_KEPT
 
     def checkpoint(self, *, cut: bool = False) -> None:
-        """Moves what was logged to where it belongs, which waits for the disk, maybe for long.
+        """Moves the log's content into the tables, which may wait for the disk for a long time.
 
         Args:
-          cut: whether to cut the log, too; else its room is kept and used again.
+          cut: whether to truncate the log, too; otherwise its space is reused.
         """
         self._execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'PASSIVE'})")
         self._checkpointed = self._connection.total_changes
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Makes everything inside happen, or nothing."""
+        """Makes all changes of the block happen, or none."""
         self._execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -177,40 +175,37 @@ class Database:
             raise
 
     def next_generation(self) -> int:
-        """Returns a generation, which is now in microseconds, later than every one that was ever recorded."""
+        """Returns a new generation: the time in microseconds, or more if that was recorded before."""
         self._last = max(time.time_ns() // 1000, self._last + 1)
         return self._last
 
     def _keep_clock(self) -> None:
-        """Records the last generation, before objects that may have it are forgotten: else they say it themselves."""
+        """Records the last generation before objects that may have it are forgotten; otherwise the objects hold it."""
         self._execute("UPDATE clock SET last = ?", (self._last,))
 
     def put_bucket(self, bucket: Bucket) -> None:
-        """Records a bucket, in place of what was recorded of it."""
+        """Records a bucket, or replaces its record."""
         row = (bucket.name, bucket.created, bucket.metageneration, to_json(dict(bucket.fields)))
         self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
 
     def buckets(self) -> list[Bucket]:
         rows = self._execute("SELECT name, created, metageneration, fields FROM buckets")
-        return [Bucket(name, created, meta, from_json(fields)) for name, created, meta, fields in rows]
+        return [Bucket(name, created, meta, json.loads(fields)) for name, created, meta, fields in rows]
 
     def forget_bucket(self, name: str) -> list[str]:
-        """Forgets a bucket with all that is recorded of it, in a transaction; returns what its uploads had received."""
+        """Forgets a bucket and its uploads, in a transaction; returns the bodies that the uploads had received."""
         self._keep_clock()
         self._execute("DELETE FROM buckets WHERE name = ?", (name,))
         self._execute("DELETE FROM objects WHERE bucket = ?", (name,))
-        return self.forget_lost_uploads()
-
-    def forget_lost_uploads(self) -> list[str]:
-        """Forgets the uploads to buckets that are gone, in a transaction; returns the bodies they had received."""
-        lost = "bucket NOT IN (SELECT name FROM buckets)"
-        of_lost = f"upload IN (SELECT id FROM multiparts WHERE {lost})"
+        of_bucket = "upload IN (SELECT id FROM multiparts WHERE bucket = ?)"
         bodies = self._execute(
-            f"SELECT id FROM uploads WHERE {lost} AND finished IS NULL UNION SELECT body FROM parts WHERE {of_lost}"
+            "SELECT id FROM uploads WHERE bucket = ? AND finished IS NULL UNION "
+            f"SELECT body FROM parts WHERE {of_bucket}",
+            (name, name),
         ).fetchall()
-        self._execute(f"DELETE FROM uploads WHERE {lost}")
-        self._execute(f"DELETE FROM parts WHERE {of_lost}")
-        self._execute(f"DELETE FROM multiparts WHERE {lost}")
+        self._execute("DELETE FROM uploads WHERE bucket = ?", (name,))
+        self._execute(f"DELETE FROM parts WHERE {of_bucket}", (name,))
+        self._execute("DELETE FROM multiparts WHERE bucket = ?", (name,))
         return [body for (body,) in bodies]
 
     def record(self, bucket: str, name: str) -> ObjectRecord | None:
@@ -220,19 +215,19 @@ class Database:
     def records_from(
         self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1
     ) -> list[ObjectRecord]:
-        """Returns the records from a name on, in the order of their bytes, and before another name."""
+        """Returns the records from a name on, in byte order, up to but without another name."""
         end = "" if before is None else "AND name < ?"
         query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name >= ? {end} ORDER BY name LIMIT ?"
         bounds = (start,) if before is None else (start, before)
         return [_record(row) for row in self._execute(query, (bucket, *bounds, limit))]
 
     def records_of_bodies(self, bodies: set[str]) -> dict[str, ObjectRecord]:
-        """Returns the records that name one of the bodies; reads everything there is."""
+        """Returns the records that name one of the bodies; reads the whole table."""
         rows = self._execute(f"SELECT {_COLUMNS} FROM objects WHERE body != ''") if bodies else ()
         return {row[12]: _record(row) for row in rows if row[12] in bodies}
 
     def put(self, record: ObjectRecord) -> None:
-        """Records an object in place of what its name had; all of it, or nothing."""
+        """Records an object, or replaces the record of its name."""
         it = record.object
         self._execute(
             _PUT,
@@ -248,7 +243,7 @@ class Database:
         self._execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name.encode()))
 
     def begin_move(self, source: StoredObject, target: ObjectRecord) -> None:
-        """Records that an object has another name, in a transaction; until ``end_move`` that can be undone."""
+        """Records an object's new name, in a transaction; this can be undone until ``end_move``."""
         it = target.object
         self._execute("DELETE FROM moves")
         self._execute(
@@ -259,7 +254,7 @@ class Database:
         self.put(target)
 
     def end_move(self) -> None:
-        """Says that the last move will not be undone; where the disk is full, the next one does."""
+        """Makes the last move final; on a full disk, the next move does that."""
         try:
             self._execute("DELETE FROM moves")
         except sqlite3.Error as error:
@@ -267,7 +262,7 @@ class Database:
                 raise
 
     def begun_move(self) -> tuple[ObjectRecord, ObjectRecord] | None:
-        """Returns the records before and after a move that has not ended; None if there is none that still holds."""
+        """Returns the records before and after a move that has not ended, or None if there is no such move."""
         row = self._execute("SELECT * FROM moves WHERE name != target").fetchone()
         if row is None:
             return None
@@ -276,7 +271,7 @@ class Database:
         return (_record(tuple(source)), found) if found and found.object.generation == generation else None
 
     def undo_move(self, moved: StoredObject) -> None:
-        """Puts the records back that a move has changed."""
+        """Restores the records that a move has changed."""
         with self.transaction():
             self.forget(moved.bucket, moved.name)
             self._execute(f"INSERT OR IGNORE INTO objects SELECT {_COLUMNS} FROM moves")
@@ -293,20 +288,20 @@ class Database:
         )
 
     def upload(self, upload_id: str) -> Upload | None:
-        """Returns what is recorded of an upload, with nothing received."""
+        """Returns an upload as it was recorded, with nothing received."""
         row = self._execute("SELECT * FROM uploads WHERE id = ?", (upload_id,)).fetchone()
         return None if row is None else _upload(row)
 
     def uploads(self) -> list[tuple[int, Upload]]:
-        """Returns all uploads, each after when it started."""
+        """Returns all uploads, each with the time of its start."""
         return [(row[1], _upload(row)) for row in self._execute("SELECT * FROM uploads")]
 
     def finish_upload(self, upload_id: str, written: StoredObject) -> None:
-        """Records what an upload became; in the transaction that records the object."""
+        """Records the object of an upload, in the transaction that records the object itself."""
         self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (to_text(written), upload_id))
 
     def reopen_upload(self, upload_id: str) -> bool:
-        """Records that an upload has not become an object after all; False if there is no such upload."""
+        """Records that an upload has not become an object; returns False if there is no such upload."""
         return self._execute("UPDATE uploads SET finished = NULL WHERE id = ?", (upload_id,)).rowcount > 0
 
     def forget_upload(self, upload_id: str) -> None:
@@ -325,7 +320,7 @@ class Database:
         ]
 
     def multipart(self, upload_id: str) -> tuple[MultipartUpload, list[str]] | None:
-        """Returns what is recorded of a multipart upload, and the bodies of its parts."""
+        """Returns a multipart upload and the bodies of its parts."""
         query = "SELECT bucket, name, fields, started FROM multiparts WHERE id = ?"
         row = self._execute(query, (upload_id,)).fetchone()
         if row is None:
@@ -341,12 +336,12 @@ class Database:
         return {row[0] for row in self._execute("SELECT body FROM parts")}
 
     def put_part(self, upload_id: str, part: UploadPart, body: str) -> None:
-        """Records a part in place of what its number had."""
+        """Records a part, or replaces the part of its number."""
         row = (upload_id, part.number, part.size, part.updated, part.checksums.md5, part.checksums.crc32c, body)
         self._execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def forget_multipart(self, upload_id: str) -> None:
-        """Forgets a multipart upload and its parts; in a transaction."""
+        """Forgets a multipart upload and its parts, in a transaction."""
         self._execute("DELETE FROM multiparts WHERE id = ?", (upload_id,))
         self._execute("DELETE FROM parts WHERE upload = ?", (upload_id,))
 
@@ -365,7 +360,7 @@ def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Uplo
     upload_id, _, bucket, name, fields, preconditions, expected, finished = row
     written = None
     if finished is not None:
-        values = from_json(finished)
-        written = StoredObject(**values | {"fields": ObjectFields(**sound(values["fields"]))})
-    wanted = Preconditions(**from_json(preconditions)), Checksums(**from_json(expected))
+        values = json.loads(finished)
+        written = StoredObject(**values | {"fields": ObjectFields(**values["fields"])})
+    wanted = Preconditions(**json.loads(preconditions)), Checksums(**json.loads(expected))
     return Upload(upload_id, bucket, name.decode(), fields_of(fields), *wanted, received=0, finished=written)

@@ -1,4 +1,4 @@
-"""The disk under a store: what it refuses in words, and a reserve for what has to go on when it is full."""
+"""The disk under a store: its errors in words, and a reserve of space for when it is full."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: Exception) -> bool:
-    """Returns whether an error says that a disk has no room."""
+    """Tells whether an error means that a disk is full."""
     if isinstance(error, sqlite3.Error):
-        # SQLite calls it an input/output error where it cannot make its log longer.
+        # SQLite reports an input/output error if it cannot extend its log.
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def refusal(error: OSError | sqlite3.Error, root: Path) -> StoreError:
-    """Returns what to answer when the disk under a store does not do what it should."""
+    """Returns the answer to a request that failed because of the disk under a store."""
     if isinstance(error, PermissionError):
         return Forbidden(f"{error.filename or root}: {error.strerror}")
     if is_full(error):
@@ -34,19 +34,19 @@ def refusal(error: OSError | sqlite3.Error, root: Path) -> StoreError:
                     f"no space left in {root}, where this emulated Cloud Storage keeps its buckets: remove files or "
                     "objects, or serve another folder"
                 )
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return DiskRefused(f"{root}, where this emulated Cloud Storage keeps its buckets: {said}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return DiskRefused(f"{root}, where this emulated Cloud Storage keeps its buckets: {reason}")
 
 
 class Reserve:
-    """A file that takes some room, which is given away when there is no other."""
+    """A file that occupies some space, which is freed when the disk is full."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._whole = False
 
     def refill(self) -> None:
-        """Takes the room again, as much of it as there is."""
+        """Occupies the space again, as far as the disk has any."""
         if self._whole:
             return
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ class Reserve:
                 os.close(fd)
 
     def give(self) -> bool:
-        """Gives the room away; False if there is none."""
+        """Frees the space; returns False if there is none."""
         self._whole = False
         try:
             size = os.stat(self._path).st_size

@@ -1,15 +1,15 @@
-"""What storage refuses, with the status, the reason and the code that Google's JSON and XML give."""
+"""The errors of storage, with the status, the reason and the code that Google's JSON and XML give."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """A request that cannot be done.
+    """A request that the store refuses.
 
     Attributes:
-      status: of the HTTP answer.
-      reason: the JSON API's short word for it, such as ``conditionNotMet``.
-      code: the XML API's, such as ``NoSuchBucket``.
+      status: the status of the HTTP answer.
+      reason: the JSON API's word for the error, such as ``conditionNotMet``.
+      code: the XML API's word, such as ``NoSuchBucket``.
     """
 
     status = 500
@@ -30,13 +30,13 @@ class Invalid(StoreError):
 
 
 class NoSuchResource(StoreError):
-    """There is no such bucket, object, generation or upload."""
+    """The bucket, object, generation or upload does not exist."""
 
     status, reason, code = 404, "notFound", "NoSuchKey"
 
 
 class NoSuchBucket(NoSuchResource):
-    """There is no such bucket."""
+    """The bucket does not exist."""
 
     code = "NoSuchBucket"
 
@@ -46,40 +46,40 @@ class NoSuchBucket(NoSuchResource):
 
 
 class Forbidden(StoreError):
-    """A file from outside that this server may not read."""
+    """The server may not read a file that someone else wrote."""
 
     status, reason, code = 403, "forbidden", "AccessDenied"
 
 
 class Conflict(StoreError):
-    """A bucket that exists already, or is not empty."""
+    """A bucket exists already, or is not empty."""
 
     status, reason, code = 409, "conflict", "Conflict"
 
 
 class PreconditionFailed(StoreError):
-    """A generation or metageneration is not the one that was asked for."""
+    """A generation or metageneration differs from the requested one."""
 
     status, reason, code = 412, "conditionNotMet", "PreconditionFailed"
 
 
 class NotModified(StoreError):
-    """A generation or metageneration is the one that was asked not to be."""
+    """A generation or metageneration equals the one that the request excludes."""
 
     status, reason, code = 304, "notModified", "NotModified"
 
 
 class DiskRefused(StoreError):
-    """The disk under the store takes nothing more, or is broken.
+    """The disk under the store is full or broken.
 
-    403, as TensorFlow tries every status of 500 and above again, for minutes and without a word.
+    The status is 403 because TensorFlow silently retries every status of 500 and above for minutes.
     """
 
     status, reason, code = 403, "insufficientStorage", "InsufficientStorage"
 
 
 class WouldWait(Exception):
-    """What was asked for without waiting would have to wait; nothing was done."""
+    """A call that was not to wait would have had to; nothing was done."""
 
 
 class CannotOpen(Exception):

@@ -1,4 +1,4 @@
-"""Folders of the tree: those that the names of objects imply go with the last object, those that somebody made stay."""
+"""Folders of the tree: one that object names imply is removed with the last object, one that someone made stays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import AnyStr
 
 from t5x_harness.google.storage.tree import NO_FILE
 
-# The sticky bit marks what is implied: mkdir takes it in one call, it survives a kill, and users of one store share
-# one account, to whom it means nothing.
+# The sticky bit marks an implied folder: mkdir sets it in the same call, it survives a kill, and it means nothing to
+# the one account that the users of a store share.
 _IMPLIED = stat.S_ISVTX | 0o777
 
 
 def make_folders(path: AnyStr) -> bool:
-    """Makes a folder and those above it, as the name of an object implies them; False if a file is in the way."""
+    """Makes the folders that an object's name implies; returns False if a file is in the way."""
     if os.path.isdir(path):
         return True
     try:
@@ -39,10 +39,11 @@ def _make(path: AnyStr) -> None:
 
 
 def remove_folder(path: str, *, implied: bool = True) -> bool:
-    """Removes a folder that is empty; False if it stays.
+    """Removes an empty folder; returns False if it stays.
 
     Args:
-      implied: whether to leave one that somebody made.
+      path: the folder.
+      implied: whether a folder that someone made stays.
     """
     try:
         if implied and not os.stat(path).st_mode & stat.S_ISVTX:

@@ -22,7 +22,7 @@ _STEPS_KEPT = 4096
 
 
 def literal_prefix(glob: str) -> str:
-    """Returns what every name that matches begins with."""
+    """Returns the text that every matching name begins with."""
     for index, character in enumerate(glob):
         if character in _SPECIAL:
             return glob[:index]
@@ -30,26 +30,26 @@ def literal_prefix(glob: str) -> str:
 
 
 class Glob:
-    """A glob, ready to match names: in time that grows with the name, whatever the glob is.
+    """A glob that matches names in time proportional to the name.
 
-    Python's ``re`` tries all ways to share a name among stars, which for a dozen of them takes minutes, and lets no
-    other thread run meanwhile. Here all ways are gone at once: the states of an automaton that a character leads to.
+    Python's ``re`` tries all ways to split a name among stars, which takes minutes for a dozen of them and blocks all
+    other threads. This automaton follows all ways at once: it keeps the set of states that the characters lead to.
 
     Raises:
-      Invalid: a bracket or brace is not closed, a range runs backwards, or it is longer than any name.
+      Invalid: a bracket or brace is not closed, a range runs backwards, or the glob is longer than any name.
     """
 
     def __init__(self, glob: str) -> None:
         if len(glob) > _LONGEST:
             raise Invalid(f"Invalid glob {glob[:80]!r}…: it has {len(glob)} characters, more than {_LONGEST}")
-        self._free: list[list[int]] = [[]]  # where each state leads without a character
+        self._free: list[list[int]] = [[]]  # the states that each state leads to without a character
         self._moves: list[list[tuple[Callable[[str], object], int]]] = [[]]
         self._end = self._build(glob)
         self._start = self._closure([0])
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def matches(self, name: str) -> bool:
-        """Returns whether a whole name matches."""
+        """Tells whether a whole name matches."""
         states = self._start
         for character in name:
             following = self._steps.get((states, character))
@@ -61,7 +61,7 @@ class Glob:
         return self._end in states
 
     def _build(self, glob: str) -> int:
-        braces: list[tuple[int, int]] = []  # where the alternatives begin, and where they meet
+        braces: list[tuple[int, int]] = []  # the states in which alternatives begin and meet
         state = index = 0
         while index < len(glob):
             character = glob[index]
@@ -99,7 +99,7 @@ class Glob:
         return len(self._free) - 1
 
     def _after(self, state: int, test: Callable[[str], object] | None = None) -> int:
-        """Returns a new state, behind another and a character that passes a test, or none."""
+        """Returns a new state, which a character that passes a test leads to, or no character at all."""
         new = self._new()
         if test is None:
             self._free[state].append(new)
@@ -128,7 +128,7 @@ class Glob:
 
 @functools.lru_cache(64)
 def compile_glob(glob: str) -> Glob:
-    """Returns a glob that is used again and again; raises as :class:`Glob`."""
+    """Returns the glob for a text, cached; raises as :class:`Glob` does."""
     return Glob(glob)
 
 
@@ -149,10 +149,10 @@ def _one_of(glob: str, text: str) -> Callable[[str], bool]:
 
 
 def _characters(glob: str, start: int) -> tuple[str, int]:
-    """Returns the set of characters after a bracket, and where the text goes on."""
+    """Returns the characters in a bracket as a regular expression, and the index behind it."""
     negated = glob[start : start + 1] in ("!", "^")
     first = start + negated
-    end = glob.find("]", first + 1)  # a bracket right at the beginning is one of the characters
+    end = glob.find("]", first + 1)  # a bracket at the beginning is one of the characters
     if end < 0:
         raise Invalid(f"Invalid glob {glob!r}: a bracket is not closed")
     inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[first:end])

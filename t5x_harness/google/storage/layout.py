@@ -1,11 +1,11 @@
-"""Where things lie in the folder of a store.
+"""The files in the folder of a store.
 
 <root>/buckets/<bucket>/<name>   the objects whose names a folder can hold: the tree that ``/gcs`` shows
-<root>/.PRODUCT/storage.db   what is known of buckets, objects and uploads
+<root>/.PRODUCT/storage.db   records of buckets, objects and uploads
 <root>/.PRODUCT/incoming/    bodies on their way in
 <root>/.PRODUCT/aside/       bodies of objects that the tree cannot hold
-<root>/.PRODUCT/lock         which process has the store open
-<root>/.PRODUCT/reserve      room that is given away when the disk is full, so that objects can be read and deleted
+<root>/.PRODUCT/lock         the process that has the store open
+<root>/.PRODUCT/reserve      space that is freed when the disk is full, so that objects can be read and deleted
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class StoreLayout:
         return f"{self.buckets}/{bucket}"
 
     def incoming_path(self, body: str) -> str:
-        """Returns where a body is while it is written, and until it is put in its place."""
+        """Returns the path of a body from its first byte until it is moved into its place."""
         return f"{self.incoming}/{body}"
 
     def aside_path(self, body: str) -> str:
-        """Returns where a body is that the tree cannot hold."""
+        """Returns the path of a body that the tree cannot hold."""
         return f"{self.aside}/{body}"
 
     def tree_path(self, bucket: str, name: str) -> str | None:
-        """Returns where the tree would show an object as a file; None if no file can have its name."""
+        """Returns the path at which the tree shows an object as a file, or None if no file can have its name."""
         if not self._fits(name):
             return None
         path = f"{self.buckets}/{bucket}/{name}"
         return path if len(path) * 4 <= LONGEST_PATH or len(os.fsencode(path)) <= LONGEST_PATH else None
 
     def folder_path(self, bucket: str, name: str) -> str | None:
-        """Returns where the tree would show an object such as ``a/b/`` as a folder; None if it is not of that kind."""
+        """Returns the path at which the tree shows an object such as ``a/b/`` as a folder, or None for other names."""
         return self.tree_path(bucket, name[:-1]) if name.endswith("/") else None
 
     def _fits(self, name: str) -> bool:

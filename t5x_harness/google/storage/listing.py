@@ -1,4 +1,4 @@
-"""Listing objects: what is recorded and what the tree shows, merged in the order of the names' UTF-8 bytes."""
+"""Lists objects: the records and the files of the tree, merged in the order of the names' UTF-8 bytes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _RECORDS_AT_A_TIME = 200
 
 
 def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
-    """Returns a page of the objects of a bucket, as they are at one moment.
+    """Returns a page of the objects of a bucket at one moment.
 
-    The store's lock is kept meanwhile, for about 40 ms with 1000 objects: a page that lets others in could show an
-    object that moves from one name to another twice, or not at all. Small requests then wait in a thread.
+    The store's lock is held for about 40 ms with 1000 objects: without it, a page could show an object that moves from
+    one name to another twice, or not at all. Small requests then wait in a thread.
 
     Raises:
-      NotFound: there is no such bucket.
-      Invalid: a bad page token, glob or number of results.
+      NoSuchResource: the bucket does not exist.
+      Invalid: the page token, glob or number of results is invalid.
     """
     page = _plan(query)
 
     def action(view: TreeView) -> Listing:
         core.buckets.get(bucket)
-        with core.changing():  # else a file that a mount renames might be seen under neither of its names
+        with core.changing():  # otherwise a file that a mount renames might be missed under both names
             return _Page(page, _BucketNames(core, view, bucket)).fill()
 
     return core.run(action)
 
 
 def is_empty(core: Core, view: TreeView, bucket: str) -> bool:
-    """Returns whether a bucket has no object."""
+    """Tells whether a bucket has no object."""
     return _BucketNames(core, view, bucket).next_from(b"") is None
 
 
@@ -49,11 +49,12 @@ class _Plan:
 
     Attributes:
       start: the first name that can be listed.
-      end: the name before which the page ends; None is the end of the bucket.
-      delimiter: empty if there is none.
-      glob: what objects and prefixes have to match.
+      end: the name before which the page ends; None for the end of the bucket.
+      prefix: the start of all names on the page.
+      delimiter: the delimiter; empty for none.
+      glob: the glob that objects and prefixes have to match.
       trailing: whether an object that ends in its first delimiter is listed beside its prefix.
-      most: results on the page.
+      most: the most results on the page.
     """
 
     start: bytes
@@ -93,7 +94,7 @@ def _utf8(text: str) -> bytes:
 
 
 class _Page:
-    """A page while it is filled."""
+    """A page that is being filled."""
 
     def __init__(self, plan: _Plan, names: _BucketNames) -> None:
         self._plan = plan
@@ -103,7 +104,7 @@ class _Page:
         self._unread: list[str] = []
 
     def fill(self) -> Listing:
-        """Returns the page; raises ChangedOutside with all of its files that have to be read first."""
+        """Returns the page; raises ChangedOutside with all files that have to be read first."""
         next_page = None
         position = self._plan.start
         while (entry := self._names.next_from(position)) is not None and not self._is_past(entry.name):
@@ -111,7 +112,7 @@ class _Page:
             whole = cut in (None, entry.name) and (cut is None or self._plan.trailing) and self._matches(entry.name)
             part = cut is not None and self._matches(cut)
             count = len(self._objects) + len(self._prefixes) + len(self._unread)
-            # An object that is listed beside its prefix may stretch an empty page by one.
+            # An object that is listed beside its prefix may extend an empty page by one.
             if count and count + whole + part > self._plan.most:
                 next_page = base64.urlsafe_b64encode(entry.name).decode()
                 break
@@ -129,7 +130,7 @@ class _Page:
         return not name.startswith(self._plan.prefix) or (self._plan.end is not None and name >= self._plan.end)
 
     def _cut(self, name: bytes) -> bytes | None:
-        """Returns the name up to its first delimiter after the prefix; None if it has none."""
+        """Returns the name up to its first delimiter after the prefix, or None if it has none."""
         if not self._plan.delimiter:
             return None
         found = name.find(self._plan.delimiter, len(self._plan.prefix))
@@ -147,14 +148,14 @@ class _Page:
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """A name that has an object; its record is None if its file has to be read first."""
+    """The name of an object, and its record; None if its file has to be read first."""
 
     name: bytes
     record: ObjectRecord | None
 
 
 class _BucketNames:
-    """The names of a bucket, recorded or in the tree, in order and with jumps ahead. Needs the store's lock."""
+    """The names of a bucket, from records and tree, in order and with jumps ahead. Needs the store's lock."""
 
     def __init__(self, core: Core, view: TreeView, bucket: str) -> None:
         self.bucket = bucket
@@ -167,7 +168,7 @@ class _BucketNames:
         self._gone: list[ObjectRecord] = []
 
     def next_from(self, start: bytes) -> _Entry | None:
-        """Returns the first name that is not before ``start``, which must not go back; None after the last."""
+        """Returns the first name that is not before ``start``, or None after the last; ``start`` must not go back."""
         while True:
             name, record = self._next_name(start)
             if name is None:
@@ -203,10 +204,7 @@ class _BucketNames:
 
 
 def _after_all_with(prefix: bytes) -> bytes:
-    """Returns the first bytes that come after everything with a prefix.
-
-    UTF-8 has no byte of 255, so the last can grow.
-    """
+    """Returns the first bytes after everything with a prefix; UTF-8 has no byte of 255, so the last byte can grow."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 

@@ -1,4 +1,4 @@
-"""One process serves a folder at a time, and a file says which; the process of a mount changes files beside it."""
+"""Locks: one process serves a folder at a time, and the processes of mounts change files beside it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from t5x_harness.google.storage.errors import InUse, WouldWait
 
 
 class FolderLock:
-    """Holds a lock file until it is released or the process ends, however it ends.
+    """Holds a lock file until it is released or the process ends in any way.
 
     Args:
-      path: of the lock file; it stays where it is, with the pid and command of its last holder.
+      path: the lock file; it stays, with the pid and command of its last holder.
 
     Raises:
       InUse: another process holds it.
@@ -31,30 +31,27 @@ class FolderLock:
             raise InUse(
                 f"{path.parent.parent} is being served by {holder or 'another process'}: end it, or name another folder"
             ) from None
-        with contextlib.suppress(OSError):  # the disk may be full, which keeps nobody from reading
+        with contextlib.suppress(OSError):  # the disk may be full, which prevents no reading
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
         self._fd: int | None = fd
 
     def release(self) -> None:
-        """Lets others in; done again, it does nothing, as the descriptor may be somebody else's by then."""
+        """Releases the lock; a second call does nothing, because the descriptor may be in use again."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
 
 class FilesLock:
-    """Lets one process at a time look at what a name has and put another file there: the store's, or that of a mount.
+    """Lets one process at a time, the store's or a mount's, look at the file of a name and replace it.
 
-    A context manager that one thread at a time may enter, again and again. The descriptor is not kept: it would go on
-    locking a folder that is not at the root's path any more.
+    A context manager that one thread at a time may enter, repeatedly. The descriptor is not kept, because it would go
+    on locking a folder that has left the root's path.
 
     Args:
-      root: of the store.
-      wait: whether to wait for the other one, which takes microseconds.
-
-    Raises:
-      WouldWait: where it is entered, that it was not to wait.
+      root: the root of the store.
+      wait: whether to wait for the other process, which takes microseconds. Otherwise entering raises WouldWait.
     """
 
     def __init__(self, root: Path, *, wait: bool = True) -> None:

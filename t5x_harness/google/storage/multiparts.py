@@ -1,7 +1,8 @@
-"""Multipart uploads of the XML API: parts come in any order and at the same time, and are put together at the end."""
+"""Multipart uploads of the XML API: parts arrive in any order and at the same time, and are joined at the end."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ _SMALLEST_PART = 5 << 20  # bytes; the last one may have fewer
 
 
 class PartWriter(BodyWriter):
-    """A part on its way in."""
+    """The body of a new part."""
 
     def __init__(self, core: Core, upload_id: str, number: int) -> None:
         super().__init__(core)
@@ -25,40 +26,40 @@ class PartWriter(BodyWriter):
         self._number = number
 
     def commit(self, expected: Checksums = Checksums()) -> UploadPart:  # noqa: B008 (it is frozen)
-        """Makes the bytes so far the part, in place of one that was sent before under its number.
+        """Makes a part of the bytes so far; it replaces an earlier part of its number.
 
         Args:
-          expected: what the client says they add up to.
+          expected: the checksums that the client announced.
 
         Raises:
-          Invalid: they add up to something else.
+          Invalid: the bytes have other checksums.
           NoSuchResource: the upload was completed or aborted meanwhile.
         """
         with self:
-            found = self._body.checksums
+            found = self._digest.checksums
             verify(expected, found)
-            part = UploadPart(self._number, self._body.size, time.time_ns() // 1000, found)
+            part = UploadPart(self._number, os.fstat(self._fd).st_size, time.time_ns() // 1000, found)
             with self._core.lock:
                 upload, bodies = _recorded(self._core, self._upload_id)
                 before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]
-                self._core.database.put_part(self._upload_id, part, self._body.name)
-            self._body.keep()
+                self._core.database.put_part(self._upload_id, part, self._body)
+            self._keep()
             self._core.bodies.drop(before)
             return part
 
 
 class Multiparts:
-    """The multipart uploads of a store; they never expire, and survive the end of the process."""
+    """The multipart uploads of a store, which never expire and survive the end of the process."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def start(self, bucket: str, name: str, fields: ObjectFields = ObjectFields()) -> MultipartUpload:  # noqa: B008
-        """Begins an upload; Google knows no conditions here.
+        """Begins an upload, for which Google has no conditions.
 
         Raises:
           Invalid: Google would refuse the name.
-          NoSuchResource: there is no such bucket.
+          NoSuchResource: the bucket does not exist.
         """
         check_object_name(name)
         upload = MultipartUpload(self._core.bodies.new_name(), bucket, name, fields, time.time_ns() // 1000)
@@ -68,14 +69,15 @@ class Multiparts:
         return upload
 
     def get(self, upload_id: str) -> MultipartUpload:
-        """Returns an upload with its parts; raises NoSuchResource if there is none, or it was completed or aborted."""
+        """Returns an upload with its parts; raises NoSuchResource for an unknown, completed or aborted one."""
         with self._core.lock:
             return _recorded(self._core, upload_id)[0]
 
     def all(self, bucket: str) -> list[MultipartUpload]:
         """Returns the uploads to a bucket, without their parts, by name and then by start.
 
-        Raises NoSuchResource for no bucket.
+        Raises:
+          NoSuchResource: the bucket does not exist.
         """
         with self._core.lock:
             self._core.buckets.get(bucket)
@@ -85,8 +87,8 @@ class Multiparts:
         """Begins to write a part; several may be written at the same time.
 
         Raises:
-          Invalid: the number is not one of 1 to 10000.
-          NoSuchResource: there is no such upload.
+          Invalid: the number is not in the range 1 to 10000.
+          NoSuchResource: the upload does not exist.
         """
         if not 1 <= number <= _MOST_PARTS:
             raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}")
@@ -94,15 +96,16 @@ class Multiparts:
         return PartWriter(self._core, upload_id, number)
 
     def complete(self, upload_id: str, parts: Sequence[tuple[int, str]]) -> StoredObject:
-        """Puts parts together and drops those that are not named. The object has no MD5, as with Google.
+        """Joins parts into an object without MD5, as Google does, and drops the parts that are not named.
 
         Args:
-          parts: the number and ETag (without quotes) of each.
+          upload_id: the upload.
+          parts: the number and ETag (without quotes) of each part.
 
         Raises:
-          NoSuchResource: there is no such upload, or the bucket is gone.
-          Invalid: there are none, they are not in order, one was not sent or has another ETag, or one but the last is
-            too small.
+          NoSuchResource: the upload does not exist, or its bucket is gone.
+          Invalid: no part is named, the parts are not in order, a part was not sent or has another ETag, or a part
+            other than the last is too small.
         """
         with self._core.lock:
             upload, bodies = _recorded(self._core, upload_id)
@@ -121,14 +124,14 @@ class Multiparts:
         return written
 
     def abort(self, upload_id: str) -> None:
-        """Ends an upload without an object; raises NoSuchResource if there is no such upload."""
+        """Ends an upload without an object; raises NoSuchResource if the upload does not exist."""
         with self._core.lock:
             with self._core.database.transaction():
                 bodies = self._end(upload_id)
             self._core.bodies.drop(bodies)
 
     def _end(self, upload_id: str) -> list[str]:
-        """Forgets an upload, in a transaction; returns its parts' bodies, also of those that just came."""
+        """Forgets an upload, in a transaction; returns the bodies of all its parts, late ones included."""
         _, bodies = _recorded(self._core, upload_id)
         self._core.database.forget_multipart(upload_id)
         return bodies
@@ -150,7 +153,7 @@ def _recorded(core: Core, upload_id: str) -> tuple[MultipartUpload, list[str]]:
 
 
 def _check(upload: MultipartUpload, wanted: Sequence[tuple[int, str]]) -> None:
-    """Refuses to complete an upload with parts that it does not have."""
+    """Raises Invalid for parts that do not complete an upload."""
     numbers = [number for number, _ in wanted]
     if not numbers:
         raise Invalid("An upload is completed with at least one part.", code="MalformedXML")

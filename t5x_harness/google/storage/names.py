@@ -1,4 +1,4 @@
-"""Which names Google gives to buckets and objects, and which it refuses."""
+"""The names that Google allows for buckets and objects."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _CHALLENGES = ".well-known/acme-challenge/"
 
 
 def check_bucket_name(name: str) -> None:
-    """Raises Invalid, with the rule that is broken, for a bucket's name that Google would refuse."""
+    """Raises Invalid, with the broken rule, for a bucket name that Google would refuse."""
     if fault := bucket_fault(name):
         raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
 
 def is_bucket_name(name: str) -> bool:
-    """Returns whether Google would take the name for a bucket."""
+    """Tells whether Google accepts the name for a bucket."""
     return bucket_fault(name) is None
 
 
 def check_object_name(name: str) -> None:
-    """Raises Invalid, with the rule that is broken, for an object's name that Google would refuse."""
+    """Raises Invalid, with the broken rule, for an object name that Google would refuse."""
     if fault := _object_fault(name):
         raise Invalid(f"Invalid object name: {name[:80]!r}: {fault}")
 
 
 def is_object_name(name: str) -> bool:
-    """Returns whether Google would take the name for an object."""
+    """Tells whether Google accepts the name for an object."""
     return _object_fault(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Reading an object as a stream: one generation, whatever is written meanwhile."""
+"""Reads an object as a stream: one generation, even if the object is overwritten meanwhile."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class ObjectReader:
         """Yields the bytes of a range.
 
         Args:
-          end: the byte after the last; None or more than there are stand for the size.
+          start: the first byte.
+          end: the byte after the last; None or a larger number stands for the size.
           chunk: the most bytes to yield at a time.
 
         Raises:
-          StoreError: somebody outside cut the file meanwhile.
+          StoreError: someone outside has truncated the file.
         """
         end = self.object.size if end is None else min(end, self.object.size)
         while start < end:
@@ -39,7 +40,7 @@ class ObjectReader:
             start += len(data)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Returns the bytes of a range in one piece, as in ``chunks``."""
+        """Returns the bytes of a range; the arguments are those of :meth:`chunks`."""
         return b"".join(self.chunks(start, end))
 
     def close(self) -> None:
@@ -53,22 +54,23 @@ class ObjectReader:
 
 
 def open_object(core: Core, source: SourceObject, *, wait: bool = True) -> ObjectReader:
-    """Opens an object; raises as ``ObjectStore.open_read``, and Forbidden if its file may not be read."""
+    """Opens an object; raises as ``ObjectStore.open_read`` does, and Forbidden if its file may not be read."""
 
     def action(view: TreeView) -> ObjectReader:
         record = view.need(source.bucket, source.name, source.generation, source.preconditions)
         try:
-            # Not waiting: somebody outside may have put a pipe there since.
+            # Without blocking: someone outside may have put a pipe there.
             fd = os.open(core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except PermissionError as error:
             raise Forbidden(f"{error.filename} cannot be read: {error.strerror}") from None
         except OSError as error:
             if error.errno not in NO_FILE:
                 raise
-            # Somebody outside removed it since.
-            raise NoSuchResource(f"No such object: {source.bucket}/{source.name}") from None
+            raise NoSuchResource(
+                f"No such object: {source.bucket}/{source.name}"
+            ) from None  # someone outside has removed it
         try:
-            if record.place is BodyPlace.TREE:  # somebody outside may have put another in its place since
+            if record.place is BodyPlace.TREE:  # someone outside may have replaced it
                 view.compare(source.bucket, source.name, record, identity_of(os.fstat(fd)))
         except ChangedOutside:
             os.close(fd)

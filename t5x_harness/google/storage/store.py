@@ -41,18 +41,19 @@ _MOST_SOURCES = 32
 class ObjectStore:
     """Buckets and objects with Google's semantics, in a folder that others may read and write as files.
 
-    Every method may be called by any thread. What a method did is kept when it returns, even if the process is killed
-    right after; what it had not done yet is not seen. A request of conditions is judged and done at one moment.
+    Any thread may call any method. The result of a method is durable when it returns, even if the process is killed
+    right after; nothing of an unfinished method is visible. A request with conditions is checked and done atomically.
 
-    Methods raise NotFound for what is not there, Invalid for a name that Google would refuse, and PreconditionFailed or
-    NotModified where a condition does not hold. Those that take ``wait=False`` then raise WouldWait where they would
-    have to wait for another thread, or for a file from outside to be read, so that an event loop can call them.
+    Methods raise NoSuchResource for a missing bucket or object, Invalid for a name that Google would refuse, and
+    PreconditionFailed or NotModified if a condition does not hold. With ``wait=False``, so that an event loop can call
+    them, they raise WouldWait if they would have to wait for another thread, or for a file from outside to be read.
 
-    Files that somebody else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
-    generations, with no fields. Folders are not objects.
+    Files that someone else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
+    generations, without fields. Folders are not objects.
 
     Args:
-      root: the folder; made if it does not exist. layout.py shows what is in it.
+      root: the folder; made if it does not exist. layout.py shows its content.
+      create_buckets: whether a missing bucket is made when it is first used.
 
     Raises:
       CannotOpen: another process has the folder open, another release wrote it, it is damaged, or its disk is full.
@@ -83,8 +84,6 @@ class ObjectStore:
         try:
             self.uploads = Uploads(self._core)
             self.multiparts = Multiparts(self._core)
-            with self._core.database.transaction():
-                self._core.database.forget_lost_uploads()  # other releases forgot a bucket before its uploads
             with FilesLock(layout.root):
                 self._core.bodies.recover(self.uploads.expire() | self._core.database.part_bodies())
             self._core.reserve.refill()
@@ -93,11 +92,11 @@ class ObjectStore:
             raise
 
     def refusal(self, error: OSError | sqlite3.Error) -> StoreError:
-        """Returns what to answer when the disk under the store does not do what it should."""
+        """Returns the answer to a request that failed because of the disk under the store."""
         return refusal(error, self._core.layout.root)
 
     def close(self) -> None:
-        """Lets others open the folder. May be called again."""
+        """Closes the store, so that others can open the folder. May be called again."""
         with self._core.lock:
             self._core.close()
             self._lock.release()
@@ -125,7 +124,7 @@ class ObjectStore:
             return [bucket for bucket in self._core.buckets.all() if bucket.name.startswith(prefix)]
 
     def patch_bucket(self, name: str, changes: Mapping[str, object], preconditions: Preconditions = ANY) -> Bucket:
-        """Changes the fields of a bucket as a JSON merge patch does; its metageneration grows."""
+        """Applies a JSON merge patch to the fields of a bucket; its metageneration grows."""
         with self._core.lock:
             return self._core.buckets.patch(name, changes, preconditions)
 
@@ -156,7 +155,7 @@ class ObjectStore:
         *,
         wait: bool = True,
     ) -> ObjectWriter:
-        """Begins to write an object; the conditions are checked now and again at the commit."""
+        """Begins to write an object; the conditions are checked now, and again at the commit."""
         check_object_name(name)
         self._core.run(lambda view: view.check(bucket, name, preconditions), wait=wait)
         return ObjectWriter(self._core, bucket, name, fields, preconditions)
@@ -172,7 +171,7 @@ class ObjectStore:
         *,
         wait: bool = True,
     ) -> StoredObject:
-        """Writes an object that fits in memory; as ``open_write`` and a commit."""
+        """Writes an object that fits in memory, as :meth:`open_write` and a commit do."""
         with self.open_write(bucket, name, fields, preconditions, wait=wait) as writer:
             writer.write(data)
             return writer.commit(expected, wait=wait)
@@ -186,9 +185,9 @@ class ObjectStore:
         preconditions: Preconditions = ANY,
         wait: bool = True,
     ) -> ObjectReader:
-        """Opens an object to read ranges of it; close the reader.
+        """Opens an object to read ranges of it; the caller closes the reader.
 
-        Only the live generation can be named, as versioning is off.
+        Only the live generation can be named, because versioning is off.
         """
         return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions), wait=wait)
 
@@ -201,7 +200,7 @@ class ObjectStore:
         preconditions: Preconditions = ANY,
         wait: bool = True,
     ) -> StoredObject:
-        """Returns what is known of an object."""
+        """Returns the metadata of an object."""
         return self._core.run(lambda view: view.need(bucket, name, generation, preconditions).object, wait=wait)
 
     def patch(
@@ -217,9 +216,12 @@ class ObjectStore:
         """Changes the fields of an object; its metageneration grows.
 
         Args:
-          fields: None leaves a field as it is. Metadata are merged with what is there, and None removes one of them.
-          clear: names of fields to unset first; all of them make it an update in place of a patch.
-          generation: the one to change; None takes any.
+          bucket: the bucket of the object.
+          name: the name of the object.
+          fields: None leaves a field unchanged. Metadata are merged with the present ones, and None removes one.
+          clear: names of fields to unset first; all of them make this an update instead of a patch.
+          generation: the generation to change; None takes any.
+          preconditions: conditions on the object.
         """
 
         def action(view: TreeView) -> StoredObject:
@@ -247,12 +249,14 @@ class ObjectStore:
         self._core.run(action)
 
     def move(self, source: SourceObject, name: str, preconditions: Preconditions = ANY) -> StoredObject:
-        """Gives an object another name in its bucket, in one step: what has that name is replaced.
+        """Gives an object another name in its bucket, atomically; it replaces the object of that name.
 
-        Bytes and fields stay; the generation and the times are new, the metageneration is 1.
+        Bytes and fields stay; the generation and the times are new, and the metageneration is 1.
 
         Args:
-          preconditions: on what the new name has; those of the source are its own.
+          source: the object, with its own preconditions.
+          name: the new name.
+          preconditions: conditions on the object that has the new name.
         """
         bucket = source.bucket
         check_object_name(name)
@@ -282,9 +286,9 @@ class ObjectStore:
         fields: ObjectFields = _NO_FIELDS,
         preconditions: Preconditions = ANY,
     ) -> StoredObject:
-        """Puts 1 to 32 objects of a bucket together, one after the other.
+        """Joins 1 to 32 objects of a bucket, one after the other.
 
-        The result has no MD5, as with Google, and counts its components through all compositions.
+        As with Google, the result has no MD5, and counts its components through all compositions.
         """
         check_object_name(name)
         if not 1 <= len(sources) <= _MOST_SOURCES:
@@ -308,7 +312,7 @@ class ObjectStore:
         fields: ObjectFields | None = None,
         preconditions: Preconditions = ANY,
     ) -> StoredObject:
-        """Copies an object, with its fields if none are given."""
+        """Copies an object, by default with its fields."""
         check_object_name(name)
         with reading.open_object(self._core, source) as reader:
             it = reader.object
@@ -320,10 +324,7 @@ class ObjectStore:
                 return writer.commit(Checksums(crc32c=it.crc32c))
 
     def list(self, bucket: str, query: ListingQuery = _EVERYTHING) -> Listing:
-        """Returns a page of the objects of a bucket, by the UTF-8 bytes of their names.
-
-        Raises as ``listing.list_objects``.
-        """
+        """Returns a page of the objects of a bucket, by the UTF-8 bytes of their names; see ``list_objects``."""
         return listing.list_objects(self._core, bucket, query)
 
 

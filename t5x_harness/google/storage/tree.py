@@ -16,13 +16,13 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    """Returns what tells one state of a file from another."""
+    """Returns the values that change whenever a file changes."""
     # SQLite's integers are signed, inodes are not.
     return Identity(status.st_ino & 0x7FFF_FFFF_FFFF_FFFF, status.st_size, status.st_mtime_ns)
 
 
 def identify(path: str) -> Identity | None:
-    """Returns the identity of a file, None for no regular file; raises PermissionError below a closed folder."""
+    """Returns the identity of a regular file, or None; raises PermissionError below a closed folder."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -34,7 +34,7 @@ def identify(path: str) -> Identity | None:
 
 @dataclasses.dataclass
 class _Level:
-    """A folder on the way to where the walk is: its name with a slash, and what in it is still to come."""
+    """A folder above the walk's position: its name with a slash, and the entries that are still to come."""
 
     prefix: bytes
     entries: list[bytes]  # folders end in a slash, which sorts them as the names below them
@@ -45,8 +45,8 @@ class _Level:
 class TreeWalk:
     """Goes through the files below a folder in the order of their names' bytes, with jumps ahead.
 
-    Names that Google would refuse are passed over, and so are links to a folder that the walk is in already, links that
-    lead nowhere, and folders that may not be read.
+    It skips names that Google would refuse, links to a folder that the walk is already in, dangling links, and folders
+    that may not be read.
     """
 
     def __init__(self, folder: str) -> None:
@@ -55,7 +55,7 @@ class TreeWalk:
         self._enter(b"")
 
     def next_from(self, start: bytes) -> str | None:
-        """Returns the next file that was not given yet and whose name is not before ``start``; None after the last."""
+        """Returns the next file whose name is not before ``start``, or None after the last."""
         while self._stack:
             level = self._stack[-1]
             if start.startswith(level.prefix):
@@ -87,7 +87,7 @@ class TreeWalk:
             with os.scandir(path) as entries:
                 names = [name for entry in entries if (name := _name_in_order(entry)) is not None]
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return  # it went away meanwhile, or is not for us
+            return  # it was removed meanwhile, or may not be read
         names.sort()
         self._stack.append(_Level(prefix, names, 0, folder))
 
@@ -98,7 +98,7 @@ def _name_in_order(entry: os.DirEntry[bytes]) -> bytes | None:
         if entry.is_dir():
             return entry.name + b"/"
         return entry.name if entry.is_file() else None
-    except OSError:  # of a link: what it leads to cannot be looked at
+    except OSError:  # a link whose target cannot be examined
         return None
 
 

@@ -1,4 +1,4 @@
-"""Resumable uploads: what is received stays, through broken connections and killed servers, until the upload ends."""
+"""Resumable uploads: received bytes survive broken connections and killed servers until the upload ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire 
 
 
 class _Running:
-    """The checksums of an upload that somebody appends to, so that its bytes are not read again at the end."""
+    """The checksums of an upload in progress, so that its bytes are not read again at the end."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -29,14 +29,14 @@ class _Running:
 
 
 class Uploads:
-    """The resumable uploads of a store; any thread may call for any of them at any time."""
+    """The resumable uploads of a store; any thread may use any upload at any time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._running: dict[str, _Running] = {}
 
     def expire(self) -> set[str]:
-        """Forgets those that are older than a week; returns the ids of the others that are unfinished."""
+        """Forgets uploads that are older than a week; returns the ids of the other unfinished ones."""
         oldest = time.time_ns() // 1000 - _LIFETIME
         unfinished = set()
         for started, upload in self._core.database.uploads():
@@ -58,8 +58,8 @@ class Uploads:
 
         Raises:
           Invalid: Google would refuse the name.
-          NoSuchResource: there is no such bucket.
-          PreconditionFailed, NotModified: a condition does not hold already.
+          NoSuchResource: the bucket does not exist.
+          PreconditionFailed, NotModified: a condition does not hold now.
         """
         check_object_name(name)
         upload = Upload(self._core.bodies.new_name(), bucket, name, fields, preconditions, expected, received=0)
@@ -83,33 +83,35 @@ class Uploads:
         Raises:
           NoSuchResource: it was cancelled or refused, or is older than a week.
         """
-        with self._core.lock:  # for both: an upload that ends gives its file away
+        with self._core.lock:  # for both: an upload that ends hands over its file
             upload = self._core.database.upload(upload_id)
             if upload is None:
                 raise NoSuchResource(f"No such upload: {upload_id}")
             if upload.finished is not None:
                 return dataclasses.replace(upload, received=upload.finished.size)
-            # What is in the file is what was received: nothing else has to be kept in step with it.
+            # The file holds what was received, so that nothing has to be kept in step with it.
             return dataclasses.replace(upload, received=os.stat(self._path(upload_id)).st_size)
 
     def append(self, upload_id: str, offset: int, data: bytes) -> int:
-        """Takes in bytes; when this returns, they are kept.
+        """Appends bytes, which are durable when this returns.
 
         Args:
-          offset: where the bytes belong; those that are kept already are passed over, as a client that lost an answer
-            sends them again.
+          upload_id: the upload.
+          offset: the position of the bytes. Bytes that were received before are skipped, because a client that has
+            lost an answer sends them again.
+          data: the bytes.
 
         Returns:
-          How many bytes are kept now.
+          The number of received bytes.
 
         Raises:
-          NoSuchResource: there is no such upload.
+          NoSuchResource: the upload does not exist.
           Invalid: the offset leaves a gap, or the upload is finished without these bytes.
         """
         with self._alone(upload_id) as running:
             upload = self.get(upload_id)
             if upload.finished is not None:
-                # A request whose connection broke may end an upload while another sends the same bytes again.
+                # A request whose connection broke may finish an upload while another sends the same bytes again.
                 if offset + len(data) <= upload.received:
                     return upload.received
                 raise Invalid(f"The upload of {upload.bucket}/{upload.name} is finished")
@@ -127,14 +129,15 @@ class Uploads:
             return upload.received + len(new)
 
     def finish(self, upload_id: str, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes the received bytes an object; done again, it returns the same.
+        """Makes an object of the received bytes; a second call returns the same object.
 
         Args:
-          expected: what the client says the bytes add up to, in addition to what it said at the start.
+          upload_id: the upload.
+          expected: checksums that the client announces in addition to those at the start.
 
         Raises:
-          NoSuchResource: there is no such upload, or the bucket is gone.
-          Invalid: the bytes add up to something else; the upload is over.
+          NoSuchResource: the upload does not exist, or its bucket is gone.
+          Invalid: the bytes have other checksums; the upload is over.
           PreconditionFailed, NotModified: a condition does not hold; the upload is over.
         """
         with self._alone(upload_id) as running:
@@ -155,13 +158,13 @@ class Uploads:
                 raise
 
     def cancel(self, upload_id: str) -> None:
-        """Ends an upload without an object; raises NoSuchResource if there is no such upload."""
+        """Ends an upload without an object; raises NoSuchResource if the upload does not exist."""
         with self._alone(upload_id):
             self.get(upload_id)
             self._drop(upload_id)
 
     def forget(self, upload_ids: Iterable[str]) -> None:
-        """Forgets what is known of the bytes of uploads that have ended; needs the store's lock."""
+        """Forgets the checksums of uploads that have ended; needs the store's lock."""
         for upload_id in upload_ids:
             self._running.pop(upload_id, None)
 
@@ -176,7 +179,7 @@ class Uploads:
 
     @contextlib.contextmanager
     def _alone(self, upload_id: str) -> Iterator[_Running]:
-        """Lets one thread at a time work on an upload, and forgets what is known of its bytes when it has ended."""
+        """Lets one thread at a time work on an upload, and forgets its checksums when it has ended."""
         with self._core.lock:
             self.get(upload_id)
             running = self._running.setdefault(upload_id, _Running())
@@ -190,7 +193,7 @@ class Uploads:
                     self._running.pop(upload_id, None)
 
     def _digest_rest(self, running: _Running, upload: Upload) -> None:
-        """Reads what was received before the server was started again, or before a write broke off."""
+        """Adds the bytes that were received before a restart of the server or a failed write to the checksums."""
         if running.digested == upload.received:
             return
         running.digest, running.digested = Digest(), 0
@@ -202,5 +205,5 @@ class Uploads:
     def _drop(self, upload_id: str) -> None:
         with self._core.lock:
             self._core.database.forget_upload(upload_id)
-        with contextlib.suppress(FileNotFoundError):  # a finished one has given it away
+        with contextlib.suppress(FileNotFoundError):  # a finished upload has handed it over
             os.unlink(self._path(upload_id))

@@ -28,7 +28,7 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ObjectFields:
-    """What a client may say about an object; None leaves a field as it is when patching, or unset when writing."""
+    """The fields that a client may set on an object; None leaves a field unchanged in a patch, and unset in a write."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -40,7 +40,7 @@ class ObjectFields:
     metadata: Mapping[str, str | None] | None = None
 
     def as_new(self) -> ObjectFields:
-        """Returns the fields of a new object: a None in the metadata, which would remove one, is passed over."""
+        """Returns the fields of a new object, without metadata that are None, which only a patch can remove."""
         if self.metadata is None or None not in self.metadata.values():
             return self
         kept = {name: value for name, value in self.metadata.items() if value is not None}
@@ -49,7 +49,7 @@ class ObjectFields:
 
 @dataclasses.dataclass(frozen=True)
 class Checksums:
-    """Checksums of bytes, or those that a client expects; None is not known, or not expected.
+    """The checksums of some bytes, found or expected by a client; None for one that is not known or not expected.
 
     Attributes:
       md5: base64.
@@ -70,10 +70,10 @@ class StoredObject:
       metageneration: 1 when written, grows with each patch.
       size: in bytes.
       created: microseconds since 1970.
-      updated: the same, of the last patch.
+      updated: microseconds since 1970 of the last patch.
       md5: base64; None for a composed object.
       crc32c: base64 of the big-endian checksum.
-      component_count: how many objects it was composed of; None if it was not.
+      component_count: how many objects it was composed of; None for an object that was not composed.
     """
 
     bucket: str
@@ -99,7 +99,7 @@ class StoredObject:
         fields: ObjectFields,
         component_count: int | None = None,
     ) -> StoredObject:
-        """Returns a generation as it is written."""
+        """Returns a generation as it is first written."""
         sums = checksums.md5, checksums.crc32c or ""
         return cls(bucket, name, generation, 1, size, generation, generation, *sums, fields, component_count)
 
@@ -110,11 +110,11 @@ class ListingQuery:
 
     Attributes:
       delimiter: of any length; names that have it after the prefix are cut behind it and become prefixes.
-      match_glob: what objects and prefixes have to match; see globs.py.
+      match_glob: the glob that objects and prefixes have to match; see globs.py.
       start_offset: the first name, itself included.
       end_offset: the name before which the listing ends.
       include_trailing_delimiter: a name that ends in its first delimiter is listed as an object too.
-      page_token: of the page before.
+      page_token: the token that the previous page ended with.
       max_results: objects and prefixes together; at most 1000.
     """
 
@@ -145,7 +145,7 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True)
 class Preconditions:
-    """The four conditions of a request; generation 0 means that the object does not exist."""
+    """The four conditions of a request; generation 0 stands for an object that does not exist."""
 
     generation_match: int | None = None
     generation_not_match: int | None = None
@@ -158,14 +158,14 @@ class Preconditions:
         return self is not ANY and self != ANY
 
     def check(self, found: StoredObject | Bucket | None) -> None:
-        """Compares with what is there.
+        """Checks the conditions.
 
         Args:
-          found: the live object or the bucket; None if there is none.
+          found: the live object or the bucket; None if it does not exist.
 
         Raises:
-          PreconditionFailed: one that had to match does not.
-          NotModified: one that must not match does.
+          PreconditionFailed: a number that had to match does not.
+          NotModified: a number that must not match does.
         """
         generation = found.generation if isinstance(found, StoredObject) else 0
         metageneration = found.metageneration if found is not None else None
@@ -199,7 +199,7 @@ class SourceObject:
     """An object to copy or to compose from.
 
     Attributes:
-      generation: the one that must be live; None takes any.
+      generation: the generation that must be live; None takes any.
     """
 
     bucket: str
@@ -210,14 +210,14 @@ class SourceObject:
 
 @dataclasses.dataclass(frozen=True)
 class Upload:
-    """A resumable upload as it stands.
+    """The state of a resumable upload.
 
     Attributes:
-      id: what its client calls it by.
+      id: the client's name for it.
       preconditions: checked when it starts and again when it ends.
-      expected: checksums said at the start.
+      expected: checksums that the client announced at the start.
       received: how many bytes are kept; all of them survive a broken connection and a killed server.
-      finished: the object as it was written by this upload; None before.
+      finished: the object that this upload became; None until then.
     """
 
     id: str
@@ -235,7 +235,7 @@ class UploadPart:
     """A part of a multipart upload.
 
     Attributes:
-      number: 1 to 10000; the parts are put together in this order.
+      number: 1 to 10000; the object has its parts in this order.
       size: in bytes.
       updated: microseconds since 1970.
     """
@@ -247,16 +247,16 @@ class UploadPart:
 
     @property
     def etag(self) -> str:
-        """What the client has to name when it completes the upload: the MD5 in hexadecimal, without quotes."""
+        """The name of the part when the client completes the upload: the MD5 in hexadecimal, without quotes."""
         return base64.b64decode(self.checksums.md5 or "").hex()
 
 
 @dataclasses.dataclass(frozen=True)
 class MultipartUpload:
-    """A multipart upload of the XML API as it stands.
+    """The state of a multipart upload of the XML API.
 
     Attributes:
-      id: what its client calls it by.
+      id: the client's name for it.
       started: microseconds since 1970.
       parts: by number.
     """

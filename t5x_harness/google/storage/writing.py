@@ -1,4 +1,4 @@
-"""Writing an object as a stream: nobody sees it before it is committed, and nothing is left of it otherwise."""
+"""Writing a body as a stream: no one sees it before it is committed, and nothing is left of it otherwise."""
 
 from __future__ import annotations
 
@@ -13,75 +13,51 @@ from t5x_harness.google.storage.core import Core
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 
 
-class IncomingBody:
-    """The file of a body on its way in, with its checksums; for one thread at a time.
+class BodyWriter:
+    """A new body and its checksums, for one thread at a time; a context manager that aborts what was not committed.
 
-    Only :meth:`drop` may be called by another: the server ends a request while a thread still writes for it, and the
-    descriptor must not be closed, and be somebody else's, under that.
+    Only :meth:`abort` may be called from another thread: the server ends a request while a thread still writes for it,
+    and the descriptor must not be closed, and be reused by others, in the middle of that.
 
     Args:
+      core: the parts of the store.
       md5: False leaves MD5 out.
     """
 
     def __init__(self, core: Core, *, md5: bool = True) -> None:
-        self.name = core.bodies.new_name()
+        self._core = core
         self._digest = Digest(md5=md5)
-        self._path = core.layout.incoming_path(self.name)
+        self._body = core.bodies.new_name()
+        self._path = core.layout.incoming_path(self._body)
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._open = True
+        self._is_open = True
         self._in_use = threading.Lock()
 
     def write(self, data: bytes) -> None:
-        """Takes in the next bytes; raises ValueError if it was dropped."""
+        """Appends bytes; raises ValueError after :meth:`abort`."""
         with self._in_use:
-            if not self._open:
+            if not self._is_open:
                 raise ValueError("the body was dropped")
             write_all(self._fd, data)
             self._digest.update(data)
 
-    @property
-    def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    @property
-    def checksums(self) -> Checksums:
-        return self._digest.checksums
-
-    def keep(self) -> None:
-        """Says that the file belongs to somebody now."""
-        with self._in_use:
-            self._close()
-
-    def drop(self) -> None:
-        """Removes the file, unless it was kept."""
+    def abort(self) -> None:
+        """Drops the bytes; does nothing after a commit."""
         with self._in_use:
             if self._close():
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path)
 
+    def _keep(self) -> None:
+        """Leaves the file to its new owner."""
+        with self._in_use:
+            self._close()
+
     def _close(self) -> bool:
-        was_open, self._open = self._open, False
+        was_open, self._is_open = self._is_open, False
         if was_open:
             os.close(self._fd)
         return was_open
-
-
-class BodyWriter:
-    """A body on its way in, for one thread at a time.
-
-    As a context manager it is aborted at the end unless it was committed.
-    """
-
-    def __init__(self, core: Core, *, md5: bool = True) -> None:
-        self._core = core
-        self._body = IncomingBody(core, md5=md5)
-
-    def write(self, data: bytes) -> None:
-        self._body.write(data)
-
-    def abort(self) -> None:
-        """Drops the bytes; does nothing after a commit."""
-        self._body.drop()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +67,7 @@ class BodyWriter:
 
 
 class ObjectWriter(BodyWriter):
-    """An object on its way in."""
+    """The body of a new object."""
 
     def __init__(
         self,
@@ -113,30 +89,31 @@ class ObjectWriter(BodyWriter):
         self._also = also
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes the bytes so far an object.
+        """Makes an object of the bytes so far.
 
         Args:
-          expected: what the client says they add up to.
+          expected: the checksums that the client announced.
+          wait: whether to wait for other threads.
 
         Returns:
           The object, a new generation.
 
         Raises:
-          Invalid: they add up to something else.
-          NotFound: the bucket is gone.
+          Invalid: the bytes have other checksums.
+          NoSuchResource: the bucket is gone.
           PreconditionFailed, NotModified: a condition does not hold.
-          WouldWait: it was not to wait; the bytes are dropped, too.
+          WouldWait: it would have to wait; the bytes are dropped, too.
         """
         with self:
-            found = self._body.checksums
+            found = self._digest.checksums
             verify(expected, found)
             written = self._core.commit(
-                *(*self._target, self._body.name, found, self._fields, self._preconditions),
+                *(*self._target, self._body, found, self._fields, self._preconditions),
                 component_count=self._components,
                 also=self._also,
                 wait=wait,
             )
-            self._body.keep()
+            self._keep()
             return written
 
 

@@ -1,4 +1,4 @@
-"""Answers: JSON, errors as the two APIs give them, and media that stream."""
+"""Answers: JSON, the errors of both APIs, and streamed media."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from t5x_harness.google.storage.errors import Invalid, StoreError
 from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.values import Checksums, StoredObject
 from t5x_harness.google.storage_http.parameters import count_of, hash_header
-from t5x_harness.google.storage_http.resources import etag_of, header_name, header_text, http_time, xml_etag_of
+from t5x_harness.google.storage_http.resources import (
+    HEADER_FIELDS,
+    etag_of,
+    header_name,
+    header_text,
+    http_time,
+    xml_etag_of,
+)
 
 _READ_AT_ONCE = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 def must_unpack(found: StoredObject, asked: Mapping[str, str]) -> bool:
-    """Returns whether an object is to be sent unpacked to who sent these headers."""
+    """Tells whether a client that sent these headers gets the object unpacked."""
     fields = found.fields
     return (
         (fields.content_encoding or "").lower() == "gzip"
@@ -32,15 +39,17 @@ def must_unpack(found: StoredObject, asked: Mapping[str, str]) -> bool:
 
 
 async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: Send, *, head: bool = False) -> None:
-    """Sends an object's unpacked bytes, whose number is not known before.
+    """Sends an object's unpacked bytes, whose number is not known in advance.
 
     Args:
-      reader: of the object; left open.
-      headers: of the object as it is kept.
+      reader: a reader of the object, which is left open.
+      headers: the headers for the packed object.
+      send: the function that sends the answer.
+      head: whether to send the headers only.
 
     Raises:
-      Invalid: the object does not begin as gzip does; nothing is sent.
-      ConnectionResetError: it goes on as something else; the answer breaks off.
+      Invalid: the object does not begin like gzip; nothing is sent.
+      ConnectionResetError: a later part is not gzip; the answer breaks off.
     """
     size, at = reader.object.size, 0
     unpacker = zlib.decompressobj(_GZIP)
@@ -60,10 +69,10 @@ async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: 
                 packed = await asyncio.to_thread(reader.read, at, min(size, at + _READ_AT_ONCE))
                 at += len(packed)
             piece = await asyncio.to_thread(unpacker.decompress, packed, _READ_AT_ONCE)
-        except (zlib.error, StoreError) as error:  # which can be said in no other way any more
+        except (zlib.error, StoreError) as error:  # it is too late for an error status
             raise ConnectionResetError(str(error)) from error
         packed = unpacker.unconsumed_tail
-        if unpacker.eof:  # a gzip file may have several members, one after another
+        if unpacker.eof:  # a gzip file may have several members
             packed, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP)
         if piece:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -79,25 +88,25 @@ _RANGE = re.compile(r"bytes\s*=\s*([0-9]*)-([0-9]*)")
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     async def send(self, send: Send, *, head: bool = False) -> None:
-        """Sends it; for HEAD without its body."""
+        """Sends the answer, without its body if ``head`` is set."""
         headers = {"content-length": str(len(self.body)), **self.headers}
         await answer(send, self.status, b"" if head else self.body, headers)
 
 
 def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    said = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
-    return Answer(status, _as_json(value).encode(), said)
+    all_headers = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
+    return Answer(status, _as_json(value).encode(), all_headers)
 
 
 def error_json(error: StoreError) -> Answer:
-    """Returns what the JSON API answers; 304 has no body."""
+    """Returns the JSON API's answer for an error; 304 has no body."""
     if error.status == 304:
         return Answer(304)
     details = [{"message": error.message, "domain": "global", "reason": error.reason}]
@@ -116,18 +125,15 @@ def error_xml(error: StoreError, *, details: str = "") -> Answer:
 
 
 def xml_text(text: str) -> str:
-    """Returns a text in XML, which has no room for control characters."""
+    """Returns a text for XML, which cannot hold control characters."""
     return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
-    """Returns the headers that go with an object's bytes, as the JSON or the XML API gives them."""
+    """Returns the headers for an object's bytes in the JSON or the XML API."""
     fields = found.fields
     optional = {
-        "content-encoding": fields.content_encoding,
-        "content-disposition": fields.content_disposition,
-        "content-language": fields.content_language,
-        "cache-control": fields.cache_control,
+        **{header: getattr(fields, field) for header, field in HEADER_FIELDS.items()},
         "x-goog-stored-content-encoding": fields.content_encoding or "identity",
         "x-goog-component-count": str(found.component_count) if found.component_count else None,
         **{f"x-goog-meta-{header_name(name)}": value for name, value in (fields.metadata or {}).items()},
@@ -149,15 +155,18 @@ def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
 async def send_media(
     reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False, xml: bool = False
 ) -> None:
-    """Sends an object's bytes, or the range of them that is wanted.
+    """Sends an object's bytes, or the requested range of them.
 
     Args:
-      reader: of the object; closed at the end.
-      asked: the request's headers. A ``Range`` that makes no sense is passed over, as Google does; so is any
-        for an object of gzip that the client does not take as it is, which is sent unpacked.
+      reader: a reader of the object, which is closed at the end.
+      asked: the request's headers. Like Google, this ignores an invalid ``Range``, and every range of a gzip object
+        that is sent unpacked because the client does not accept gzip.
+      send: the function that sends the answer.
+      head: whether to send the headers only.
+      xml: whether to answer as the XML API does.
 
     Raises:
-      Invalid: the bytes are not what the object says that they are; nothing is sent.
+      Invalid: the bytes do not have the content encoding of the object; nothing is sent.
     """
     found, headers = reader.object, media_headers(reader.object, xml=xml)
     wanted = _understood(asked.get("range", ""))
@@ -194,7 +203,7 @@ def _no_such_range(wanted: str, size: int, *, xml: bool) -> Answer:
 
 
 async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) -> None:
-    """Sends a range that is not empty; where somebody cuts the file meanwhile, the answer breaks off."""
+    """Sends a range that is not empty; the answer breaks off if someone truncates the file meanwhile."""
     try:
         while start < end:
             until = min(end, start + _PIECE)
@@ -208,7 +217,7 @@ async def _send_bytes(reader: ObjectReader, start: int, end: int, send: Send) ->
 
 
 def _understood(wanted: str) -> str:
-    """Returns what ``Range`` asks for as ``FIRST-LAST``; empty for all, and for what makes no sense."""
+    """Returns the range of a ``Range`` header as ``FIRST-LAST``, or an empty string for no valid range."""
     match = _RANGE.fullmatch(wanted.strip())
     if match is None or not any(match.groups()):
         return ""
@@ -217,7 +226,7 @@ def _understood(wanted: str) -> str:
 
 
 def _span(wanted: str, size: int) -> tuple[int, int] | None:
-    """Returns the first byte and end of a range as :func:`_understood` gives it; None if there is no such byte."""
+    """Returns the first byte and the end of a range from :func:`_understood`, or None if it has no byte."""
     if not wanted:
         return 0, size
     first, _, last = wanted.partition("-")

@@ -1,4 +1,4 @@
-"""The application: which API a request is for, and errors in that API's form."""
+"""The application: it routes a request to its API, and answers errors in the form of that API."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     """Returns Cloud Storage over a folder.
 
     Args:
-      root: keeps the buckets; see :class:`ObjectStore`.
-      create_buckets: whether a bucket that is not there is made when it is first used.
+      root: the folder that holds the buckets; see :class:`ObjectStore`.
+      create_buckets: whether a missing bucket is made when it is first used.
 
     Raises:
       StoreError: the folder is not available.
@@ -71,9 +71,10 @@ class _App:
                 request = StorageRequest.of(scope, body.receive)
                 answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
                 if isinstance(answered, ObjectReader):
-                    return await send_media(answered, request.headers, send, head=head, xml=not json)
+                    await send_media(answered, request.headers, send, head=head, xml=not json)
+                    return
         except StoreError as error:
-            await body.drop()  # else the client still sends when the connection is closed, and never sees why
+            await body.drop()  # otherwise the client, which still sends, would never see the error
             if isinstance(error, NoSuchBucket):
                 self._missing.note(error.bucket)
             refused = _as_answered(error, scope["method"])
@@ -82,7 +83,7 @@ class _App:
 
 
 class _DiskRefusals:
-    """What the disk refuses, as the store puts it, and once in a while on standard error for who runs the server."""
+    """Errors of the disk in the store's words, now and then on standard error for the person who runs the server."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -90,10 +91,10 @@ class _DiskRefusals:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Raises StoreError in place of what the system says of the disk."""
+        """Raises StoreError instead of the system's errors of the disk."""
         try:
             yield
-        except ConnectionError:  # of the client
+        except ConnectionError:  # the client's connection
             raise
         except (OSError, sqlite3.Error) as error:
             refused = self._store.refusal(error)
@@ -104,7 +105,7 @@ class _DiskRefusals:
 
 
 def _as_answered(error: StoreError, method: str) -> StoreError:
-    """Answers reads alone with 304: a write whose condition does not hold has failed."""
+    """Turns 304 for anything but a read into 412, because a write whose condition does not hold has failed."""
     if isinstance(error, NotModified) and method not in ("GET", "HEAD"):
         return PreconditionFailed(error.message)
     return error
@@ -138,28 +139,28 @@ async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectR
         case ["b", bucket, "iam"]:
             return await answer_policy(store, request, bucket)
         case ["b", bucket, "storageLayout"]:
-            return await _layout(store, request, bucket)
+            return await _layout(store, bucket)
         case ["b", _, what, *_] if what in _OF_BUCKETS:
             raise not_emulated(_OF_BUCKETS[what])
     raise not_emulated(f"{request.method} /{'/'.join(request.segments)}")
 
 
-async def _layout(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
-    """Returns what clients ask to see whether a bucket has folders of its own: it has none."""
+async def _layout(store: ObjectStore, bucket: str) -> Answer:
+    """Answers the question whether a bucket has a hierarchical namespace, which it does not."""
     found = await asyncio.to_thread(store.bucket, bucket)
     layout = {"kind": "storage#storageLayout", "bucket": found.name, "location": "US", "locationType": "multi-region"}
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})
 
 
 async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
-    """Returns one call of a batch, its errors answered; media cannot be asked for in one."""
+    """Answers one call of a batch, errors included; a batch cannot ask for media."""
     try:
         answered = await _json(store, request)
     except StoreError as error:
         return error_json(_as_answered(error, request.method))
     except ConnectionError:
         raise
-    except (OSError, sqlite3.Error) as error:  # what was done before it in the batch has to be answered
+    except (OSError, sqlite3.Error) as error:  # earlier calls of the batch have to be answered
         return error_json(store.refusal(error))
     if isinstance(answered, ObjectReader):
         answered.close()

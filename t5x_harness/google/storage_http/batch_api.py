@@ -17,13 +17,14 @@ _MOST = 100
 
 
 async def answer_batch(request: StorageRequest, call: Callable[[StorageRequest], Awaitable[Answer]]) -> Answer:
-    """Answers each call of a batch by itself, in order.
+    """Answers the calls of a batch one after the other.
 
     Args:
-      request: with a body of ``multipart/mixed``.
+      request: a request with a body of ``multipart/mixed``.
+      call: the function that answers one call.
 
     Raises:
-      Invalid: it is not a batch, or has more than 100 calls.
+      Invalid: the body is not a batch, or has more than 100 calls.
     """
     content_type = request.headers.get("content-type", "")
     boundary = boundary_of(content_type)

@@ -31,11 +31,11 @@ _FIRST: Mapping[str, Any] = {
         {"role": "roles/storage.legacyBucketReader", "members": [f"projectViewer:{PROJECT}"]},
     ],
 }
-"""Of a new bucket."""
+"""The policy of a new bucket."""
 
 
 async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
-    """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for a policy that is none or was made from another."""
+    """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for an invalid or outdated policy."""
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
         policy = _read(await request.json())
@@ -70,18 +70,18 @@ def _resource(bucket: Bucket) -> dict[str, Any]:
 
 
 _TIMES = 3
-"""So often programs ask that only look whether there is one."""
+"""More requests than programs make that only check whether a bucket exists."""
 
 
 class MissingBuckets:
-    """Counts the requests for each bucket that is not there."""
+    """Counts the requests for each missing bucket."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._asked: collections.Counter[str] = collections.Counter()
 
     def note(self, bucket: str) -> None:
-        """Takes note of a request, and says so on standard error if it is not one of a program that only looks."""
+        """Counts a request, and reports the bucket on standard error if programs keep asking for it."""
         self._asked[bucket] += 1
         if self._asked[bucket] == _TIMES:
             print(
@@ -99,10 +99,10 @@ class MissingBuckets:
 
 
 _OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}
-"""Fields that the service sets."""
+"""The fields that the service sets."""
 
 _MOST = 1000
-"""Buckets on a page."""
+"""The most buckets on a page."""
 
 
 async def answer_buckets(store: ObjectStore, request: StorageRequest) -> Answer:
@@ -129,7 +129,7 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
     if request.method in ("PATCH", "PUT"):
         resource = await request.json()
         changes = {key: value for key, value in _checked(resource).items() if key not in _OWN}
-        if request.method == "PUT":  # what is not said is unset
+        if request.method == "PUT":  # missing fields are unset
             before = await asyncio.to_thread(store.bucket, name)
             changes = {**dict.fromkeys(before.fields.keys() - {POLICY, PROJECT_FIELD}), **changes}
         found = await asyncio.to_thread(store.patch_bucket, name, changes, conditions)
@@ -141,9 +141,11 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """Returns a bucket's resource, if what clients read of it has the right types; raises Invalid if it does not.
+    """Returns a bucket's resource after a check of the types of the fields that clients read.
 
-    Raises NotEmulated for a bucket that would rename folders in one step, here and at ``/gcs``.
+    Raises:
+      Invalid: a field has another type.
+      NotEmulated: the bucket would have a hierarchical namespace, which renames folders atomically.
     """
     match resource.get("hierarchicalNamespace"):
         case {"enabled": enabled} if enabled:
@@ -175,7 +177,7 @@ async def _list(store: ObjectStore, request: StorageRequest) -> Answer:
 
 
 def _name_in(token: str) -> str:
-    """Returns the last name on the page before."""
+    """Returns the last name of the previous page."""
     try:
         return base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -183,24 +185,24 @@ def _name_in(token: str) -> str:
 
 
 class NotAllowed(StoreError):
-    """The method means nothing here."""
+    """The resource does not have this method."""
 
     status, reason, code = 405, "methodNotAllowed", "MethodNotAllowed"
 
 
 class NotEmulated(StoreError):
-    """Google has this, and the harness does not."""
+    """Google has this, and the emulation does not."""
 
     status, reason, code = NOT_EMULATED, "notImplemented", "NotImplemented"
 
 
 def not_allowed(request: StorageRequest) -> StoreError:
-    """Returns what to raise for a method that means nothing here."""
+    """Returns the error for a method that the resource does not have."""
     return NotAllowed(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
 
 
 def not_emulated(what: str) -> StoreError:
-    """Returns what to raise for a part of Google's API that is not emulated."""
+    """Returns the error for a part of Google's API that is not emulated."""
     return NotEmulated(
         f"{PRODUCT} does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
     )

@@ -1,4 +1,4 @@
-"""HTTP's own conditions: on entity tags, and on the time of the last change."""
+"""HTTP's own conditions, on entity tags and on the time of the last change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.google.storage_http.threads import inline_or_in_thread
 
 
 def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
-    """Raises PreconditionFailed or NotModified where one of the headers ``If-…`` of a read does not hold."""
+    """Raises PreconditionFailed or NotModified if a header ``If-…`` of a read does not hold."""
     tag, changed = (xml_etag_of if xml else etag_of)(found), found.updated // 1_000_000
     if "if-match" in headers:
         if not {"*", tag} & _tags(headers["if-match"]):
@@ -48,11 +48,11 @@ def open_checked(
 async def with_entity_tags(
     store: ObjectStore, bucket: str, name: str, given: Preconditions, headers: Mapping[str, str]
 ) -> Preconditions:
-    """Returns the conditions of a write by the XML API, with those on entity tags, as generations.
+    """Returns the conditions of a write by the XML API, with those on entity tags as conditions on generations.
 
     Raises:
-      PreconditionFailed: the object has none of the tags, or one that it must not have.
-      StoreError: as ``ObjectStore.stat`` does, but for an object that is not there.
+      PreconditionFailed: the object has none of the required tags, or an excluded one.
+      StoreError: as ``ObjectStore.stat`` does, except for a missing object.
     """
     if headers.keys().isdisjoint(("if-match", "if-none-match")):
         return given
@@ -79,7 +79,7 @@ def _tags(value: str) -> set[str]:
 
 
 def _moment(headers: Mapping[str, str], name: str) -> float | None:
-    """Returns a time in a header in seconds since 1970; None if it is not there, or makes no sense, as HTTP has it."""
+    """Returns the time in a header in seconds since 1970, or None if it is missing or, as HTTP demands, invalid."""
     if name in headers:
         with contextlib.suppress(ValueError, OverflowError):
             return parsedate_to_datetime(headers[name]).timestamp()

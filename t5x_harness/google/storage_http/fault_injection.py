@@ -1,4 +1,4 @@
-"""One exchange of a request and its answer, counted, and changed as a fault says."""
+"""One exchange of a request and its answer, counted and changed by a fault."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _AS_GOOGLE_SAYS = {
     429: ("rateLimitExceeded", "TooManyRequests"),
     500: ("backendError", "InternalError"),
 }
-"""Reason and code of the two APIs; every other error is one of the backend."""
+"""Reason and code in the two APIs, by status; any other status is an error of the backend."""
 
 _TICK = 0.1
-"""Seconds between two pieces of a body that passes slowly."""
+"""Seconds between two pieces of a slow body."""
 
 
 class Exchange:
     """One exchange.
 
     Attributes:
-      fault: what goes wrong; None for nothing.
-      early: messages of the request that were received already.
-      status: of the answer; 0 while there is none.
-      received: bytes of the request's body.
-      sent: bytes of the answer's body.
-      over: done when it has ended and is in the record.
-      injected: whether the fault did anything: a body that is shorter than where it would be cut is not.
+      fault: the fault to inject, or None.
+      early: messages of the request that were received before.
+      status: the status of the answer; 0 until it starts.
+      received: the number of received bytes of the request's body.
+      sent: the number of sent bytes of the answer's body.
+      over: done when the exchange has ended and is recorded.
+      injected: whether the fault had an effect; it has none on a body that ends before the point of the cut.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,15 +53,16 @@ class Exchange:
 
     @property
     def cut(self) -> bool:
-        """Whether the client has lost its connection to the fault."""
+        """Whether the fault has cut the client's connection."""
         return self._cut
 
     async def run(self, app: App) -> None:
-        """Lets the application answer, as far as the fault lets it."""
+        """Lets the application answer, subject to the fault."""
         match self.fault:
             case Fault(kind="fail", value=status):
                 self.injected = True
-                return await self._fail(int(status))
+                await self._fail(int(status))
+                return
             case Fault(kind="stall", value=seconds):
                 self.injected = True
                 await asyncio.sleep(seconds)
@@ -76,11 +77,11 @@ class Exchange:
             if not self._cut:
                 raise
         while self._cut and (await self._receive())["type"] != "http.disconnect":
-            pass  # the server takes a connection that is cut for an answer that is missing, until it hears of it
+            pass  # until the server knows of the cut, it would report a missing answer
 
     async def _fail(self, status: int) -> None:
         while (message := await self._take())["type"] == "http.request" and message.get("more_body", False):
-            pass  # a client that still sends would see a reset
+            pass  # otherwise a client that still sends would see a reset
         reason, code = _AS_GOOGLE_SAYS.get(status, ("backendError", "ServiceUnavailable"))
         error = StoreError(f"{PRODUCT}: {self.fault}", reason=reason, code=code)
         error.status = status
@@ -112,7 +113,8 @@ class Exchange:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            return await self._send(message)
+            await self._send(message)
+            return
         body = message.get("body", b"")
         match self.fault:
             case Fault(kind="truncate", value=most) if len(body) > most - self.sent:
@@ -124,7 +126,7 @@ class Exchange:
                 await self._send(message)
 
     async def _trickle(self, message: Message, pace: float) -> None:
-        """Sends a piece of a body bit by bit, so that a client sees that something comes."""
+        """Sends a piece of a body in small steps, so that the client sees progress."""
         body = message["body"]
         step = max(1, int(pace * _TICK))
         for start in range(0, len(body), step):

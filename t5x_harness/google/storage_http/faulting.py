@@ -28,10 +28,11 @@ class _Faulting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if header_of(scope, UNRECORDED.encode()):
-            return await self._app(scope, receive, send)
-        if scope["path"] == f"{PRIVATE}/faults":
-            return await self._administer(scope, receive, send)
-        await self._exchange(scope, receive, send)
+            await self._app(scope, receive, send)
+        elif scope["path"] == f"{PRIVATE}/faults":
+            await self._administer(scope, receive, send)
+        else:
+            await self._exchange(scope, receive, send)
 
     async def _administer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._cut_ones_end()
@@ -42,7 +43,7 @@ class _Faulting:
         await answer_json(send, 200, self._faults.report())
 
     async def _cut_ones_end(self) -> None:
-        """Waits for exchanges that are over for their clients, but not here: who asks may be such a client."""
+        """Waits for exchanges that have ended for their clients only, because the caller may be such a client."""
         if ending := [exchange.over for exchange in self._running if exchange.cut]:
             await asyncio.wait(ending, timeout=_ENDING_SECONDS)
 

@@ -23,7 +23,7 @@ from t5x_harness.google.storage_http.parameters import (
 )
 from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import object_resource
-from t5x_harness.google.storage_http.rewriting import Rewrite, answer_rewrite
+from t5x_harness.google.storage_http.rewriting import Copy, answer_rewrite
 from t5x_harness.google.storage_http.threads import inline_or_in_thread
 
 _NOT_EMULATED = {
@@ -51,26 +51,27 @@ async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: st
 async def answer_object(
     store: ObjectStore, request: StorageRequest, bucket: str, rest: Sequence[str]
 ) -> Answer | ObjectReader:
-    """Answers ``/storage/v1/b/BUCKET/o/NAME`` and what can follow it.
+    """Answers ``/storage/v1/b/BUCKET/o/NAME`` and the actions below it.
 
     Returns:
-      The answer, or a reader of the media that are asked for.
+      The answer, or a reader of the requested media.
     """
     name, *action = rest
     match action:
-        case []:
-            return await _plain(store, request, bucket, name)
+        case ["compose"] | ["copyTo" | "rewriteTo", "b", _, "o", _] | ["moveTo", "o", _] if request.method != "POST":
+            raise not_allowed(request)
         case ["compose"]:
             return await _compose(store, request, bucket, name)
         case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
-            return await _copy(
-                store, request, _source_of(request, bucket, name), to_bucket, to_name, how == "rewriteTo"
-            )
+            source, target = _source_of(request, bucket, name), (to_bucket, to_name)
+            return await _copy(store, request, source, target, by_rewrite=how == "rewriteTo")
         case ["moveTo", "o", to_name]:
-            return await _move(store, request, _source_of(request, bucket, name), to_name)
+            source, conditions = _source_of(request, bucket, name), preconditions_of(request.parameters)
+            moved = await asyncio.to_thread(store.move, source, to_name, conditions)
+            return json_answer(object_resource(moved, request.origin))
         case [what, *_] if what in _NOT_EMULATED:
             raise not_emulated(_NOT_EMULATED[what])
-        case _:  # a client that does not encode the slashes of a name
+        case _:  # the name alone, from clients that do not encode its slashes, too
             return await _plain(store, request, bucket, "/".join(rest))
 
 
@@ -107,8 +108,6 @@ def _open(store: ObjectStore, request: StorageRequest, bucket: str, name: str, *
 
 
 async def _compose(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
-    if request.method != "POST":
-        raise not_allowed(request)
     resource = await request.json()
     given = resource.get("sourceObjects") or []
     if not isinstance(given, list):
@@ -140,34 +139,18 @@ def _source(bucket: str, given: object) -> SourceObject:
 
 
 def _source_of(request: StorageRequest, bucket: str, name: str) -> SourceObject:
-    """Returns the source that the parameters of a copy or a move ask for."""
+    """Returns the source that the parameters of a copy or a move name."""
     conditions = preconditions_of(request.parameters, source=True)
     return SourceObject(bucket, name, number_of(request.parameters, "sourceGeneration"), conditions)
 
 
-async def _move(store: ObjectStore, request: StorageRequest, source: SourceObject, name: str) -> Answer:
-    if request.method != "POST":
-        raise not_allowed(request)
-    found = await asyncio.to_thread(store.move, source, name, preconditions_of(request.parameters))
-    return json_answer(object_resource(found, request.origin))
-
-
 async def _copy(
-    store: ObjectStore, request: StorageRequest, source: SourceObject, bucket: str, name: str, rewrite: bool
+    store: ObjectStore, request: StorageRequest, source: SourceObject, target: tuple[str, str], *, by_rewrite: bool
 ) -> Answer:
-    if request.method != "POST":
-        raise not_allowed(request)
     resource = await request.json()
-    wanted = Rewrite(
-        source,
-        bucket,
-        name,
-        fields_of(resource) if resource else None,
-        preconditions_of(request.parameters),
-    )
-    if rewrite:
-        return await answer_rewrite(store, request, wanted)
-    found = await asyncio.to_thread(
-        store.copy, wanted.source, wanted.bucket, wanted.name, wanted.fields, wanted.preconditions
-    )
-    return json_answer(object_resource(found, request.origin))
+    fields = fields_of(resource) if resource else None
+    copy = Copy(source, *target, fields, preconditions_of(request.parameters))
+    if by_rewrite:
+        return await answer_rewrite(store, request, copy)
+    written = await asyncio.to_thread(copy.run, store)
+    return json_answer(object_resource(written, request.origin))

@@ -1,4 +1,4 @@
-"""What a request is for: its operation, bucket and object, read from the outside."""
+"""The target of a request: its operation, bucket and object, for faults and the record of requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_BUCKET = {**_VERBS, "POST": "create"}
 
 
 class RequestTarget(NamedTuple):
-    """What a request is for; texts are empty for what it does not name."""
+    """The target of a request; a bucket or object that it does not name is empty."""
 
     operation: str
     bucket: str = ""
@@ -38,12 +38,12 @@ def parameters_of(scope: Scope) -> dict[str, str]:
 
 
 def is_json_api(scope: Scope) -> bool:
-    """Returns whether a request is one of the JSON API; else it is one of the XML API."""
+    """Tells whether a request is for the JSON API, not the XML API."""
     return bool(scope["raw_path"].decode("latin-1").startswith(_JSON_APIS))
 
 
 def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> RequestTarget:
-    """Returns what a request is for; of a copy or a move, the object that is to be made."""
+    """Returns the target of a request; for a copy or a move, the object that it makes."""
     path, method = scope["raw_path"].decode("latin-1").partition("?")[0], scope["method"]
     if not is_json_api(scope):
         return _by_xml(scope, path, method, parameters)
@@ -92,14 +92,15 @@ async def name_in_body(receive: Receive, early: list[Message]) -> str:
     """Returns the name in an upload's metadata, at the beginning of its body; empty if there is none.
 
     Args:
-      early: takes the messages that were read for it, which nobody else will get from ``receive``.
+      receive: the function that receives the body.
+      early: a list that takes the messages that were read here.
     """
     head = b""
     while len(head) < _LONGEST_METADATA:
         message = await receive()
         early.append(message)
         head += message.get("body", b"")
-        with contextlib.suppress(ValueError, RecursionError):  # there is more to come, or nothing that makes sense
+        with contextlib.suppress(ValueError, RecursionError):  # the rest is still to come, or it is invalid
             resource, _ = _DECODER.raw_decode(head[head.index(b"{") : _LONGEST_METADATA].decode(errors="replace"))
             name = resource.get("name")
             return name if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""What parameters and JSON say, as values of the store."""
+"""Parameters and JSON of requests as values of the store."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ from typing import Any
 
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.values import ANY, Checksums, ListingQuery, ObjectFields, Preconditions
+from t5x_harness.google.storage_http.resources import FIELDS
 
-_FIELDS: Mapping[str, str] = {
-    "contentType": "content_type",
-    "contentEncoding": "content_encoding",
-    "contentDisposition": "content_disposition",
-    "contentLanguage": "content_language",
-    "cacheControl": "cache_control",
-    "customTime": "custom_time",
-    "storageClass": "storage_class",
-    "metadata": "metadata",
-}
 _CONDITIONS = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
 _MOST_DIGITS = 19
 _SOURCE_CONDITIONS = tuple(name.replace("if", "ifSource") for name in _CONDITIONS)
@@ -28,10 +19,11 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     """Returns the conditions of a request.
 
     Args:
-      source: take those on the source of a copy, ``ifSource…``.
+      parameters: the parameters of the request.
+      source: take the conditions on the source of a copy, ``ifSource…``.
 
     Raises:
-      Invalid: one is not a number.
+      Invalid: a condition is not a number.
     """
     names = _SOURCE_CONDITIONS if source else _CONDITIONS
     if parameters.keys().isdisjoint(names):
@@ -40,7 +32,7 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
 
 
 def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
-    """Returns what to list; raises Invalid if a number is none."""
+    """Returns the query of a listing; raises Invalid for a bad number."""
     wanted = number_of(parameters, "maxResults")
     return ListingQuery(
         prefix=parameters.get("prefix", ""),
@@ -58,20 +50,21 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
     """Returns the fields of an object's JSON resource.
 
     Args:
-      content_type: of the media, where the resource names none.
+      resource: the resource.
+      content_type: the type of the media, which counts if the resource names none.
 
     Raises:
-      Invalid: one is not text, or metadata are not.
+      Invalid: a field is not text, or the metadata are not.
     """
     if not isinstance(resource, Mapping):
         raise Invalid(f"An object's resource has to be a JSON object, not {_shown(resource)}")
-    known = {ours: resource[theirs] for theirs, ours in _FIELDS.items() if resource.get(theirs) is not None}
+    known = {ours: resource[theirs] for theirs, ours in FIELDS.items() if resource.get(theirs) is not None}
     metadata = known.get("metadata")
     if metadata is not None and not (
         isinstance(metadata, dict) and all(isinstance(v, str | None) for v in metadata.values())
     ):
         raise Invalid("metadata has to be an object of texts")
-    for theirs, ours in _FIELDS.items():
+    for theirs, ours in FIELDS.items():
         if ours != "metadata":
             text_of(known, ours, theirs)
     if content_type and "content_type" not in known:
@@ -81,18 +74,19 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
 
 def cleared_by(resource: Mapping[str, Any]) -> list[str]:
     """Returns the fields that a patch sets to null."""
-    return [ours for theirs, ours in _FIELDS.items() if theirs in resource and resource[theirs] is None]
+    return [ours for theirs, ours in FIELDS.items() if theirs in resource and resource[theirs] is None]
 
 
 def every_field() -> list[str]:
-    """Returns all fields, which an update in place of a patch sets anew."""
-    return list(_FIELDS.values())
+    """Returns all fields, which an update, unlike a patch, overwrites."""
+    return list(FIELDS.values())
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """Returns what the client says the bytes add up to, in the resource or in headers.
+    """Returns the checksums that the client announces in the resource or in headers.
 
-    Raises Invalid if it is not text.
+    Raises:
+      Invalid: a checksum is not text.
     """
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
     md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
@@ -100,9 +94,10 @@ def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Che
 
 
 def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | None:
-    """Returns a field of a resource that is text, or None.
+    """Returns a field of a resource that is text, or None if it is missing.
 
-    Raises Invalid, which calls it ``shown``, for anything else.
+    Raises:
+      Invalid: it is anything else; the message calls it ``shown``.
     """
     value = resource.get(name)
     if value is not None and not isinstance(value, str):
@@ -127,7 +122,7 @@ def hash_header(found: Checksums) -> str:
 
 
 def number_of(parameters: Mapping[str, str], name: str) -> int | None:
-    """Reads a parameter that is a number, None if it is not given; raises Invalid if it is not a number."""
+    """Returns a parameter as a number, or None if it is not given; raises Invalid if it is not a number."""
     text = parameters.get(name)
     if text is None or text == "":
         return None

@@ -1,4 +1,4 @@
-"""``multipart/related``: a resource as JSON and the media after it, in one body that streams."""
+"""``multipart/related``: a resource as JSON and the media behind it, in one streaming body."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LONGEST_HEAD = 1 << 20
 
 
 def boundary_of(content_type: str) -> bytes:
-    """Returns the boundary that a content type names; raises Invalid if it names none."""
+    """Returns the boundary in a content type; raises Invalid if there is none."""
     message = Message()
     message["content-type"] = content_type
     boundary = message.get_boundary()
     if not boundary:
         raise Invalid("A multipart body needs a boundary in its content type")
-    if len(boundary) > 2 and boundary[0] == boundary[-1] == "'":  # gcloud and gsutil quote it so
+    if len(boundary) > 2 and boundary[0] == boundary[-1] == "'":  # as gcloud and gsutil quote it
         boundary = boundary[1:-1]
     if not (boundary.isascii() and boundary.isprintable()):
         raise Invalid(f"A boundary has ASCII characters only, not {boundary[:80]!r}")
@@ -28,13 +28,13 @@ def boundary_of(content_type: str) -> bytes:
 
 
 async def read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
-    """Reads the resource, and gives the media as they arrive.
+    """Reads the resource of a request.
 
     Returns:
-      The resource, the content type of the media, and their bytes.
+      The resource, the content type of the media, and the media as they arrive.
 
     Raises:
-      Invalid: it is no such body.
+      Invalid: the body is not a resource with media.
     """
     dashed = b"--" + boundary_of(request.headers.get("content-type", ""))
     chunks = request.chunks()
@@ -50,10 +50,7 @@ async def read_related(request: StorageRequest) -> tuple[dict[str, Any], str | N
 
 
 def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, int, bytes] | None:
-    """Returns the resource, content type of the media, where these begin and what ends them.
-
-    None while they are not there.
-    """
+    """Returns the resource, and the content type, first index and delimiter of the media; None if more is needed."""
     first = held.find(dashed)
     end = held.find(b"\n", first) if first >= 0 else -1
     if end < 0:
@@ -75,7 +72,7 @@ def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, 
 
 
 async def _media(held: bytes, chunks: AsyncIterator[bytes], delimiter: bytes) -> AsyncIterator[bytes]:
-    """Yields the bytes up to the last delimiter, which may be cut anywhere between two chunks."""
+    """Yields the bytes up to the last delimiter, which may be split between two chunks."""
     tail = len(delimiter) + len(b"--\r\n")
     async for chunk in chunks:
         held += chunk

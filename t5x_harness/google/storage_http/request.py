@@ -1,4 +1,4 @@
-"""A request as the APIs read it: decoded path, parameters, headers, and a body that streams."""
+"""A request as the APIs read it: decoded path, parameters, headers, and a streaming body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST_JSON = 16 << 20
 
 
 class Body:
-    """A request's body as ASGI gives it, which knows when it is over: asking once more would wait for the client."""
+    """A request's body from ASGI, which knows its end; one more read would wait for the client."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -28,7 +28,7 @@ class Body:
         return message
 
     async def drop(self) -> None:
-        """Reads what is left, for nothing."""
+        """Reads and discards the rest."""
         while not self._over:
             await self.receive()
 
@@ -38,12 +38,13 @@ class StorageRequest:
     """One request.
 
     Attributes:
-      method: in capitals.
-      host: as the client named it, with its port.
+      method: the method, in capitals.
+      host: the host in the client's request, with its port.
       scheme: ``http`` or ``https``.
       segments: the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name.
-      parameters: of the query; the last one of a name counts.
-      headers: names in lower case.
+      parameters: the parameters of the query; the last one of a name counts.
+      headers: the headers, by names in lower case.
+      receive: the function that receives the body.
     """
 
     method: str
@@ -70,7 +71,7 @@ class StorageRequest:
 
     @property
     def origin(self) -> str:
-        """What links in answers begin with: the server as this client reaches it."""
+        """The start of links in answers: the server's address as this client reaches it."""
         return f"{self.scheme}://{self.host}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -79,7 +80,7 @@ class StorageRequest:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                if held:  # what has arrived counts: a resumable upload goes on from there
+                if held:  # a resumable upload continues behind the bytes that have arrived
                     yield bytes(held)
                 raise ConnectionResetError("the client went away")
             held += message.get("body", b"")
@@ -91,7 +92,7 @@ class StorageRequest:
                 return
 
     async def body(self) -> bytes:
-        """Returns the whole body, where it is short by its nature; raises Invalid if it is too long for that."""
+        """Returns the whole body of a request that should be short; raises Invalid if it is too long."""
         whole = bytearray()
         async for chunk in self.chunks():
             whole += chunk
@@ -100,12 +101,12 @@ class StorageRequest:
         return bytes(whole)
 
     async def skip(self) -> None:
-        """Reads the body, for nothing, however long it is."""
+        """Reads and discards the body."""
         async for _ in self.chunks():
             pass
 
     async def json(self) -> dict[str, Any]:
-        """Reads the body as a JSON object, empty if there is none; raises Invalid if it is something else."""
+        """Returns the body as a JSON object, empty for an empty body; raises Invalid if it is not an object."""
         return parse_json(await self.body())
 
 
@@ -113,8 +114,8 @@ def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
     """Returns the parameters of a query; the last one of a name counts.
 
     Args:
-      query: as it came; several times as fast as ``urllib.parse.parse_qsl`` where little of it is quoted.
-      errors: what becomes of bytes that are not UTF-8, as ``bytes.decode`` has it.
+      query: the raw query; with little quoting, this is several times as fast as ``urllib.parse.parse_qsl``.
+      errors: how to handle bytes that are not UTF-8, as in ``bytes.decode``.
     """
     pairs = (field.partition("=") for field in query.decode("latin-1").split("&") if field)
     return {_unquoted(name, errors): _unquoted(value, errors) for name, _, value in pairs}
@@ -125,7 +126,7 @@ def _unquoted(text: str, errors: str) -> str:
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """Reads a JSON object that an answer can give back, empty for no text; raises Invalid if it is something else."""
+    """Reads a JSON object that an answer can repeat, empty for no text; raises Invalid if it is not an object."""
     if not body.strip():
         return {}
     try:
@@ -138,7 +139,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def utf8_text(raw: bytes, what: str) -> str:
-    """Returns text that came as bytes; raises Invalid if it is not UTF-8."""
+    """Decodes text; raises Invalid if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -16,11 +16,11 @@ from t5x_harness.google.storage.values import Bucket, StoredObject
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _IN_NAMES = "!#$&'*+^`|"
-"""What may be in a header's name, beside letters, digits and ``-._~``."""
+"""Characters of header names other than letters, digits and ``-._~``."""
 
 
 def rfc3339(microseconds: int) -> str:
-    """Returns a time as Google writes it, to the millisecond."""
+    """Returns a time in Google's format, to the millisecond."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{_date_and_time(seconds)}.{rest // 1000:03}Z"
 
@@ -35,42 +35,57 @@ def http_time(microseconds: int) -> str:
 
 
 def header_text(text: str) -> str:
-    """Returns a text as the value of a header.
-
-    The bytes of its UTF-8, with control characters quoted as in addresses.
-    """
+    """Returns a text as the value of a header: its UTF-8, with control characters quoted as in URLs."""
     return _CONTROL.sub(lambda found: quote(found[0]), text).strip().encode().decode("latin-1")
 
 
 def header_name(text: str) -> str:
-    """Returns a text as (part of) the name of a header: whatever cannot be in one is quoted as in addresses."""
+    """Returns a text as (part of) the name of a header, with all other characters quoted as in URLs."""
     return quote(text, safe=_IN_NAMES)
 
 
+FIELDS: Mapping[str, str] = {
+    "contentType": "content_type",
+    "contentEncoding": "content_encoding",
+    "contentDisposition": "content_disposition",
+    "contentLanguage": "content_language",
+    "cacheControl": "cache_control",
+    "customTime": "custom_time",
+    "storageClass": "storage_class",
+    "metadata": "metadata",
+}
+"""The fields of objects that clients set, by their JSON names."""
+
+HEADER_FIELDS: Mapping[str, str] = {
+    name.replace("_", "-"): name
+    for name in ("content_encoding", "content_disposition", "content_language", "cache_control")
+}
+"""The fields of objects that are headers of requests and answers with the same name."""
+
 POLICY = "emulatedPolicy"
-"""The field of buckets that keeps their IAM policy, and that is not among those shown."""
+"""The field that keeps a bucket's IAM policy, which its resource does not show."""
 
 
 PROJECT_FIELD = "projectNumber"
-"""The field of buckets that has the project which made it; of those that no client made, it is the session's."""
+"""The field with the project that made a bucket; the session's project if no client made it."""
 
 
 def etag_of(found: StoredObject | Bucket) -> str:
-    """Changes with every generation and metageneration."""
+    """Returns a tag that changes with every generation and metageneration."""
     version = f"{getattr(found, 'generation', 0)}/{found.metageneration}"
     return base64.b64encode(version.encode()).decode()
 
 
 def xml_etag_of(found: StoredObject) -> str:
-    """Returns the XML API's: the MD5 in hexadecimal; for what was put together, and has none, the JSON API's."""
+    """Returns the XML API's tag: the MD5 in hexadecimal, or for a composed object without MD5 the JSON API's tag."""
     return etag_of(found) if found.md5 is None else base64.b64decode(found.md5).hex()
 
 
 def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
-    """Returns a bucket's resource; what the client set wins over the defaults."""
+    """Returns a bucket's resource, in which the client's fields override the defaults."""
     time = rfc3339(bucket.created)
     location = bucket.fields.get("location")
-    regional = isinstance(location, str) and "-" in location  # the others are US, EU, ASIA, and codes such as NAM4
+    regional = isinstance(location, str) and "-" in location  # other locations are US, EU, ASIA, and codes such as NAM4
     return {
         "location": "US",
         "locationType": "region" if regional else "multi-region",
@@ -93,16 +108,13 @@ def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
     path = f"storage/v1/b/{quote(found.bucket, safe='')}/o/{quote(found.name, safe='')}"
     fields, created = found.fields, rfc3339(found.created)
     optional: Mapping[str, Any] = {
-        "md5Hash": found.md5,
-        "contentEncoding": fields.content_encoding,
-        "contentDisposition": fields.content_disposition,
-        "contentLanguage": fields.content_language,
-        "cacheControl": fields.cache_control,
-        "customTime": fields.custom_time,
+        **{theirs: getattr(fields, ours) for theirs, ours in FIELDS.items()},
         "metadata": dict(fields.metadata) if fields.metadata else None,
+        "md5Hash": found.md5,
         "componentCount": found.component_count,
     }
     return {
+        **{name: value for name, value in optional.items() if value is not None},
         "kind": "storage#object",
         "id": f"{found.bucket}/{found.name}/{found.generation}",
         "selfLink": f"{origin}/{path}",
@@ -119,5 +131,4 @@ def object_resource(found: StoredObject, origin: str) -> dict[str, Any]:
         "timeCreated": created,
         "updated": rfc3339(found.updated),
         "timeStorageClassUpdated": created,
-        **{name: value for name, value in optional.items() if value is not None},
     }

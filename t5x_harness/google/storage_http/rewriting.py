@@ -1,4 +1,4 @@
-"""``rewriteTo``: a copy that takes several calls, each of which says how far it is."""
+"""``rewriteTo``: a copy that takes several calls, each of which reports the progress."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _UNIT = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Rewrite:
-    """What is to be copied to where.
+class Copy:
+    """A copy of an object that is to be made.
 
     Attributes:
-      source: the object, in the generation that is asked for.
-      fields: of the copy; None takes those of the source.
+      source: the object, in the requested generation.
+      bucket: the bucket of the copy.
+      name: the name of the copy.
+      fields: the fields of the copy; None for those of the source.
+      preconditions: conditions on the object that the copy replaces.
     """
 
     source: SourceObject
@@ -36,26 +39,29 @@ class Rewrite:
     fields: ObjectFields | None
     preconditions: Preconditions
 
+    def run(self, store: ObjectStore) -> StoredObject:
+        """Makes the copy."""
+        return store.copy(self.source, self.bucket, self.name, self.fields, self.preconditions)
 
-async def answer_rewrite(store: ObjectStore, request: StorageRequest, rewrite: Rewrite) -> Answer:
-    """Goes on with a rewrite, or begins it.
 
-    As with Google, ``maxBytesRewrittenPerCall`` counts only where the copy's bucket has another location or the copy
-    another storage class; else one call does it all. The bytes are copied in the last call: the token, which is all
-    that is kept of a rewrite, says how many calls are left.
+async def answer_rewrite(store: ObjectStore, request: StorageRequest, copy: Copy) -> Answer:
+    """Begins or continues a rewrite.
+
+    As with Google, ``maxBytesRewrittenPerCall`` matters only if the copy gets another location or storage class;
+    otherwise one call copies everything. All bytes are copied in the last call. The token, the only state of a rewrite,
+    holds the number of bytes that the calls so far have reported.
     """
-    found = await asyncio.to_thread(_source, store, rewrite.source)
+    found = await asyncio.to_thread(_source, store, copy.source)
     most = number_of(request.parameters, "maxBytesRewrittenPerCall")
     if most is not None and (most < _UNIT or most % _UNIT):
         raise Invalid(f"maxBytesRewrittenPerCall has to be a multiple of {_UNIT}, not {most}")
-    same = {"from": [found.bucket, found.name, found.generation], "to": [rewrite.bucket, rewrite.name], "most": most}
+    same = {"from": [found.bucket, found.name, found.generation], "to": [copy.bucket, copy.name], "most": most}
     done = _done_before(request.parameters.get("rewriteToken"), same)
-    if most is not None and done + most < found.size and await asyncio.to_thread(_moves, store, found, rewrite):
+    if most is not None and done + most < found.size and await asyncio.to_thread(_moves, store, found, copy):
         state = {"done": False, "rewriteToken": _token(same, done + most)}
         return _answer(done + most, found.size, state)
-    source = dataclasses.replace(rewrite.source, generation=found.generation)
-    target = (rewrite.bucket, rewrite.name, rewrite.fields, rewrite.preconditions)
-    written = await asyncio.to_thread(store.copy, source, *target)
+    source = dataclasses.replace(copy.source, generation=found.generation)
+    written = await asyncio.to_thread(dataclasses.replace(copy, source=source).run, store)
     return _answer(written.size, written.size, {"done": True, "resource": object_resource(written, request.origin)})
 
 
@@ -63,10 +69,10 @@ def _source(store: ObjectStore, source: SourceObject) -> StoredObject:
     return store.stat(source.bucket, source.name, generation=source.generation, preconditions=source.preconditions)
 
 
-def _moves(store: ObjectStore, found: StoredObject, rewrite: Rewrite) -> bool:
-    """Returns whether bytes have to be moved: to another location, or to another storage class."""
-    before, after = (bucket_resource(store.bucket(name), "") for name in (found.bucket, rewrite.bucket))
-    fields = rewrite.fields or found.fields
+def _moves(store: ObjectStore, found: StoredObject, copy: Copy) -> bool:
+    """Tells whether bytes have to be moved to another location or another storage class."""
+    before, after = (bucket_resource(store.bucket(name), "") for name in (found.bucket, copy.bucket))
+    fields = copy.fields or found.fields
     classes = found.fields.storage_class or before["storageClass"], fields.storage_class or after["storageClass"]
     return str(before["location"]).upper() != str(after["location"]).upper() or classes[0] != classes[1]
 
@@ -81,7 +87,7 @@ def _token(same: Mapping[str, Any], done: int) -> str:
 
 
 def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
-    """Returns how many bytes the calls before have rewritten; raises Invalid if the token is of another rewrite."""
+    """Returns how many bytes earlier calls have rewritten; raises Invalid if the token is of another rewrite."""
     if token is None:
         return 0
     try:

@@ -1,6 +1,6 @@
-"""Calls of the store from the event loop: in its own thread where nothing has to be waited for.
+"""Calls of the store from the event loop, in the loop's own thread if nothing has to be waited for.
 
-A hop to another thread and back costs more than the store needs to write or to find a small object.
+A hop to another thread and back costs more than the store needs to write or find a small object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SMALL = 1 << 16  # bytes, whose checksums and writing take less than a hop
 
 
 async def inline_or_in_thread(call: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
-    """Calls something that takes ``wait=False`` here, or else in a thread, where it may wait."""
+    """Makes a call with ``wait=False`` here, or otherwise in a thread, where it may wait."""
     try:
         return call(*arguments, **named, wait=False)
     except WouldWait:
@@ -35,7 +35,7 @@ async def write_object(
     media: AsyncIterator[bytes],
     expected: Checksums,
 ) -> StoredObject:
-    """Writes an object as its bytes arrive, one in a small piece at once; raises StoreError if it cannot."""
+    """Writes an object as its bytes arrive, or a small one at once; raises StoreError if it cannot."""
     first = await anext(media, b"")
     if len(first) <= _SMALL:
         second = await anext(media, None)

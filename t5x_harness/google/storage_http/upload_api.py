@@ -66,12 +66,12 @@ async def _start(store: ObjectStore, request: StorageRequest, bucket: str) -> An
 
 
 async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
-    """Takes in what a client sends of a resumable upload, or says how much is there."""
+    """Receives bytes of a resumable upload, or answers how many there are."""
     if request.method == "DELETE":
         await asyncio.to_thread(store.uploads.cancel, upload_id)
         return Answer(499)
     upload = await asyncio.to_thread(store.uploads.get, upload_id)
-    if upload.finished is not None:  # its last answer was lost
+    if upload.finished is not None:  # the client has lost the last answer
         await request.skip()
         return json_answer(object_resource(upload.finished, request.origin))
     first, total = _content_range(request)
@@ -93,7 +93,7 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
 
 
 def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
-    """Returns where a request's bytes belong, and how many there will be; None for no bytes, and for not known."""
+    """Returns the offset of a request's bytes, None for no bytes, and the final size, None if not known."""
     text = request.headers.get("content-range")
     if text is None:
         return 0, None

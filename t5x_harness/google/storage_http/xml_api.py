@@ -14,7 +14,7 @@ from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
 from t5x_harness.google.storage_http.conditions import open_checked, with_entity_tags
 from t5x_harness.google.storage_http.parameters import checksums_of, number_of
 from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
-from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
+from t5x_harness.google.storage_http.resources import HEADER_FIELDS, rfc3339, xml_etag_of
 from t5x_harness.google.storage_http.threads import inline_or_in_thread, write_object
 from t5x_harness.google.storage_http.xml_listing import list_bucket
 from t5x_harness.google.storage_http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
@@ -25,7 +25,7 @@ _NOT_EMULATED = frozenset(
     "acl billing compose cors defaultObjectAcl encryption encryptionConfig lifecycle location logging policy restore "
     "retention storageClass tagging versioning versions website websiteConfig".split()
 )
-"""Parameters that make another request of it: taken for a plain one, it would read or write the wrong thing."""
+"""Parameters that change the meaning of a request, which would otherwise read or write the wrong thing."""
 
 
 async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
@@ -105,17 +105,14 @@ def _fields(request: StorageRequest) -> ObjectFields:
     meta = {name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)}
     return ObjectFields(
         content_type=headers.get("content-type"),
-        content_encoding=headers.get("content-encoding"),
-        content_disposition=headers.get("content-disposition"),
-        content_language=headers.get("content-language"),
-        cache_control=headers.get("cache-control"),
         storage_class=headers.get("x-goog-storage-class"),
         metadata=meta or None,
+        **{field: headers.get(header) for header, field in HEADER_FIELDS.items()},
     )
 
 
 def _utf8(value: str) -> str:
-    """Returns a header's value, which came as Latin-1, as the UTF-8 that it is."""
+    """Decodes a header's value, which was read as Latin-1, as UTF-8 if it is valid."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Listings of the XML API, in both of its versions."""
+"""Listings of the XML API, in both versions."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from t5x_harness.google.storage_http.resources import rfc3339, xml_etag_of
 from t5x_harness.google.storage_http.xml_multipart import document
 
 _NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
-"""Of listings alone; other documents have another one."""
+"""The namespace of listings; other documents have another one."""
 
 
 def list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> Answer:
     """Returns a page of the objects of a bucket.
 
     Args:
-      given: the parameters: ``list-type=2`` chooses the second version, whose pages go on from a
-        ``continuation-token`` where those of the first go on behind a ``marker``.
+      store: the store.
+      bucket: the bucket.
+      given: the parameters. ``list-type=2`` chooses the second version, whose pages continue at a
+        ``continuation-token``; pages of the first version continue behind a ``marker``.
 
     Raises:
-      NotFound: there is no such bucket.
-      Invalid: a parameter makes no sense.
+      NoSuchResource: the bucket does not exist.
+      Invalid: a parameter is invalid.
     """
     encoding = given.get("encoding-type", "")
     if encoding not in ("", "url"):
         raise Invalid(f"Invalid Encoding Method specified in Request: {encoding}")
     second = given.get("list-type") == "2"
     query = _query(given, second)
-    page = store.list(bucket, query) if query.max_results else Listing(())  # which the JSON API does not let one ask
+    page = store.list(bucket, query) if query.max_results else Listing(())  # the JSON API allows no query for 0 objects
     write = _Writer(url=encoding == "url")
     found = [_contents(write, it, owner=second and given.get("fetch-owner") == "true") for it in page.objects]
     found += [f"<CommonPrefixes>{write('Prefix', each)}</CommonPrefixes>" for each in page.prefixes]
@@ -55,7 +57,7 @@ def list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> An
 
 
 def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
-    """Returns what to list; how many is read here, as none at all may be asked for."""
+    """Returns the query; the number of results is read here because it may be 0."""
     names = {"prefix": given.get("prefix", ""), "delimiter": given.get("delimiter", "")}
     try:
         most = int(given.get("max-keys") or "1000")
@@ -70,17 +72,17 @@ def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
 
 
 def _behind(name: str, query: ListingQuery) -> str:
-    """Returns the first name behind one, or behind all that a prefix stands for."""
+    """Returns the first name behind a name, or behind all names with a prefix."""
     if not name:
         return ""
     cut = name.find(query.delimiter, len(query.prefix)) if query.delimiter and name.startswith(query.prefix) else -1
     if cut < 0 or cut + len(query.delimiter) != len(name):
         return f"{name}\0"
-    kept = name.rstrip("\U0010ffff")  # the last character that there is
+    kept = name.rstrip("\U0010ffff")  # the last character of Unicode
     if not kept:
         return name + "\U0010ffff" * 256  # longer than any name
     last = ord(kept[-1]) + 1
-    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # what is between them is not a character
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # there is no character in between
 
 
 def _first(write: _Writer, given: Mapping[str, str], page: Listing) -> list[str]:
@@ -104,7 +106,7 @@ def _second(write: _Writer, given: Mapping[str, str], page: Listing) -> list[str
 
 @dataclasses.dataclass(frozen=True)
 class _Writer:
-    """Writes elements that hold names; XML cannot hold all of them, which is what ``encoding-type=url`` is for."""
+    """Writes elements with names; ``encoding-type=url`` is for names that XML cannot hold."""
 
     url: bool
 

@@ -1,4 +1,4 @@
-"""Multipart uploads of the XML API: begin, send parts in any order, complete or abort, and look what there is."""
+"""Multipart uploads of the XML API: begin, send parts in any order, complete or abort, and list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def document(root: str, namespace: str, *parts: str) -> Answer:
 async def answer_upload_of_parts(
     store: ObjectStore, request: StorageRequest, bucket: str, name: str, fields: ObjectFields
 ) -> Answer:
-    """Returns a request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
+    """Answers a request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
     named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key>"
     upload_id = request.parameters.get("uploadId")
     if upload_id is None:
@@ -57,7 +57,7 @@ async def answer_upload_of_parts(
 
 
 def list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """Returns the unfinished uploads to a bucket, all on one page; raises NoSuchResource if there is no such bucket."""
+    """Returns the unfinished uploads to a bucket, all on one page; raises NoSuchResource for no bucket."""
     uploads = [
         f"<Upload><Key>{escape(it.name)}</Key><UploadId>{it.id}</UploadId><Initiated>{rfc3339(it.started)}</Initiated>"
         "</Upload>"
@@ -104,7 +104,7 @@ def _part(part: UploadPart) -> str:
 
 
 def _parts(body: bytes) -> list[tuple[int, str]]:
-    """Returns the number and ETag of each part that completes an upload; raises Invalid if it is no such list."""
+    """Returns the number and ETag of each part in the request to complete an upload; raises Invalid for bad XML."""
     try:
         tree = ElementTree.fromstring(body)
         parts = [part for part in tree.iter() if part.tag.rpartition("}")[2] == "Part"]

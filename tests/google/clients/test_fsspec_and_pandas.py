@@ -62,7 +62,8 @@ def test_files(files: Any, gcs_bucket: str, tmp_path: Path, read_back: Callable[
     assert files.find(gcs_bucket) == []
 
 
-def test_addresses(files: Any, gcs_bucket: str, read_back: Callable[..., None]) -> None:
+@pytest.mark.usefixtures("files")
+def test_addresses(gcs_bucket: str, read_back: Callable[..., None]) -> None:
     with fsspec.open(f"gs://{gcs_bucket}/a", "w") as file:
         file.write("by address")
     with fsspec.open(f"gcs://{gcs_bucket}/packed.gz", "wb", compression="gzip") as file:
@@ -77,7 +78,8 @@ def test_addresses(files: Any, gcs_bucket: str, read_back: Callable[..., None]) 
         pass
 
 
-def test_pandas(files: Any, gcs_bucket: str, read_back: Callable[..., None]) -> None:
+@pytest.mark.usefixtures("files")
+def test_pandas(gcs_bucket: str, read_back: Callable[..., None]) -> None:
     frame = pandas.DataFrame({"step": [1, 2, 3], "loss": [0.5, 0.25, 0.125], "note": ["a", "ü", "c,d"]})
     at = f"gs://{gcs_bucket}/frames"
     frame.to_csv(f"{at}/f.csv", index=False)

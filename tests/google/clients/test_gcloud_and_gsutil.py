@@ -27,10 +27,11 @@ TOOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 LARGE = bytes(range(256)) * 40_000  # more than eight megabytes: a resumable upload
 
 
+@pytest.mark.usefixtures("fake_gcs")
 @pytest.mark.journey
 @pytest.mark.parametrize("tool", TOOLS)
 def test_files_there_and_back(
-    tool: str, run_command: Callable[..., None], fake_gcs: Any, tmp_path: Path, read_back: Callable[..., None]
+    tool: str, run_command: Callable[..., None], tmp_path: Path, read_back: Callable[..., None]
 ) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")

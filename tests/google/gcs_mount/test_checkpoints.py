@@ -112,8 +112,9 @@ def test_a_run_saves_and_restores_where_nothing_can_be_mounted(pytester: pytest.
     assert not os.path.exists("/gcs/t5x-harness-test")
 
 
+@pytest.mark.usefixtures("imported")
 @pytest.mark.journey
-def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester, imported: None) -> None:
+def test_a_run_that_saves_through_fuse_is_told(pytester: pytest.Pytester) -> None:
     pytest.importorskip("httptools", reason="the extra google is not installed")
     if refused := refusal(MountMode.FUSE):
         pytest.skip(f"/gcs cannot be as Cloud Storage FUSE here: {refused}")

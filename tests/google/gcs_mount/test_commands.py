@@ -183,7 +183,7 @@ def test_where_nothing_is_mounted_words_and_variables_are_rewritten(
         launched(["true"], {}, root, MountMode.FUSE)
 
 
-def test_a_probe_that_is_refused_gives_the_kernels_reason(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_is_refused_gives_the_kernels_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = (
         "import sys, threading, time; threading.Thread(target=time.sleep, args=(1,), daemon=True).start();"
         f"sys.path.append({str(Path(t5x_harness.__file__).parent.parent)!r});"

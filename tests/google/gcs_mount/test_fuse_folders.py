@@ -69,7 +69,7 @@ def test_a_folder_stays_while_files_in_it_are_removed_as_files(store: ObjectStor
     assert kernel.listdir("run") == ["second"]
 
 
-def test_no_bucket_comes_back_with_a_file(store: ObjectStore, kernel: Kernel, tmp_path: Path) -> None:
+def test_no_bucket_comes_back_with_a_file(store: ObjectStore, kernel: Kernel) -> None:
     handle = kernel.open("f", os.O_WRONLY | os.O_CREAT)
     store.delete_bucket("data")
     with pytest.raises(FileNotFoundError):

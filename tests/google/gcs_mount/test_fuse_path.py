@@ -127,9 +127,8 @@ raise RuntimeError(text)
 """
 
 
-def test_runs_and_their_gin_files_see_it(
-    pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("imported")
+def test_runs_and_their_gin_files_see_it(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # two modules of one name and length within a second
     modes = [mode.value for mode in MountMode if not refusal(mode)] or ["folder"]
     source = CONFIGS / "finetune_answer.gin"

@@ -142,8 +142,9 @@ def test_what_a_mount_has_done_is_not_undone_by_a_write_on_the_generation_before
 MANY = 2500  # entries: more than the system gives at once
 
 
+@pytest.mark.usefixtures("store")
 def test_a_listing_has_a_file_that_another_mount_renames_under_one_of_its_names(
-    store: ObjectStore, mounted: Mounted, tmp_path: Path
+    mounted: Mounted, tmp_path: Path
 ) -> None:
     folder = tmp_path / "buckets" / "data" / "d"
     folder.mkdir()

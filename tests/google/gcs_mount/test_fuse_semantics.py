@@ -203,7 +203,7 @@ def test_sizes_can_be_set(fuse: Inside, bucket: Path) -> None:
     assert (bucket / "n").read_bytes() == b"\0" * 7
 
 
-def test_large_files_and_folders_come_back_whole(fuse: Inside, bucket: Path) -> None:
+def test_large_files_and_folders_come_back_whole(fuse: Inside) -> None:
     code = """
 import hashlib, random
 data = random.Random(3).randbytes(5_000_003)

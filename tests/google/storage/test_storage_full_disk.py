@@ -34,9 +34,7 @@ def refused(store: ObjectStore, call) -> None:
     )
 
 
-def test_what_is_new_is_refused_and_leaves_nothing(
-    store: ObjectStore, root: Path, before, names, leftovers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_new_is_refused_and_leaves_nothing(store: ObjectStore, before, monkeypatch: pytest.MonkeyPatch) -> None:
     upload = store.uploads.start("data", "upload")
     store.uploads.append(upload.id, 0, b"kept")
     parts = store.multiparts.start("data", "parts")
@@ -88,7 +86,7 @@ def test_objects_are_read_and_deleted(
 
 
 def test_a_delete_that_is_refused_has_removed_nothing(
-    store: ObjectStore, tree: Path, before, names, leftovers, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, before, leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full:
         FullDisk(store, full, reserve=0)
@@ -100,8 +98,9 @@ def test_a_delete_that_is_refused_has_removed_nothing(
         assert reader.read() == b"a"
 
 
+@pytest.mark.usefixtures("before")
 def test_a_delete_that_is_recorded_is_not_refused_for_what_comes_after(
-    store: ObjectStore, tree: Path, before, names, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, tree: Path, names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``a/b`` waits aside for ``a`` to go; it has to wait on while there is no room to record that it moved."""
     with monkeypatch.context() as full:

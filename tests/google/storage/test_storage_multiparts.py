@@ -162,7 +162,7 @@ def test_parts_are_sent_by_threads(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["a part", "the same"])
 def test_what_comes_while_an_upload_is_completed(
-    store: ObjectStore, names, leftovers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+    store: ObjectStore, leftovers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     upload = store.multiparts.start("data", "a")
     parts = [(1, send(store, upload, 1, b"x").etag)]

@@ -251,7 +251,7 @@ def test_a_writer_that_is_dropped_while_a_thread_writes(
 ) -> None:
     """The descriptor stays open until the thread is through: its number might be another file's by then."""
     writer = store.open_write("data", "a")
-    lock, waits, order = writer._body._in_use, threading.Event(), []
+    lock, waits, order = writer._in_use, threading.Event(), []
 
     class Watched:
         def __enter__(self) -> None:
@@ -262,7 +262,7 @@ def test_a_writer_that_is_dropped_while_a_thread_writes(
         def __exit__(self, *_: object) -> None:
             lock.release()
 
-    def write_while_dropped(fd: int, data: bytes) -> None:
+    def write_while_dropped(fd: int, _data: bytes) -> None:
         dropping.start()
         assert waits.wait(60)
         order.append(os.fstat(fd).st_size)
@@ -272,7 +272,7 @@ def test_a_writer_that_is_dropped_while_a_thread_writes(
         order.append("dropped")
 
     dropping = threading.Thread(target=drop)
-    monkeypatch.setattr(writer._body, "_in_use", Watched())
+    monkeypatch.setattr(writer, "_in_use", Watched())
     monkeypatch.setattr(writing, "write_all", write_while_dropped)
     writer.write(b"x")
     dropping.join()

@@ -235,7 +235,7 @@ def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(
 
 
 def test_a_folder_that_may_not_be_entered_forgets_nothing(
-    store: ObjectStore, tree: Path, names, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = store.write("data", "folder/a", b"x", ObjectFields(content_type="x/y"))
     looked, listed = os.stat, os.scandir

@@ -179,21 +179,3 @@ def test_an_upload_whose_bucket_is_made_anew_while_it_ends(
     with pytest.raises(NoSuchResource, match=f"No such upload: {upload.id}"):
         store.uploads.finish(upload.id)
     assert names() == []
-
-
-def test_uploads_to_a_bucket_that_is_gone_are_gone_with_the_next_start(root: Path) -> None:
-    """As a release left them that was killed between the two."""
-    with ObjectStore(root) as store:
-        store.create_bucket("data")
-        upload, parts = store.uploads.start("data", "a"), store.multiparts.start("data", "b")
-        with store.multiparts.open_part(parts.id, 1) as writer:
-            writer.write(b"x")
-            writer.commit()
-        store._core.database._execute("DELETE FROM buckets")
-    (root / "buckets" / "data").rmdir()
-    with ObjectStore(root) as store:
-        store.create_bucket("data")
-        assert store.multiparts.all("data") == []
-        with pytest.raises(NoSuchResource):
-            store.uploads.get(upload.id)
-    assert list((root / ".t5x-harness" / "incoming").iterdir()) == []

@@ -108,17 +108,17 @@ def by_xml_copy(call: Any, data: st.DataObject, name: str) -> Any:
     return call("PUT", f"/bucket/{quote(name)}", b"", said)
 
 
-def by_patch(call: Any, data: st.DataObject, name: str) -> Any:
+def by_patch(call: Any, data: st.DataObject, _name: str) -> Any:
     method = data.draw(st.sampled_from(["PATCH", "PUT"]))
     return call(method, f"{OBJECTS}/source", as_json(data.draw(st.one_of(resources, values))))
 
 
-def by_bucket(call: Any, data: st.DataObject, name: str) -> Any:
+def by_bucket(call: Any, data: st.DataObject, _name: str) -> Any:
     method = data.draw(st.sampled_from(["PATCH", "PUT"]))
     return call(method, BUCKET, as_json(data.draw(st.one_of(buckets, values))))
 
 
-def by_policy(call: Any, data: st.DataObject, name: str) -> Any:
+def by_policy(call: Any, data: st.DataObject, _name: str) -> Any:
     bindings = data.draw(st.one_of(values, st.just([{"role": "r"}])))
     return call("PUT", f"{BUCKET}/iam", as_json({"bindings": bindings, "version": data.draw(values)}))
 

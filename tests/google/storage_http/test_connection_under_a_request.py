@@ -17,7 +17,7 @@ from t5x_harness.google.server.http1 import HttpServer
 def exchange(end: str) -> tuple[bytes, Exception | None]:
     """What a client gets of a server whose application ends the connection in the middle of an answer."""
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})

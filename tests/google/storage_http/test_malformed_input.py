@@ -6,7 +6,6 @@ import base64
 import errno
 import json
 import sqlite3
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -164,28 +163,6 @@ def test_objects_that_are_no_gzip(call: Any) -> None:
             assert (reply.status, body == b"") == (200 if not body else 400, body == b"")
             if body:
                 assert b"bucket/a has contentEncoding gzip, but is not gzip: " in reply.body
-
-
-def test_what_other_releases_stored(tmp_path: Path, caller: Any) -> None:
-    root = tmp_path / "root"
-    with ObjectStore(root) as store:
-        store.create_bucket("bucket")
-        for name in ("half", "number"):
-            store.write("bucket", name, b"x")
-        execute = store._core.database._execute
-        execute("UPDATE objects SET fields = ? WHERE name = ?", (f'{{"metadata": {{"a": "{HALF}"}}}}', b"half"))
-        execute("UPDATE objects SET fields = ? WHERE name = ?", ('{"content_type": 7}', b"number"))
-        execute("UPDATE buckets SET fields = ?", (f'{{"labels": {{"x": "{HALF}"}}}}',))
-    call = caller(root)
-    items = call("GET", OBJECTS).json["items"]
-    assert [(item["name"], item["contentType"], item.get("metadata")) for item in items] == [
-        ("half", "application/octet-stream", {"a": "?"}),
-        ("number", "application/octet-stream", None),
-    ]
-    assert call("GET", "/storage/v1/b?project=p").json["items"][0]["labels"] == {"x": "?"}
-    for name in ("half", "number"):
-        for path in (f"/bucket/{name}", f"{OBJECTS}/{name}?alt=media"):
-            assert call("GET", path).body == b"x"
 
 
 def test_headers_of_the_xml_api_are_utf8(call: Any) -> None:

@@ -22,7 +22,7 @@ WRONG = {"md5": base64.b64encode(bytes(16)).decode(), "crc32c": base64.b64encode
 IN_RESOURCE = {"md5": "md5Hash", "crc32c": "crc32c"}
 
 
-def media(call: Any, headers: Mapping[str, str], resource: Mapping[str, str]) -> Any:
+def media(call: Any, headers: Mapping[str, str], _resource: Mapping[str, str]) -> Any:
     return call("POST", f"{UPLOAD}?uploadType=media&name=a", BODY, headers)
 
 
@@ -41,11 +41,11 @@ def resumable(call: Any, headers: Mapping[str, str], resource: Mapping[str, str]
     return call("PUT", at, BODY[4:], {**last, **headers})
 
 
-def xml(call: Any, headers: Mapping[str, str], resource: Mapping[str, str]) -> Any:
+def xml(call: Any, headers: Mapping[str, str], _resource: Mapping[str, str]) -> Any:
     return call("PUT", "/bucket/a", BODY, headers)
 
 
-def xml_part(call: Any, headers: Mapping[str, str], resource: Mapping[str, str]) -> Any:
+def xml_part(call: Any, headers: Mapping[str, str], _resource: Mapping[str, str]) -> Any:
     begun = ElementTree.fromstring(call("POST", "/bucket/a?uploads").body)
     upload = next(str(it.text) for it in begun.iter() if it.tag.endswith("UploadId"))
     sent = call("PUT", f"/bucket/a?uploadId={upload}&partNumber=1", BODY, headers)
