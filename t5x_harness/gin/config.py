@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, overload
 
 import gin
 
@@ -93,8 +93,10 @@ class GinConfig:
             for parameter, value in list(parameters.items()):
                 yield BindingKey(scope, selector, parameter), value
 
-    def value(self, key: BindingKey) -> Any:
+    def value(self, key: BindingKey | None) -> Any:
         """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
+        if key is None:
+            return None
         value = bound_values().get((key.scope, key.selector), {}).get(key.parameter)
         if isinstance(value, gin.config.ConfigurableReference) and value.selector == _CONSTANT and value.evaluate:
             constant = value.scoped_configurable_fn()
@@ -105,8 +107,14 @@ class GinConfig:
         """Returns whether exactly this name is bound."""
         return key.parameter in bound_values().get((key.scope, key.selector), {})
 
-    def owner(self, key: BindingKey) -> BindingKey:
+    @overload
+    def owner(self, key: BindingKey) -> BindingKey: ...
+    @overload
+    def owner(self, key: BindingKey | None) -> BindingKey | None: ...
+    def owner(self, key: BindingKey | None) -> BindingKey | None:
         """Follows ``x = %A``, ``A = %B`` to the binding that holds the literal: what to change to change ``x``."""
+        if key is None:
+            return None
         seen = {key}
         while (macro := self.macro_of(self.value(key))) is not None:
             following = BindingKey.of_macro(macro)

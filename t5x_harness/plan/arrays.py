@@ -1,4 +1,4 @@
-"""The arrays of a train state as tables: equal layers are one row with a factor."""
+"""The arrays of a train state as tables; equal layers share a row."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from t5x_harness.plan.leaf import Leaf
 
 TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
-"""What a plan leaves open; the stage aot judges it."""
+"""What a plan leaves open; the aot stage judges it."""
 
 _NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
-"""A part of a path that numbers a layer, as ``layers_11`` does; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
+"""A part of a path that numbers a layer, such as ``layers_11``; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
 
 _LAYER = "*"
 _SHOWN_DEPTH = 2
-"""Parts of a path that name a module, where no layer ends the name earlier or later."""
+"""How many parts of a path name a module outside of layers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Folded:
-    """Arrays that are equal but for the number of their layer.
+    """Arrays that only differ in the number of their layer.
 
     Attributes:
       path: their common name, ``*`` in place of the layer's number, such as ``encoder/layers_*/mlp/wo/kernel``.
@@ -39,19 +39,19 @@ class Folded:
 
     @property
     def is_layered(self) -> bool:
-        """Whether it lies in numbered layers."""
+        """Whether it is in numbered layers."""
         return _LAYER in self.path
 
     @property
     def module(self) -> str:
-        """The module that it is shown under: its layers, such as ``encoder/layers_*``, or what it is in."""
+        """The module that it is shown under: its layers, such as ``encoder/layers_*``, or the module that holds it."""
         parts = self.path.split("/")
         layers = next((index for index, part in enumerate(parts) if _LAYER in part), None)
         return "/".join(parts[: layers + 1] if layers is not None else parts[:-1][:_SHOWN_DEPTH])
 
 
 def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
-    """Puts equal arrays of equal layers together, in the order in which the first of each comes.
+    """Groups equal arrays of equal layers, in the order in which the first of each comes.
 
     Args:
       leaves: arrays of the train state.
@@ -71,10 +71,13 @@ def folded_path(path: str) -> str:
 
 
 def module_table(arrays: Sequence[Folded]) -> Table:
-    """Parameters by module: how many arrays and elements each has, and its share of the model."""
+    """Returns the parameters by module: how many arrays and elements each has, and its share of the model."""
     total = sum(array.count * array.leaf.size for array in arrays)
     rows = []
-    for module, inside in _by_module(arrays).items():
+    modules: dict[str, list[Folded]] = {}
+    for array in arrays:
+        modules.setdefault(array.module, []).append(array)
+    for module, inside in modules.items():
         elements = sum(array.count * array.leaf.size for array in inside)
         number = sum(array.count for array in inside)
         share = f"{elements / total:.1%}" if total else "-"
@@ -84,14 +87,14 @@ def module_table(arrays: Sequence[Folded]) -> Table:
 
 
 def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, Table]:
-    """Returns for each module the arrays in it: sizes by logical axis, what cuts them, and what is left on each device.
+    """Returns the arrays of each module: sizes by logical axis, what cuts them, and what each device holds.
 
     Args:
       arrays: what to show.
       mesh: devices by mesh axis.
 
     Returns:
-      Tables by title, such as ``arrays of encoder/layers_*, 24 of each, float32``; those outside of layers are in one.
+      Tables by title, such as ``arrays of encoder/layers_*, 24 of each, float32``; one table has all others.
     """
     tables = {}
     modules: dict[str, list[Folded]] = {}
@@ -111,15 +114,8 @@ def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str,
     return tables
 
 
-def _by_module(arrays: Iterable[Folded]) -> dict[str, list[Folded]]:
-    modules: dict[str, list[Folded]] = {}
-    for array in arrays:
-        modules.setdefault(array.module, []).append(array)
-    return modules
-
-
 def _layers(inside: Sequence[Folded]) -> str:
-    """Returns how many layers a module stands for; a range where not all of its arrays are in each."""
+    """Returns how many layers a module stands for; a range if not all of its arrays are in each layer."""
     counts = sorted({array.count for array in inside if array.is_layered})
     return "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 

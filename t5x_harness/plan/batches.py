@@ -1,4 +1,4 @@
-"""What a run reads: batches by dataset and how they are shared, tokens of a step, passes over the data, evaluation."""
+"""What a run reads: batches and how they are shared, tokens of a step, passes over the data, evaluation."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from t5x_harness.spec import Mode
 
 
 def batch_size(role: DataRole) -> int | None:
-    """Examples in a batch of a dataset; None where what is bound is not a number."""
+    """Returns how many examples are in a batch of a dataset; None if what is bound is not a number."""
     size = role.dataset.batch_size
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def microbatches_key(plan: Planned) -> BindingKey | None:
-    """Returns the binding that holds the number of microbatches; None where there is none."""
+    """Returns the binding that holds the number of microbatches, if there is one."""
     config = plan.config
-    key = config.find("num_microbatches", scope=config.scope_of("trainer_cls") or "")
-    return config.owner(key) if key and config.mode is Mode.TRAIN else None
+    if config.mode is not Mode.TRAIN:
+        return None
+    return config.owner(config.find("num_microbatches", scope=config.scope_of("trainer_cls") or ""))
 
 
 def num_microbatches(plan: Planned) -> int:
-    """Parts that a train step works through one after the other; 1 where it takes the batch as a whole."""
-    key = microbatches_key(plan)
-    parts = plan.config.value(key) if key else None
+    """Returns how many parts a train step works through one after the other; 1 if it takes the batch as a whole."""
+    parts = plan.config.value(microbatches_key(plan))
     return parts if isinstance(parts, int) and parts > 1 else 1
 
 
 def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
-    """Examples in the sources of tasks, of a dataset's split and before preprocessing; None where one does not say."""
+    """Counts the examples in the sources of tasks, before preprocessing; returns None if one of them is not known."""
     numbers = [run.source_size(role, task) for task in tasks]
     return sum(n for n in numbers if n) if numbers and all(numbers) else None
 
 
 def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
-    """Returns the tasks behind a dataset; of several, SeqIO leaves out those without the split."""
+    """Returns the tasks that a dataset reads; SeqIO leaves out tasks of a mixture that lack the split."""
     tasks = plan.run.tasks[role.parameter]
     return [task for task in tasks if role.dataset.split in task.splits] if len(tasks) > 1 else tasks
 
@@ -104,7 +104,7 @@ def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageRep
 
 
 def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
-    """Returns what one evaluation or inference reads, in words."""
+    """Says what one evaluation or inference reads."""
     config, tasks = plan.config, read_tasks(plan, role)
     of = f"{tasks[0].name} {role.dataset.split}" if len(tasks) == 1 else f"{len(tasks)} tasks of {role.source}"
     each = "" if len(tasks) == 1 else "each of "
@@ -120,24 +120,21 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
 
 
 def _how_often(plan: Planned) -> str:
-    """Returns when a training run evaluates, in words; nothing for other runs, or if it is unknown."""
+    """Says when a training run evaluates; empty for other runs, or if it is not known."""
     config = plan.config
     period = config.value(config.owner_of("eval_period"))
     if plan.steps is None or not isinstance(period, int) or period <= 0:
         return ""
-    times = ""
+    first, times = bool(config.value(config.owner_of("run_eval_before_training"))), ""
     if plan.steps.to_train:
-        number = math.ceil(plan.steps.to_train / period) + bool(
-            config.value(config.owner_of("run_eval_before_training"))
-        )
+        number = math.ceil(plan.steps.to_train / period) + first
         times = f": {number} time{'' if number == 1 else 's'}"
-    before = "before training, " if config.value(config.owner_of("run_eval_before_training")) else ""
-    return f", {before}every {period} steps and at the end{times}"
+    return f", {'before training, ' if first else ''}every {period} steps and at the end{times}"
 
 
 def _most_examples(plan: Planned) -> int | None:
-    """Returns the most examples of a task that the evaluator takes; None for all."""
+    """Returns how many examples of a task the evaluator takes at most; None for all."""
     config = plan.config
     key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
-    limit = config.value(config.owner(key)) if key and config.mode is not Mode.INFER else None
+    limit = config.value(config.owner(key)) if config.mode is not Mode.INFER else None
     return limit if isinstance(limit, int) and limit > 0 else None

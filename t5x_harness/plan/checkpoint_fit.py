@@ -1,6 +1,6 @@
 """How a checkpoint's tree compares with the model's, by the checkpoint's metadata alone.
 
-T5X takes what the model has, leaves the rest of the checkpoint alone, and fails where the checkpoint lacks something.
+T5X takes what the model has, ignores the rest of the checkpoint, and fails if the checkpoint lacks something.
 Names are compared after the config's ``assignment_map``, which T5X's own function applies.
 """
 
@@ -30,9 +30,9 @@ class CheckpointFit:
 
     Attributes:
       tree: what the checkpoint holds.
-      different: arrays of both with their shapes in the checkpoint and in the model, parameters first.
+      different: arrays whose shapes differ, with those in the checkpoint and in the model, parameters first.
       missing: the train state's arrays that the checkpoint lacks, parameters first.
-      from_scratch: those of them that the config fills with new values (``fallback_to_scratch``).
+      from_scratch: the missing arrays, if the config fills them with new values (``fallback_to_scratch``).
       left_out: the checkpoint's parameters that the model does not have.
       unwanted: the parameters for which the checkpoint holds an optimizer's state and the train state holds None.
       same: how many arrays agree.
@@ -54,7 +54,7 @@ class CheckpointFit:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The missing arrays that the checkpoint has, and the assignment_map takes out."""
+        """The missing arrays that the checkpoint has and the assignment_map drops."""
         stored = self.tree.arrays if self.tree is not None else {}
         return tuple(name for name in self.missing if name in stored)
 
@@ -68,7 +68,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     """Compares the checkpoint to start from with the train state.
 
     Returns:
-      None where either is not there to be read, and the assignment_map has no mistake that shows without.
+      None if either cannot be read, and the assignment_map by itself shows no mistake.
     """
     if start.path is not None and shapes is not None and (reason := _refused_map(start.restore, shapes)):
         return CheckpointFit(bad_map=reason)
@@ -79,7 +79,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     try:
         tree = read_tree(start.checkpoint)
         damage = unreadable(start.checkpoint, tree) if tree is not None else None
-    except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each have their own
+    except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each raise their own
         first, *_ = str(error).splitlines() or [type(error).__name__]
         return CheckpointFit(damage=f"its metadata cannot be read: {first}")
     if tree is None:
@@ -92,7 +92,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
 
 
 def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
-    """Returns what is wrong with the assignment maps, whatever the checkpoint holds; None if nothing is."""
+    """Returns what is wrong with the assignment maps, whatever the checkpoint holds, or None."""
     maps = _assignment_maps(restore)
     try:
         checkpoint_names(restore, (leaf.path for leaf in shapes.leaves) if maps else ())
@@ -104,13 +104,16 @@ def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
 
 
 def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
+    from flax import traverse_util
+
     ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
     if tree.layout is StoredLayout.TENSORFLOW:
         ours = {name: shape for name, shape in ours.items() if name.startswith(_TARGET)}
     stored: Mapping[str, StoredArray] = tree.arrays
     try:
         for transform in getattr(restore, "state_transformation_fns", ()):
-            stored = _flat(transform(_nested(stored), _nested(ours)))
+            changed = transform(*(traverse_util.unflatten_dict(tree, sep="/") for tree in (stored, ours)))
+            stored = traverse_util.flatten_dict(changed, sep="/")
     except ValueError as error:
         return CheckpointFit(tree, bad_map=str(error).split("Must be one of:")[0].strip())
     ordered = sorted(ours, key=lambda name: not name.startswith(_TARGET))
@@ -129,13 +132,13 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
 
 
 def _foreign_manager(restore: Any) -> str | None:
-    """Returns which code of the user's own reads the checkpoint, so that nothing can be said of it."""
+    """Returns which code of the user's own reads the checkpoint, so that it cannot be judged."""
     manager = getattr(restore, "checkpoint_manager_cls", None)
     return None if manager is None or _is_runtimes(manager) else f"it is restored by {_name(manager)}"
 
 
 def _foreign_transform(restore: Any) -> str | None:
-    """Returns which code of the user's own decides about what is restored, so that it cannot be compared."""
+    """Returns which code of the user's own decides what is restored, so that it cannot be compared."""
     transforms = getattr(restore, "state_transformation_fns", ())
     own = next((transform for transform in transforms if not _is_assignment_map(transform)), None)
     return None if own is None else f"its tree is changed by {_name(own)}"
@@ -144,7 +147,7 @@ def _foreign_transform(restore: Any) -> str | None:
 def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
     """Returns the assignment maps of T5X's RestoreCheckpointConfig, in the order in which T5X applies them.
 
-    What code of the user's own does beside them is not known here.
+    What the user's own transformations do in addition is not known here.
     """
     transforms = getattr(restore, "state_transformation_fns", ())
     maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]
@@ -156,10 +159,10 @@ def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
 
     Args:
       restore: T5X's RestoreCheckpointConfig.
-      names: of the train state's arrays.
+      names: the names of the train state's arrays.
 
     Returns:
-      By the train state's name. One that the maps drop keeps its own: the checkpoint may have it.
+      The names by the train state's names. An array that the maps drop keeps its name: the checkpoint may have it.
     """
     found = {name: name for name in names}
     for assignments in reversed(_assignment_maps(restore)):  # the first map reads the checkpoint itself
@@ -186,17 +189,3 @@ def _is_runtimes(thing: Any) -> bool:
 def _name(thing: Any) -> str:
     thing = thing.func if isinstance(thing, functools.partial) else thing
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    from flax import traverse_util
-
-    tree: dict[str, Any] = traverse_util.unflatten_dict(flat, sep="/")
-    return tree
-
-
-def _flat(tree: Mapping[str, Any]) -> dict[str, StoredArray]:
-    from flax import traverse_util
-
-    flat: dict[str, StoredArray] = traverse_util.flatten_dict(tree, sep="/")
-    return flat

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from t5x_harness.plan.checkpoint_fit import CheckpointFit
 
-# The parameters with a row or a column for each token, and which of the two.
+# The parameters with a row or a column for each token, and which axis that is.
 _TOKEN_AXES = {"token_embedder/embedding": 0, "logits_dense/kernel": 1}
 
 _LAYER = re.compile(r"/layers_(\d+)/")
@@ -17,7 +17,7 @@ _STACKED = re.compile(r"^target/(?:encoder/encoder|decoder/decoder|encoder/layer
 
 
 def of_missing(fit: CheckpointFit) -> str | None:
-    """Returns what explains the arrays that a checkpoint lacks; None if nothing known does."""
+    """Returns what explains the arrays that a checkpoint lacks, if anything known does."""
     stored = fit.tree.arrays if fit.tree else {}
     return next(_reasons(fit.missing, stored), None)
 
@@ -26,11 +26,11 @@ def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]
     lacks_layers, has_layers = any(map(_LAYER.search, missing)), any(map(_LAYER.search, stored))
     if lacks_layers and not has_layers and any(map(_STACKED.match, stored)):
         yield (
-            "the checkpoint's layers are stacked in one array each (a scanned model, as of scalable_t5), those of this "
-            "model are not"
+            "the checkpoint's layers are stacked in one array each (a scanned model, as of scalable_t5), and this "
+            "model's are not"
         )
     if any(map(_STACKED.match, missing)) and has_layers:
-        yield "this model's layers are stacked in one array each (scan_layers), those of the checkpoint are not"
+        yield "this model's layers are stacked in one array each (scan_layers), and the checkpoint's are not"
     if _any(missing, "/mlp/wi_0/") and _any(stored, "/mlp/wi/"):
         yield "the checkpoint's MLP is not gated (mlp/wi), as in T5 1.0, and this model's is (mlp/wi_0, mlp/wi_1)"
     if _any(missing, "/mlp/wi/") and _any(stored, "/mlp/wi_0/"):
@@ -52,7 +52,7 @@ def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]
 
 
 def of_shapes(fit: CheckpointFit) -> str | None:
-    """Returns what explains arrays of another shape; None if nothing known does."""
+    """Returns what explains arrays of another shape, if anything known does."""
     sizes = vocabulary_sizes(fit)
     if sizes:
         return f"the checkpoint's vocabulary has {sizes[0]} entries and this model's {sizes[1]}"
@@ -62,7 +62,7 @@ def of_shapes(fit: CheckpointFit) -> str | None:
 
 
 def vocabulary_sizes(fit: CheckpointFit) -> tuple[int, int] | None:
-    """Returns the tokens of the checkpoint and of the model, where no parameter differs in anything else."""
+    """Returns the vocabulary sizes of the checkpoint and of the model if the parameters differ in nothing else."""
     parameters = [part for part in fit.different if part[0].startswith("target/")]
     sizes = {_tokens(*part) for part in parameters}
     return sizes.pop() if len(sizes) == 1 else None

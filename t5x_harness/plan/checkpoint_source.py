@@ -1,8 +1,8 @@
 """The checkpoint that a run starts from, chosen the way T5X chooses it, and why it is that one.
 
-A training run goes on from the latest checkpoint in its own MODEL_DIR if there is one; only then does it look at its
-RestoreCheckpointConfig, and without a path there it starts from scratch.  Evaluation and inference know only the
-latter.
+A training run goes on from the latest checkpoint in its own MODEL_DIR if there is one.  Otherwise it looks at its
+RestoreCheckpointConfig, and without a path there it starts from scratch.  Evaluation and inference only look at the
+RestoreCheckpointConfig.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import on_disk
 from t5x_harness.buckets.reach import is_not_asked
 from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode, Severity, StandInPolicy
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
-"""The last part of the path that takes the place of a required checkpoint path; it exists nowhere."""
+"""The last part of the path that takes the place of a required checkpoint path; it does not exist anywhere."""
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 _PREFIX = "checkpoint_"
@@ -34,9 +35,9 @@ class CheckpointProblem:
     """Why the checkpoint cannot be what the config means."""
 
     code: str
-    severity: Severity
     message: str
     fix: str
+    severity: Severity = Severity.ERROR
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +46,15 @@ class StartPoint:
 
     Attributes:
       key: the binding that holds the path.
-      path: what the config names: a checkpoint, or the folder of several; None where the run starts from scratch.
+      path: what the config names: a checkpoint, or a folder of several; None if the run starts from scratch.
       mode: T5X's restore mode: ``specific``, ``latest`` or ``all``.
       step: the step that the path names, or the latest one in the folder; None if unknown.
-      checkpoint: the checkpoint that is read; None where none is, or it cannot be known here.
+      checkpoint: the checkpoint that is read; None if none is, or if it cannot be known here.
       reachable: whether it can be read here.
       why: why it is this one, in words.
       others: how many more checkpoints are evaluated.
       resumes: whether it is the run's own, in MODEL_DIR.
-      restore: T5X's RestoreCheckpointConfig; None where it is not what decides.
+      restore: T5X's RestoreCheckpointConfig; None if it does not decide.
       problem: what is wrong with it.
     """
 
@@ -82,44 +83,39 @@ class StartPoint:
 
 
 def find_start(config: GinConfig) -> StartPoint:
-    """Returns where the job starts.
-
-    From MODEL_DIR's own checkpoint, from the one that the config names, or from scratch.
-    """
-    key, folder = model_dir_of(config)
-    steps = checkpoint_steps(folder) if folder else []
-    if not folder or not steps:
+    """Returns where the job starts: MODEL_DIR's own checkpoint, the one that the config names, or from scratch."""
+    folder = model_dir(config)
+    steps = checkpoint_steps(folder.path) if folder else []
+    if folder is None or not steps:
         return find_initial(config)
     return StartPoint(
-        key=key,
-        path=folder,
+        key=folder.key,
+        path=folder.path,
         mode="latest",
         step=steps[-1],
-        checkpoint=os.path.join(folder, f"{_PREFIX}{steps[-1]}"),
+        checkpoint=_checkpoint_in(folder.path, steps[-1]),
         reachable=True,
-        why=f"it is the latest in {key.short if key else 'MODEL_DIR'}, where T5X looks first",
+        why=f"it is the latest in {folder.key.short}, where T5X looks first",
         resumes=True,
     )
 
 
 def find_initial(config: GinConfig) -> StartPoint:
-    """Returns what the config's RestoreCheckpointConfig comes to in a new MODEL_DIR."""
+    """Returns where the job starts in a new MODEL_DIR, by the config's RestoreCheckpointConfig."""
     restore = _restore_config(config)
     if restore is None or restore.path is None or restore.path in ([], ()):
         return StartPoint()
-    key = config.restore_key("path")
-    key = config.owner(key) if key else None
     paths = _paths(restore)
-    # Inference hands its path to the restore as it is, whatever the mode.
+    # Inference passes its path to the restore as it is, in every mode.
     mode = "specific" if config.mode is Mode.INFER else restore.mode
-    start = StartPoint(key=key, path=paths[0], mode=mode, restore=restore)
+    start = StartPoint(config.owner(config.restore_key("path")), path=paths[0], mode=mode, restore=restore)
     if mode == "specific":
         start = _specific(start, paths, uses_orbax(config), config.mode)
     else:
         start = _latest(start, paths, config.mode)
     generated = config.program.spec.settings.standins is StandInPolicy.ALL and is_remote(paths[0])
     if generated and start.problem is not None and start.problem.code == "CKP04":
-        return dataclasses.replace(start, problem=None)  # nothing is asked of the bucket
+        return dataclasses.replace(start, problem=None)  # the bucket is not asked
     return start
 
 
@@ -130,31 +126,13 @@ def restored_paths(config: GinConfig) -> Sequence[str]:
 
 
 def uses_orbax(config: GinConfig) -> bool:
-    """Returns whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
+    """Tells whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
     key = config.owner_of("use_orbax")
-    return bool(config.value(key)) if config.is_bound(key) else True  # T5X asks for no more than a true value
-
-
-def model_dir_of(config: GinConfig) -> tuple[BindingKey | None, str | None]:
-    """Returns the folder that a training job writes into, as the config's text says, and the binding that holds it.
-
-    The parsed value is of no use: a run here has been given a folder of its own.
-    """
-    if config.mode is not Mode.TRAIN:
-        return None, None
-    program = config.program
-    bound = program.final.get(("", config.entry, "model_dir"))
-    if bound is None:
-        return None, None
-    holder = program.resolve(bound)
-    return BindingKey(*holder.key), holder.value if isinstance(holder.value, str) else None
+    return bool(config.value(key)) if config.is_bound(key) else True  # T5X also tests only whether the value is true
 
 
 def checkpoint_steps(folder: str) -> list[int]:
-    """Returns the steps of the checkpoints in a folder, ascending.
-
-    Empty if there is no such folder, or it is out of reach.
-    """
+    """Returns the steps of the checkpoints in a folder, ascending; empty if it does not exist or is out of reach."""
     if is_not_asked(folder):
         return []
     try:
@@ -162,6 +140,10 @@ def checkpoint_steps(folder: str) -> list[int]:
     except OSError:
         return []
     return sorted(int(m.group(1)) for n in names if (m := re.fullmatch(r"checkpoint_(\d+)", n)))
+
+
+def _checkpoint_in(folder: str, step: int) -> str:
+    return os.path.join(folder, f"{_PREFIX}{step}")
 
 
 def _restore_config(config: GinConfig) -> Any:
@@ -174,30 +156,34 @@ def _paths(restore: Any) -> Sequence[str]:
     return [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
 
 
-def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
-    """Returns one checkpoint, named by its path."""
-    path = paths[0]
+def _step_of(path: str) -> int | None:
     named = _STEP.search(path)
+    return int(named.group(1)) if named else None
+
+
+def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
+    """Completes the start from one checkpoint that is named by its path."""
+    path = paths[0]
     start = dataclasses.replace(
-        start,
-        step=int(named.group(1)) if named else None,
-        checkpoint=path,
-        why="the config names it",
-        others=len(paths) - 1,
+        start, step=_step_of(path), checkpoint=path, why="the config names it", others=len(paths) - 1
     )
     if os.path.basename(path) == UNSET_CHECKPOINT:
         return dataclasses.replace(start, checkpoint=None, why="the job is given it when it starts")
     if is_not_asked(path):
         return start
     if not path:
-        text = "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple"
-        problem = CheckpointProblem("CKP04", Severity.ERROR, f"{text} checkpoints.`", "write [] to start from scratch")
+        message = (
+            "the path of the checkpoint is empty: T5X restores nothing and fails with `Cannot restore multiple "
+            "checkpoints.`"
+        )
+        problem = CheckpointProblem("CKP04", message, "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
-    wrong = next(filter(None, (_refused(each, orbax, mode) for each in paths if not is_not_asked(each))), None)
+    problems = (_problem_of(each, orbax, mode) for each in paths if not is_not_asked(each))
+    wrong = next(filter(None, problems), None)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
 
 
-def _refused(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
+def _problem_of(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
     """Finds what is wrong with a path that names one checkpoint."""
     if epath.Path(on_disk(f"{path}.index")).exists():  # TensorFlow's
         return None
@@ -205,13 +191,12 @@ def _refused(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
 
 
 def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
-    """Finds CKP04 and CKP08: a path on this machine where there is nothing, no checkpoint, or none for this reader."""
+    """Finds CKP04 and CKP08: there is nothing at a path, or no checkpoint, or not one that this reader can read."""
     folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
             return CheckpointProblem(
                 "CKP08",
-                Severity.ERROR,
                 f"{path} was written by orbax, and with use_orbax = False T5X reads only its older layout",
                 "drop use_orbax = False",
             )
@@ -219,104 +204,92 @@ def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
             return None
         return CheckpointProblem(
             "CKP04",
-            Severity.ERROR,
             f"{path} holds no checkpoint: there is neither a folder state (orbax) nor a file checkpoint (T5X's older "
             "layout) in it",
             "name a checkpoint that was written to its end",
         )
-    near = checkpoint_steps(os.path.dirname(path.rstrip("/")))
-    if near:
+    if near := checkpoint_steps(os.path.dirname(path.rstrip("/"))):
         listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
-        return CheckpointProblem(
-            "CKP04", Severity.ERROR, f"there is no {path}; beside it are {listed}", "correct the step"
-        )
+        return CheckpointProblem("CKP04", f"there is no {path}; beside it are {listed}", "correct the step")
     if is_remote(path):
         return CheckpointProblem(
             "CKP04",
-            Severity.ERROR,
             f"there is no {path}, and what a bucket of yours lacks is missing",
             "correct the path, or put the checkpoint into the bucket",
         )
     return CheckpointProblem(
         "CKP04",
-        Severity.WARNING,
         f"{path} does not exist on this machine, so a stand-in takes its place here",
         "make sure that the path exists where the job runs",
+        Severity.WARNING,
     )
 
 
-def _wants_one(mode: Mode) -> str:
-    return "inference, which takes its path as it is in every mode," if mode is Mode.INFER else "mode 'specific'"
-
-
 def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
-    """Finds CKP05: a path whose last part is not that of a checkpoint.
-
-    T5X takes the step from it before it looks there.
-    """
-    name = os.path.basename(path.removesuffix("/"))
-    steps = checkpoint_steps(path)
-    if steps:
+    """Finds CKP05: the last part of a path is not a checkpoint's name; T5X takes the step from it before it looks."""
+    if steps := checkpoint_steps(path):
+        infers = mode is Mode.INFER
+        wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
         return CheckpointProblem(
             "CKP05",
-            Severity.ERROR,
-            f"{path} is the folder of a run, and {_wants_one(mode)} needs one checkpoint",
-            f"use {os.path.join(path, f'{_PREFIX}{steps[-1]}')}",
+            f"{path} is the folder of a run, and {wants} needs one checkpoint",
+            f"use {_checkpoint_in(path, steps[-1])}",
         )
+    name = os.path.basename(path.removesuffix("/"))
     if not orbax or (_PREFIX[:-1] in name and name.replace(_PREFIX, "").isdecimal()):
         return None
     return CheckpointProblem(
         "CKP05",
-        Severity.ERROR,
         f"{path} does not end in checkpoint_ and a step, from which T5X takes the step to restore",
         "name one checkpoint, such as checkpoint_1000000",
     )
 
 
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
-    """Returns the latest checkpoint, or all of them, of the first folder that has any."""
+    """Completes the start from the latest checkpoint, or from all, of the first folder that has any."""
     if any(is_not_asked(path) for path in paths):
-        # Whatever lies there: no checkpoint has checkpoints in it.
+        # Whatever is there, no checkpoint has checkpoints in it.
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:
         if not epath.Path(on_disk(path)).is_dir():
             return dataclasses.replace(start, path=path, problem=_no_folder(path, start.mode))
         try:
-            found = _tensorflow_checkpoints(path) or _own_checkpoints(path)
+            found = _tensorflow_checkpoints(path) or [_checkpoint_in(path, step) for step in checkpoint_steps(path)]
         except UnicodeDecodeError:  # as in T5X: TensorFlow takes the msgpack file of T5X's older layout for its own
-            return dataclasses.replace(
-                start, path=path, problem=_one_checkpoint(path, start.mode, "stops with a UnicodeDecodeError")
-            )
+            problem = _one_checkpoint(path, start.mode, "stops with a UnicodeDecodeError")
+            return dataclasses.replace(start, path=path, problem=problem)
         if found:
-            named = _STEP.search(found[-1])
             return dataclasses.replace(
                 start,
                 path=path,
-                step=int(named.group(1)) if named else None,
+                step=_step_of(found[-1]),
                 checkpoint=found[-1],
                 reachable=True,
                 why=f"it is the latest in {path}",
                 others=len(found) - 1 if start.mode == "all" else 0,
             )
-    problem = _empty_folder(paths[0], start.mode, mode)
-    scratch = dataclasses.replace(start, path=None, why=f"there is no checkpoint in {paths[0]}", problem=problem)
-    return scratch if mode is Mode.TRAIN else dataclasses.replace(start, problem=problem)
+    start = dataclasses.replace(start, problem=_empty_folder(paths[0], start.mode, mode))
+    if mode is not Mode.TRAIN:
+        return start
+    return dataclasses.replace(start, path=None, why=f"there is no checkpoint in {paths[0]}")
 
 
 def _no_folder(path: str, mode: str) -> CheckpointProblem:
-    if epath.Path(on_disk(path)).exists():
-        message = f"{path} is a file, and mode '{mode}' needs the folder of a run"
-        return CheckpointProblem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
-    if is_remote(path):
-        message = f"there is no {path}, and what a bucket of yours lacks is missing: mode '{mode}' fails"
-        return CheckpointProblem("CKP04", Severity.ERROR, message, "name the folder that holds checkpoint_N")
+    is_file = epath.Path(on_disk(path)).exists()
+    if is_file or is_remote(path):
+        message = (
+            f"{path} is a file, and mode '{mode}' needs the folder of a run"
+            if is_file
+            else f"there is no {path}, and what a bucket of yours lacks is missing: mode '{mode}' fails"
+        )
+        return CheckpointProblem("CKP04", message, "name the folder that holds checkpoint_N")
     return CheckpointProblem(
         "CKP04",
-        Severity.WARNING,
-        f"{path} does not exist on this machine, so a stand-in takes its place here; on one where it does not "
-        f"exist either, mode '{mode}' fails",
+        f"{path} does not exist on this machine, so a stand-in takes its place here; if it does not exist where the "
+        f"job runs either, mode '{mode}' fails",
         "make sure that the path exists where the job runs",
+        Severity.WARNING,
     )
 
 
@@ -326,27 +299,22 @@ def _empty_folder(path: str, restore_mode: str, mode: Mode) -> CheckpointProblem
         return _one_checkpoint(path, restore_mode, f"finds none, {does} and succeeds")
     return CheckpointProblem(
         "CKP05",
-        Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR,
         f"{path} holds no checkpoint_N: T5X {does} and succeeds",
         "name a folder with checkpoints, or drop the RestoreCheckpointConfig",
+        Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR,
     )
 
 
 def _one_checkpoint(path: str, restore_mode: str, result: str) -> CheckpointProblem:
     return CheckpointProblem(
         "CKP05",
-        Severity.ERROR,
         f"{path} is one checkpoint, and mode '{restore_mode}' looks for checkpoints in it: T5X {result}",
         "set mode = 'specific', or name the folder above it",
     )
 
 
-def _own_checkpoints(folder: str) -> list[str]:
-    return [os.path.join(folder, f"{_PREFIX}{step}") for step in checkpoint_steps(folder)]
-
-
 def _tensorflow_checkpoints(folder: str) -> list[str]:
-    """Returns the checkpoints of a folder that TensorFlow wrote; empty for any other."""
+    """Returns the checkpoints of a folder that TensorFlow wrote; empty for any other folder."""
     import tensorflow as tf
 
     read = on_disk(folder)

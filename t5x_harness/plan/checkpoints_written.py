@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.findings.tables import Bytes
-from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
+from t5x_harness.plan.checkpoint_source import uses_orbax
+from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ class WrittenCheckpoints:
     """What a training run leaves in MODEL_DIR.
 
     Attributes:
-      steps: of the checkpoints that it writes, ascending.
-      period: steps from one to the next.
-      between: further steps that the config asks for.
+      steps: the steps at which it writes checkpoints, ascending.
+      period: the number of steps from one to the next.
+      between: further steps that the config names.
       keep: how many stay; None for all.
-      num_bytes: of each of them, before compression; None where the train state is not known.
+      num_bytes: the size of each, before compression; None if the train state is not known.
     """
 
     steps: Sequence[int]
@@ -38,12 +39,12 @@ class WrittenCheckpoints:
 
     @property
     def kept(self) -> int:
-        """How many of them are there at the end."""
+        """How many of them are left at the end."""
         return min(len(self.steps), self.keep or len(self.steps))
 
 
 def describe_written(plan: Planned, report: StageReport) -> None:
-    """Adds what is known of the checkpoints to be written; nothing for a run that does not train."""
+    """Adds what is known of the checkpoints to be written, if the run trains."""
     if plan.config.mode is not Mode.TRAIN:
         return
     save = save_config(plan)
@@ -56,11 +57,11 @@ def describe_written(plan: Planned, report: StageReport) -> None:
     report.fact("checkpoints written", _steps_text(written))
     report.measure("checkpoints_written", len(written.steps), "checkpoints")
     report.measure("checkpoints_kept", written.kept, "checkpoints")
-    folder = model_dir_of(plan.config)[1]
-    if folder is not None and folder.startswith("gs://") and not uses_orbax(plan.config):
+    folder = model_dir(plan.config)
+    if folder is not None and folder.path.startswith("gs://") and not uses_orbax(plan.config):
         report.not_checked.append(
             "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "
-            f"checkpoint that it has written to {folder}"
+            f"checkpoint that it has written to {folder.path}"
         )
     if written.num_bytes is not None:
         report.fact("bytes of checkpoints", _bytes_text(written))
@@ -71,7 +72,7 @@ def describe_written(plan: Planned, report: StageReport) -> None:
 
 
 def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
-    """Returns what a run writes; None where it writes nothing or its steps are not known.
+    """Returns what a run writes, or None if it writes nothing or its steps are not known.
 
     Args:
       plan: the planned run.
@@ -84,7 +85,9 @@ def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
         return None
     there = plan.start.resumes and uses_orbax(plan.config)
     at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
-    num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, None if _own_type(plan) else save.dtype)
+    # With orbax, T5X passes the save dtype on to no parameter.
+    dtype = None if uses_orbax(plan.config) else save.dtype
+    num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, dtype)
     between = [step for step in at[:-1] if (step - steps.first) % save.period]
     return WrittenCheckpoints(at, save.period, between, save.keep or None, num_bytes)
 
@@ -92,9 +95,7 @@ def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
 def steps_written(
     first: int, total: int, period: int, extra: Sequence[int] = (), *, first_is_there: bool = False
 ) -> list[int]:
-    """Returns the steps at which T5X writes a checkpoint.
-
-    The first, every period from there, the last, and those asked for.
+    """Returns the steps at which T5X writes a checkpoint: the first, every period from there, the last, and extra ones.
 
     Args:
       first: the step that training starts from.
@@ -110,7 +111,7 @@ def steps_written(
 
 
 def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
-    """Bytes of a checkpoint's arrays, before compression.
+    """Returns the bytes of a checkpoint's arrays, before compression.
 
     Args:
       shapes: the train state, with the optimizer's part.
@@ -127,14 +128,6 @@ def save_config(plan: Planned) -> Any:
     return getattr(plan.config.build("checkpoint_cfg"), "save", None)
 
 
-def _own_type(plan: Planned) -> bool:
-    """Returns whether parameters are saved in their own type.
-
-    With orbax, T5X passes the save dtype on to no parameter.
-    """
-    return uses_orbax(plan.config)
-
-
 def _size(dtype: str) -> int:
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
@@ -142,7 +135,7 @@ def _size(dtype: str) -> int:
 def _steps_text(written: WrittenCheckpoints) -> str:
     steps = written.steps
     if not steps:
-        return "none: that of the last step is there already"
+        return "none: the checkpoint of the last step is there already"
     if len(steps) <= 3:
         text = f"{len(steps)}, at step {' and '.join(map(str, steps))}"
     else:
@@ -159,7 +152,7 @@ def _bytes_text(written: WrittenCheckpoints) -> str:
 
 
 def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:
-    """Settings that T5X takes and does nothing with."""
+    """Adds the settings that T5X accepts and does not use."""
     if not uses_orbax(plan.config):
         return
     parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes else set()

@@ -16,9 +16,9 @@ class DataLayout:
     """How a batch is shared on the slice.
 
     Attributes:
-      positions: parts that the devices cut a batch into: the size of the mesh's data axes.
-      shards: parts that the hosts read, which are SeqIO's shards.
-      hosts: hosts of the slice; those that share a part read the same examples.
+      positions: how many parts the devices cut a batch into: the size of the mesh's data axes.
+      shards: how many parts the hosts read: SeqIO's shards.
+      hosts: how many hosts the slice has; hosts that share a part read the same examples.
     """
 
     positions: int
@@ -27,14 +27,14 @@ class DataLayout:
 
     @property
     def hosts_per_shard(self) -> int:
-        """Hosts that read the same part of the data."""
+        """How many hosts read the same part of the data."""
         return self.hosts // self.shards
 
 
 def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
-    """Returns the layout that T5X's partitioner has on the slice.
+    """Returns the data layout that T5X's partitioner has on the slice.
 
-    Here one process owns all devices and would read the whole.
+    T5X itself cannot be asked: here one process owns all devices and would read everything.
 
     Args:
       partitioner: T5X's partitioner, whose mesh lies over CPU devices numbered as the slice's are.
@@ -54,7 +54,7 @@ def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
 
 
 def _data_axes(partitioner: Any) -> tuple[str, ...]:
-    """Returns the mesh axes that a batch is cut along; none where the axis rules leave batches whole."""
+    """Returns the mesh axes that a batch is cut along; empty if the axis rules leave batches whole."""
     (axes,) = tuple(partitioner.data_partition_spec) or (None,)
     if axes is None:
         return ()

@@ -28,7 +28,7 @@ def decoded_roles(plan: Planned) -> tuple[DataRole, ...]:
 
 
 def decoded_length(plan: Planned, role: DataRole) -> int | None:
-    """Positions that predictions of a dataset have; None where its longest example decides."""
+    """Returns how many positions a dataset's predictions have; None if its longest example decides."""
     lengths = role.dataset.task_feature_lengths
     if lengths is None:
         return None
@@ -38,14 +38,14 @@ def decoded_length(plan: Planned, role: DataRole) -> int | None:
 
 
 def refused_arguments(decode_fn: Any, length: int | None) -> str | None:
-    """Returns what T5X's decode function says against the arguments that the config gives it; None if nothing.
+    """Returns why T5X's decode function refuses the arguments that the config gives it, or None if it accepts them.
 
-    It is traced with a model that gives zeros for logits, in milliseconds.  Other decode functions are not judged: they
-    may expect more of the model.
+    It is traced in milliseconds, with a model that returns zeros for logits.  Other decode functions are not judged:
+    they may expect more of the model.
 
     Args:
-      decode_fn: the model's, with what Gin binds.
-      length: positions of a prediction; None if it is not known.
+      decode_fn: the model's decode function, with the arguments that Gin binds.
+      length: how many positions a prediction has; None if it is not known.
     """
     function = inspect.unwrap(decode_fn.func if isinstance(decode_fn, functools.partial) else decode_fn)
     if not str(getattr(function, "__module__", "")).startswith("t5x."):

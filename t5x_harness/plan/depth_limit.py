@@ -1,4 +1,4 @@
-"""A lower bound of a model's memory, from its bound sizes alone: a model without end cannot even be traced."""
+"""A lower bound of a model's memory, from its bound sizes alone: a huge number of layers cannot even be traced."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from t5x_harness.resolve.model_sizes import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH,
 from t5x_harness.slices.slice import Slice
 
 _TRACED = 1000
-"""Layers up to which the model itself is traced, which tells more."""
+"""Up to so many layers, the model itself is traced, which says more."""
 
 _BYTES = 4
-"""Of a parameter; T5X keeps the master copy in float32."""
+"""The size of a parameter; T5X keeps the master copy in float32."""
 
 
 def too_deep(config: GinConfig, slice_: Slice) -> tuple[BindingKey, str] | None:
-    """Returns the binding of a number of layers whose parameters cannot fit all devices of a slice, and what is wrong.
+    """Returns the binding of a number of layers whose parameters cannot fit the devices of a slice, and what is wrong.
 
-    The bound is the least that a layer can hold: a vector of the model's width, and the matrices of attention and MLP
-    whose sizes are bound.
+    The bound counts the least that a layer can hold: a vector of the model's width, and the matrices of attention and
+    MLP whose sizes are bound.
     """
     width, mlp, heads, head_dim = (_least(config, names) for names in (WIDTH, MLP, HEADS, HEAD_DIM))
     of_layer = width + 2 * width * mlp + 4 * width * heads * head_dim

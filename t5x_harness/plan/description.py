@@ -1,4 +1,4 @@
-"""What the plan says of a run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
+"""What the plan reports about a run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.plan.stored_tree import StoredLayout
 from t5x_harness.slices.mesh import mesh_text
 
 _MOST_TURNS = 8
-"""Turns of a learning rate that are shown; a cyclic one has any number."""
+"""How many turns of a learning rate are shown; a cyclic rate has any number."""
 
 
 def describe(plan: Planned, report: StageReport) -> None:

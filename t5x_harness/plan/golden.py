@@ -7,8 +7,8 @@
     [plan]
     mesh = data 8 x model 1
 
-The text is the same on every machine: names are sorted, paths of the machine are replaced, and what depends on the
-machine is left out.  Lines that begin with ``#`` are not compared.
+The text is the same on every machine: names are sorted, the machine's paths are replaced, and facts that depend on the
+machine are left out.  Lines that begin with ``#`` are not compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from t5x_harness.spec import BoundValue, Stage, StageResult
 _BINDINGS = "bindings"
 _STAGES = (Stage.RESOLVE, Stage.PLAN)
 CHECKPOINT_FITS = "checkpoint fits"
-"""The fact that only a machine with access to the run's storage can tell; it is not kept."""
+"""The fact that only a machine with access to the run's storage knows; it is not kept."""
 
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _INDENT = "    "
@@ -39,7 +39,7 @@ class GoldenPlan:
 
     Attributes:
       bindings: every bound name and its value as gin text, macros by name.
-      facts: for resolve and plan, what they established, in the order to show it.
+      facts: what resolve and plan established, in the order to show it.
     """
 
     bindings: Mapping[str, str]
@@ -50,8 +50,8 @@ class GoldenPlan:
         """Takes what is to be kept from a run.
 
         Args:
-          bindings: the run's.
-          stages: its stages; those that planned nothing are left out.
+          bindings: the run's bindings.
+          stages: its stages; only resolve and plan count.
           places: folders of this machine, and what stands for each.
         """
         names = binding_names(bindings)
@@ -68,7 +68,7 @@ class GoldenPlan:
         return cls(dict(sorted(values.items())), facts)
 
     def to_text(self, *comments: str) -> str:
-        """Returns the file's text, below these comments."""
+        """Returns the file's text, with comments at its top."""
         sections = {_BINDINGS: self.bindings, **self.facts}
         lines = [f"# {comment}" for comment in comments]
         for title, values in sections.items():
@@ -79,10 +79,10 @@ class GoldenPlan:
 
     @classmethod
     def from_text(cls, text: str) -> GoldenPlan:
-        """Returns the inverse of :meth:`to_text`.
+        """Reads a text that :meth:`to_text` wrote.
 
         Raises:
-          GoldenSyntaxError: a line is none that :meth:`to_text` writes.
+          GoldenSyntaxError: a line is not one that :meth:`to_text` writes.
         """
         sections: dict[str, dict[str, str]] = {_BINDINGS: {}}
         section: dict[str, str] | None = None
@@ -103,7 +103,7 @@ class GoldenPlan:
 
 
 def binding_names(bindings: Sequence[BoundValue]) -> dict[BoundValue, str]:
-    """Returns a name for each binding that no import changes, as short as is unique."""
+    """Returns a name for each binding that does not depend on imports, as short as it can be and unique."""
     short = [_name(bound, parts=2) for bound in bindings]
     return {
         bound: name if short.count(name) == 1 else _name(bound, parts=100)
@@ -120,7 +120,7 @@ def _name(bound: BoundValue, parts: int) -> str:
 
 
 def _entry(name: str, value: str) -> Iterator[str]:
-    """Yields one name and value; a value of several lines stands below its name."""
+    """Yields one name and value; a value of several lines follows its name."""
     if "\n" not in value:
         yield f"{name} = {value}".rstrip()
         return

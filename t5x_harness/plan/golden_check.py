@@ -17,29 +17,25 @@ from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, 
 from t5x_harness.version import __version__
 
 CODE = "PLN01"
-FACT = "golden plan"
-
 UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 _MOST_LINES = 8
-"""Changed lines that are shown of one table."""
+"""How many changed lines of a table are shown."""
 _LONG = 60
-"""Characters of two values from which on they stand below each other."""
+"""From so many characters on, two values are shown below each other."""
 
 
 def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
-    """Compares a run with its golden plan, which is written where there is none or the user asks for it.
+    """Compares a run with its golden plan, and writes the plan if there is none or the user asks for it.
 
     Args:
-      run: with its bindings, and its stages up to plan, which passed; ``run.spec.settings.plan_golden`` names the file.
-      places: folders of this machine that may show in facts, and what stands for each.
+      run: the run with its bindings, and its stages up to plan, which passed; ``run.spec.settings.plan_golden`` names the file.
+      places: folders of this machine that may be in facts, and what stands for each.
 
     Returns:
       The stage plan, with a finding for what differs, or a fact.
     """
-    assert run.spec.settings.plan_golden is not None
-    file = Path(run.spec.cwd, run.spec.settings.plan_golden)
-    shown = os.path.relpath(file, run.spec.cwd) if file.is_relative_to(os.path.abspath(run.spec.cwd)) else str(file)
+    file, shown = golden_file(run.spec)
     result = run.stage(Stage.PLAN)
     ours = GoldenPlan.of(run.bindings, run.stages, _places(run) | dict(places))
     if not file.is_file() or run.spec.settings.plan_golden_update:
@@ -59,12 +55,19 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
     result = dataclasses.replace(result, silenced=(*result.silenced, *accepted))
     if finding_ is None:
         same = f"{shown}: no difference{', but for bindings whose lines silence it' if accepted else ''}"
-        return dataclasses.replace(result, facts=(*result.facts, (FACT, same)))
+        return with_fact(result, same)
     return with_finding(result, finding_, run.spec)
 
 
+def golden_file(spec: RunSpec) -> tuple[Path, str]:
+    """Returns the file of a run's golden plan, and how to show it."""
+    assert spec.settings.plan_golden is not None
+    file = Path(spec.cwd, spec.settings.plan_golden)
+    return file, os.path.relpath(file, spec.cwd) if file.is_relative_to(os.path.abspath(spec.cwd)) else str(file)
+
+
 def _places(run: RunResult) -> dict[str, str]:
-    """Returns the folders that are the machine's and not the run's."""
+    """Returns the folders that belong to the machine and not to the run."""
     found = {os.path.abspath(run.spec.cwd): ".", os.path.expanduser("~"): "~", sys.prefix: "<python>"}
     return {folder: name for folder, name in found.items() if len(folder) > 1}
 
@@ -75,18 +78,15 @@ def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> Sta
         kept = GoldenPlan.from_text(file.read_text(encoding="utf-8")) if existed else None
         ours = _with_numbers(ours, kept)
         if kept == ours:
-            return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: no difference")))
+            return with_fact(result, f"{shown}: no difference")
     except (GoldenSyntaxError, UnicodeDecodeError):
-        pass  # what is there is replaced all the same
+        pass  # the file is replaced anyway
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(ours.to_text(*comments(file)), encoding="utf-8")
     if existed:
-        return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: rewritten")))
-    return dataclasses.replace(
-        result,
-        facts=(*result.facts, (FACT, f"{shown}: written")),
-        not_checked=(*result.not_checked, f"whether the plan is as before: {shown} was not there and is written now"),
-    )
+        return with_fact(result, f"{shown}: rewritten")
+    doubt = f"whether the plan is as before: {shown} was not there and is written now"
+    return dataclasses.replace(with_fact(result, f"{shown}: written"), not_checked=(*result.not_checked, doubt))
 
 
 def comments(file: Path) -> tuple[str, str]:
@@ -95,13 +95,18 @@ def comments(file: Path) -> tuple[str, str]:
 
 
 def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
-    """Returns a plan with the numbers of the aot stage as they are kept: that stage looks at them, where it runs."""
+    """Returns a plan with the kept numbers of the aot stage, which compares them itself if it runs."""
     numbers = kept.facts.get(Stage.AOT.value) if kept is not None else None
     return ours if numbers is None else dataclasses.replace(ours, facts={**ours.facts, Stage.AOT.value: numbers})
 
 
+def with_fact(result: StageResult, text: str) -> StageResult:
+    """Returns a stage with a fact about its golden plan."""
+    return dataclasses.replace(result, facts=(*result.facts, ("golden plan", text)))
+
+
 def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
-    """Returns a stage that failed for what differs, unless the user ignores that."""
+    """Returns a stage that failed because of a difference, unless the user ignores its code."""
     shown, silenced = split_silenced([finding], spec.settings.ignore, spec.cwd)
     return judged(
         dataclasses.replace(result, findings=(*result.findings, *shown), silenced=(*result.silenced, *silenced))
@@ -114,8 +119,8 @@ def _compare(
     """Compares two plans.
 
     Returns:
-      The finding for what differs, None if nothing does; and the changes of bindings that a comment at their own lines
-      silences. Such a comment is about its binding alone, and not about what else differs.
+      The finding for what differs, or None, and the changes of bindings that comments on their lines silence. Such a
+      comment only covers its binding, and not what else differs.
     """
     by_name = {name: bound for bound, name in binding_names(run.bindings).items()}
     differ = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
@@ -160,13 +165,13 @@ def _binding_line(name: str, old: str | None, new: str | None, bound: BoundValue
 
 
 def _location(bound: BoundValue) -> Location | None:
-    """Returns where the binding stands, if that is a file."""
+    """Returns where the binding is, if that is in a file."""
     place = bound.assignment.location
     return None if place.file.startswith("<") else place
 
 
 def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]:
-    """Yields what changed of one stage's facts; of one with several lines, those that differ."""
+    """Yields what changed in one stage's facts; of a fact with several lines, the lines that differ."""
     before, after = kept.facts.get(stage, {}), ours.facts.get(stage, {})
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
@@ -182,7 +187,7 @@ def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]
 
 
 def _changed_lines(old: str, new: str) -> Iterator[str]:
-    """Yields the lines of a table that are other ones now; the file shows all of them once it is rewritten."""
+    """Yields the lines of a table that changed; the file shows all of them once it is rewritten."""
     before, after = _unaligned(old), _unaligned(new)
     changed = [f"  {line}" for line in difflib.ndiff(before, after) if line[:1] in "+-"]
     yield from changed[:_MOST_LINES]
@@ -191,7 +196,7 @@ def _changed_lines(old: str, new: str) -> Iterator[str]:
 
 
 def _unaligned(value: str) -> list[str]:
-    """Returns the lines of a value with tables unaligned: the width of a column depends on all of its cells."""
+    """Returns the lines of a value with tables unaligned, because a column's width depends on all of its cells."""
     return [re.sub(r" {2,}", "  ", line.strip()) for line in value.splitlines()]
 
 

@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from t5x_harness.plan.golden import GoldenPlan
-from t5x_harness.plan.golden_check import CODE, FACT, UPDATE, comments, with_finding
+from t5x_harness.plan.golden_check import CODE, UPDATE, comments, golden_file, with_fact, with_finding
 from t5x_harness.spec import Finding, RunSpec, Severity, Stage, StageResult
 
 TOLERANCE = 0.01
-"""By how much a number may differ: newer compilers place buffers otherwise."""
+"""By how much a number may differ, because newer compilers place buffers differently."""
 
 _KEPT = ("hbm_peak", "hbm_needed", "flops_of_a_device", "collective_bytes")
 _MODE = "mode"
 
 
 def check_golden_numbers(spec: RunSpec, result: StageResult) -> StageResult:
-    """Compares the numbers of an aot stage with those in the run's golden plan, or adds them where there are none.
+    """Compares the numbers of an aot stage with those in the run's golden plan, or adds them if it has none.
 
     Args:
-      spec: the run; ``spec.settings.plan_golden`` names the file, which the plan stage has written or found to be
-        the same.
-      result: of the stage, which passed.
+      spec: the run; ``spec.settings.plan_golden`` names the file, which the plan stage has written or found to be the same.
+      result: the result of the stage, which passed.
 
     Returns:
       The stage, with a finding for what differs, or a fact.
     """
-    assert spec.settings.plan_golden is not None
     ours = {f"{m.name} of {m.of}": f"{m.value:.0f} {m.unit}".strip() for m in result.measures if m.name in _KEPT}
     if not ours:  # nothing was compiled
         return result
     ours = {_MODE: str(spec.settings.aot), **ours}
-    file = Path(spec.cwd, spec.settings.plan_golden)
-    shown = os.path.relpath(file, spec.cwd) if file.is_relative_to(os.path.abspath(spec.cwd)) else str(file)
+    file, shown = golden_file(spec)
     kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
     before = kept.facts.get(Stage.AOT.value)
     lines = [*_differences(before, ours)] if before is not None else []
     if before is None or (lines and spec.settings.plan_golden_update):
         written = dataclasses.replace(kept, facts={**kept.facts, Stage.AOT.value: ours})
         file.write_text(written.to_text(*comments(file)), encoding="utf-8")
-        return dataclasses.replace(result, facts=(*result.facts, (FACT, f"{shown}: numbers written")))
+        return with_fact(result, f"{shown}: numbers written")
     if not lines:
-        same = f"{shown}: no number differs by more than {TOLERANCE:.0%}"
-        return dataclasses.replace(result, facts=(*result.facts, (FACT, same)))
+        return with_fact(result, f"{shown}: no number differs by more than {TOLERANCE:.0%}")
     finding = Finding(
         CODE,
         Severity.ERROR,

@@ -1,4 +1,4 @@
-"""What the learning rate is over the steps that a run trains, and over those before it."""
+"""The learning rate over the steps that a run trains, and over the steps before."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class LearningRate:
     """The learning rate of a run.
 
     Attributes:
-      schedule: where it comes from; None where the config does not tell.
-      curve: its way over the steps to train; None where these or the rate are not known.
-      before: its way from step 0 to the first step to train; None where there are none.
+      schedule: where it comes from; None if the config does not say.
+      curve: how it changes over the steps to train; None if the steps or the rate are not known.
+      before: how it changes from step 0 to the first step to train; None if that is step 0.
       problem: what the schedule raised.
-      is_uncalled: whether that is for want of a call: the function makes schedules.
+      is_uncalled: whether it raised because it is a function that makes schedules and was not called.
     """
 
     schedule: RateSchedule | None = None
@@ -37,13 +37,13 @@ class LearningRate:
 
     @property
     def unknown_factor(self) -> str | None:
-        """The factor that T5X's own scheduler refused; None if it refused none."""
+        """The factor that T5X's own scheduler refused, if it refused one."""
         found = re.search(r"Unknown factor '?(\w*)", str(self.problem)) if self.problem is not None else None
         return found[1] if found else None
 
 
 def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> LearningRate | None:
-    """Evaluates the schedule of a run; None for one that does not train."""
+    """Evaluates the schedule of a run; returns None if the run does not train."""
     if steps is None:
         return None
     schedule = None
@@ -68,9 +68,9 @@ class RateSchedule:
 
     Attributes:
       key: the binding that it comes from.
-      function: from a step to the rate.
-      is_constant: whether it is a number that no step changes.
-      counts_updates: whether it goes by the optimizer's own count of its updates, and not by the train step.
+      function: returns the rate of a step.
+      is_constant: whether it is the same number at every step.
+      counts_updates: whether it counts the optimizer's own updates, and not the train steps.
       optimizer: the name of the optimizer that follows it, such as ``Adafactor`` or ``adamw``.
     """
 
@@ -82,22 +82,22 @@ class RateSchedule:
 
     @property
     def makes_schedules(self) -> bool:
-        """Whether the function is none of a step, but one that makes such functions: a reference without a call."""
+        """Whether the function makes schedules and is not one itself: the config lacks the parentheses of a call."""
         try:
             return callable(getattr(self.function, "__wrapped__", self.function)())  # as it was before jax.jit
-        except Exception:  # it takes a step, or is the user's and raises whatever it likes
+        except Exception:  # it takes a step, or the user's code raises
             return False
 
     def rate(self, step: int) -> float:
-        """Returns the rate that the update of a step is made with.
+        """Returns the rate of a step's update.
 
         Raises:
-          Exception: what the schedule raises, which T5X meets while it traces the train step.
+          Exception: what the schedule raises; T5X meets it when it traces the train step.
         """
         return float(np.asarray(self.function(np.int32(step))))
 
     def curve(self, first: int, last: int) -> RateCurve:
-        """Returns how the rate goes from one step to another, both included.
+        """Returns how the rate changes from one step to another, both included.
 
         Raises:
           Exception: what the schedule raises.
@@ -106,10 +106,10 @@ class RateSchedule:
 
 
 def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
-    """Returns the schedule that the optimizer follows; None where the config does not say.
+    """Returns the schedule that the optimizer follows, or None if the config does not say.
 
-    T5X's own optimizers take the trainer's ``learning_rate_fn``.  Those of optax do not look at it: their rate is an
-    argument of one of their transformations.
+    T5X's own optimizers take the trainer's ``learning_rate_fn``.  Optax's ignore it: their rate is an argument of one
+    of their transformations.
 
     Raises:
       Exception: what building it raises.
@@ -117,7 +117,7 @@ def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
     optimizer = getattr(model, "optimizer_def", None)
     of_optax = isinstance(optimizer, optimizers.OptaxWrapper)
     if isinstance(optimizer, optimizers.MultiOptimizer):
-        return None  # each part may have a rate of its own
+        return None  # each of its optimizers may have a rate of its own
     if of_optax:
         bound = [key for key, _ in config.items() if key.parameter == "learning_rate"]
         key = bound[0] if len(bound) == 1 else None

@@ -19,7 +19,7 @@ from t5x_harness.slices.slice import Slice
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What the full-size run comes to.
+    """The full-size run in shapes.
 
     Attributes:
       run: the resolved run.
@@ -27,10 +27,10 @@ class Planned:
       partitioner: T5X's partitioner on it.
       layout: how devices and hosts share a batch.
       start: the checkpoint that the run starts from.
-      steps: the steps that it trains; None where it does not train.
-      learning_rate: the rate that it trains with; None where it does not train.
-      shapes: the train state; None where it could not be traced.
-      fit: how that checkpoint compares with the model; None where there is none, or it cannot be read here.
+      steps: the steps that it trains; None if it does not train.
+      learning_rate: the rate that it trains with; None if it does not train.
+      shapes: the train state; None if it could not be traced.
+      fit: how the checkpoint compares with the model; None if there is no checkpoint, or it cannot be read here.
     """
 
     run: Resolved

@@ -1,4 +1,4 @@
-"""How a number goes over the steps of a run: the steps where it turns, found by looking at few of them."""
+"""How a learning rate changes over the steps of a run: the steps where it turns, found by evaluating few of them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import math
 from collections.abc import Callable, Sequence
 
 _GRID = 512
-"""Steps that are looked at first; turns between them are then found to the step."""
+"""How many steps are evaluated first; the exact steps of the turns between them are found then."""
 _NOISE = 1e-6
-"""Relative changes that float32 cannot be trusted with."""
+"""Relative changes that are below the precision of float32."""
 _PLATEAU = 0.05
 """The part of a stretch that has to be flat before its end counts as a turn."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RateCurve:
-    """A learning rate's way, by the steps where it turns.
+    """How a learning rate changes, by the steps where it turns.
 
     Attributes:
       points: step and rate: the first, every turn, the last.
-      not_finite: the first step looked at whose rate is NaN or infinite, and that rate; None where there is none.
+      not_finite: the first evaluated step whose rate is NaN or infinite, and that rate; None if there is none.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -30,7 +30,7 @@ class RateCurve:
 
     @property
     def highest(self) -> tuple[int, float]:
-        """Where the rate is highest first, and that rate."""
+        """The first step with the highest rate, and that rate."""
         return max(self.points, key=lambda point: point[1])
 
     @property
@@ -50,9 +50,9 @@ class RateCurve:
 
 
 def curve_of(rate: Callable[[int], float], first: int, last: int) -> RateCurve:
-    """Returns how a rate goes from one step to another, both included.
+    """Returns how a rate changes from one step to another, both included.
 
-    Something that comes and goes between two neighbours of the several hundred steps looked at is not seen.
+    A change that comes and goes between two neighbors of the several hundred steps on the grid is not seen.
 
     Raises:
       Exception: what the rate raises.
@@ -79,14 +79,14 @@ def curve_of(rate: Callable[[int], float], first: int, last: int) -> RateCurve:
 
 
 def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
-    """Returns the steps strictly inside where the rate turns from rising to falling, or back."""
+    """Returns the steps between the first and the last where the rate turns from rising to falling, or back."""
     grid = _grid(first, last)
     found: list[int] = []
     pivot, direction = 0, 0
     for index in range(1, len(grid)):
         change = at(grid[index]) - at(grid[pivot])
         size = _NOISE * max(abs(at(grid[index])), abs(at(grid[pivot])))
-        if direction * change >= 0 and abs(change) > 0:  # on in the same way, or the first move
+        if direction * change >= 0 and abs(change) > 0:  # on in the same direction, or the first change
             if abs(change) > size:
                 pivot, direction = index, 1 if change > 0 else -1
         elif abs(change) > size:
@@ -96,7 +96,7 @@ def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
 
 
 def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direction: int) -> int:
-    """Returns the exact step of an extreme that lies next to a point of the grid."""
+    """Returns the exact step of an extreme that is next to a point of the grid."""
     left, right = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
     while right - left > 2:
         steps = _grid(left, right)
@@ -109,7 +109,7 @@ def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direct
 
 
 def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[int]:
-    """Yields where a stretch that only rises or falls leaves its first rate, or comes to its last."""
+    """Returns where a monotonic stretch leaves its first rate, and where it reaches its last."""
     found: set[int] = set()
     steps = range(left, right + 1)
     if abs(at(right) - at(left)) <= _NOISE * max(abs(at(left)), abs(at(right))):
@@ -124,7 +124,7 @@ def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[
 
 
 def _grid(first: int, last: int) -> list[int]:
-    """Steps spread over a stretch, closer together after its first: warm-ups are short."""
+    """Returns steps spread over a stretch, denser at its beginning, because warm-ups are short."""
     parts = min(_GRID, max(last - first, 1))
     spread = (first + (last - first) * part // parts for part in range(parts + 1))
     doubling = (first + 2**power for power in range((last - first).bit_length()))

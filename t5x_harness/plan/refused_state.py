@@ -1,4 +1,4 @@
-"""What T5X refuses while it makes the train state, known by where in T5X it is raised: some texts are only a name."""
+"""What T5X refuses while it makes the train state, recognized by where it is raised: some texts are only a name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Refusal:
     Attributes:
       code: MSH13, MSH15, MSH17 or MOD02.
       message: what is wrong.
-      parameters: parameters of configurables one of whose bindings may be at fault.
+      parameters: parameters whose binding may be at fault.
       fix: the smallest fix.
-      value: what a binding at fault holds, where its parameter is not known.
+      value: the value of the binding at fault, if its parameter is not known.
     """
 
     code: str
@@ -39,7 +39,7 @@ _OVERRIDES = "override_params_axes_names"
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """Returns what an exception of tracing the model's initialisation means; None if it is of another kind."""
+    """Returns what an exception from tracing the model's initialization means, or None if it is of another kind."""
     if (unknown := re.search(r"data type '([^']*)' not understood", str(error))) is not None:
         close = closest(unknown[1], _TYPES)
         return Refusal(
@@ -76,7 +76,7 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def _unknown_optimizer(said: str) -> tuple[str, tuple[str, ...], str] | None:
-    """Returns message, parameters and fix for an optimizer that does not say how to shard its state."""
+    """Returns the message, the parameters and the fix for an optimizer that does not say how to shard its state."""
     ready = "use one of t5x.adafactor and t5x.optimizers"
     if state := _NO_STATE.search(said):
         return (

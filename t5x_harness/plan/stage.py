@@ -36,10 +36,10 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
       report: gets facts, findings and what could not be judged.
 
     Returns:
-      The plan; None where there is no mesh.
+      The plan, or None if there is no mesh.
 
     Raises:
-      Exception: the model or its learning rate cannot be traced, with their own account.
+      Exception: the model or its learning rate cannot be traced.
     """
     partitioner = _partitioner(run.config, report)
     if partitioner is None:
@@ -70,12 +70,11 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
-        raise rate.problem  # T5X meets it while it traces the train step
+        raise rate.problem  # T5X meets it when it traces the train step
     return planned
 
 
 def _partitioner(config: GinConfig, report: StageReport) -> Any:
-    key = config.find("model_parallel_submesh") or config.find("num_partitions")
     try:
         partitioner = config.build("partitioner")
         if partitioner is not None and not isinstance(partitioner, type) and hasattr(partitioner, "mesh"):
@@ -84,14 +83,13 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         refused = _cause(error, MeshRefused)
         if refused is None:
             raise
-        submesh = config.find("model_parallel_submesh")
-        if submesh and config.value(config.owner(submesh)) is None:
-            key = config.find("num_partitions")
+        submesh, partitions = map(config.find, ("model_parallel_submesh", "num_partitions"))
+        key = submesh if config.value(config.owner(submesh)) is not None else partitions or submesh
         why, _, fix = re.split(r"\n\s*In call to", str(refused))[0].partition("; ")
         report.find(
             "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
             why,
-            location=config.location(config.owner(key)) if key else None,
+            location=config.location(config.owner(key)),
             fix=fix or "choose a number of partitions or a submesh that fits the slice",
             binding=key.short if key else None,
         )
@@ -135,7 +133,7 @@ def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport)
         if refusal is None:
             raise
         log_traceback(error)
-        key = next((run.config.owner(key) for name in refusal.parameters if (key := run.config.find(name))), None)
+        key = run.config.owner(next(filter(None, map(run.config.find, refusal.parameters)), None))
         if refusal.value is not None:
             key = next((key for key, value in run.config.items() if value == refusal.value), None)
         report.find(

@@ -1,4 +1,4 @@
-"""The shapes and shardings of a run's train state, without an array: what plan and the stand-in checkpoints work on."""
+"""The shapes and shardings of a run's train state, without arrays: plan and the stand-in checkpoints work on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StateShapes:
     Attributes:
       initializer: T5X's TrainStateInitializer, which made it.
       leaves: its arrays.
-      empty: the names under which it holds None: state that the optimizer does not keep.
+      empty: the names under which it holds None, for state that the optimizer does not keep.
     """
 
     initializer: Any
@@ -46,19 +46,16 @@ class StateShapes:
 
     @property
     def parameters_first(self) -> tuple[Leaf, ...]:
-        """All arrays, in the order in which to tell of them."""
+        """All arrays, in the order in which to report them."""
         return (*self.parameters, *self.optimizer, *self.other)
 
     @property
     def num_parameters(self) -> int:
-        """Elements of the model's arrays."""
+        """The number of elements of the model's arrays."""
         return sum(leaf.size for leaf in self.parameters)
 
     def with_parameters_as(self, dtype: str) -> StateShapes:
-        """Returns the state after a restore that casts the parameters.
-
-        Those of floating point get the type of that name.
-        """
+        """Returns the state after a restore that casts floating-point parameters to the named type."""
         kind = np.dtype(dtype)
         cast = (
             dataclasses.replace(leaf, dtype=kind)
@@ -69,14 +66,14 @@ class StateShapes:
         return dataclasses.replace(self, leaves=tuple(cast))
 
     def device_bytes(self, mesh: Mapping[str, int]) -> int:
-        """Bytes of the whole state on each device."""
+        """Returns the bytes of the whole state on each device."""
         return sum(leaf.device_bytes(mesh) for leaf in self.leaves)
 
 
 def model_inputs(
     model: Any, lengths: Mapping[str, int], batch: int, pack: bool
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
-    """Returns the shapes and types of the model's inputs, from its feature converter.
+    """Returns the shapes and types of the model's inputs, as its feature converter defines them.
 
     Raises:
       Exception: the converter does not take these lengths.
@@ -101,13 +98,13 @@ def state_shapes(
     with_optimizer: bool,
     initializer_cls: Any = None,
 ) -> StateShapes:
-    """Traces the model's initialisation for shapes only.
+    """Traces the model's initialization for shapes only.
 
     Args:
       model: T5X's model.
       partitioner: T5X's partitioner on the slice's mesh.
-      inputs: what :func:`model_inputs` gives.
-      with_optimizer: whether the optimizer's state belongs to it, as in training.
+      inputs: the result of :func:`model_inputs`.
+      with_optimizer: whether the state includes the optimizer's, as in training.
       initializer_cls: the config's own TrainStateInitializer, if it has one.
     """
     initializer = (initializer_cls or utils.TrainStateInitializer)(
@@ -131,7 +128,7 @@ def state_shapes(
 
 
 def _flat(state: Any) -> dict[str, Any]:
-    """Returns a train state's checkpoint names and values."""
+    """Returns a train state's values by their names in a checkpoint."""
     tree = state.state_dict()
     flat: dict[str, Any] = traverse_util.flatten_dict(
         jax.tree.map(lambda x: x, dict(tree), is_leaf=_is_leaf), keep_empty_nodes=False, sep="/"

@@ -1,4 +1,4 @@
-"""How many steps a run trains: from the checkpoint's step, or relative to it."""
+"""How many steps a run trains, counted from step 0 or from the checkpoint's step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PlannedSteps:
     Attributes:
       key: the binding that they come from.
       value: what is bound there.
-      relative: whether they are counted from the checkpoint's step on.
-      first: the step that the run starts from: the checkpoint's, or 0; None where the checkpoint's is not known.
+      relative: whether they are counted from the checkpoint's step.
+      first: the step that the run starts from: the checkpoint's, or 0; None if the checkpoint's is not known.
     """
 
     key: BindingKey
@@ -33,7 +33,7 @@ class PlannedSteps:
 
     @property
     def total(self) -> int | None:
-        """The step that the run ends at; None where it is not known."""
+        """The step that the run ends at; None if it is not known."""
         if not self.is_whole:
             return None
         if not self.relative:
@@ -42,19 +42,19 @@ class PlannedSteps:
 
     @property
     def to_train(self) -> int | None:
-        """Steps between the two, 0 where there are none; None where it is not known."""
+        """How many steps the run trains; None if it is not known."""
         if self.is_whole and self.relative:
             return int(self.value)
         return None if self.total is None or self.first is None else max(0, self.total - self.first)
 
 
 def planned_steps(config: GinConfig, start: StartPoint) -> PlannedSteps | None:
-    """Returns the steps of a run from its starting point on; None for one that does not train."""
+    """Returns the steps of a run from its starting point on, or None if it does not train."""
     if config.mode is not Mode.TRAIN:
         return None
     first = start.step if start.path else 0
     relative = config.owner_of("relative_steps")
-    if config.value(relative):  # T5X tests it the same way: 0 and None leave total_steps in charge
+    if config.value(relative):  # as in T5X, 0 and None leave it to total_steps
         return PlannedSteps(relative, config.value(relative), True, first)
     total = config.owner_of("total_steps")
     return PlannedSteps(total, config.value(total), False, first)

@@ -1,7 +1,7 @@
 """The names, shapes and types of a checkpoint's arrays, read from its metadata: no array is read.
 
 Three layouts are known: orbax (a folder ``state``), T5X's older one (a msgpack file ``checkpoint`` that refers to zarr
-arrays) and that of the TensorFlow code base (an index beside its data).
+arrays), and the layout of the TensorFlow code base (an index next to its data).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILE, _STATE = "checkpoint", "state"
 
 
 class StoredLayout(enum.StrEnum):
-    """How a checkpoint lies on disk."""
+    """How a checkpoint is laid out on disk."""
 
     ORBAX = "orbax"
     T5X = "T5X's older layout"
@@ -44,8 +44,8 @@ class StoredTree:
     """The arrays of a checkpoint.
 
     Attributes:
-      layout: how they lie on disk.
-      arrays: by name, such as ``target/encoder/layers_0/mlp/wi/kernel``.
+      layout: how they are laid out on disk.
+      arrays: the arrays by name, such as ``target/encoder/layers_0/mlp/wi/kernel``.
     """
 
     layout: StoredLayout
@@ -63,13 +63,13 @@ class StoredTree:
 
 
 def layout_of(path: str) -> StoredLayout | None:
-    """Returns how a checkpoint lies.
+    """Returns how a checkpoint is laid out.
 
     Args:
-      path: the checkpoint: a folder, or the common beginning of a TensorFlow checkpoint's files.
+      path: the checkpoint: a folder, or the common prefix of a TensorFlow checkpoint's files.
 
     Returns:
-      Its layout; None where nothing there is a checkpoint of a known one.
+      The layout, or None if there is no checkpoint of a known layout.
     """
     folder = epath.Path(on_disk(path))
     if epath.Path(on_disk(f"{path}.index")).exists():
@@ -86,10 +86,10 @@ def read_tree(path: str) -> StoredTree | None:
       path: as :func:`layout_of` takes it.
 
     Returns:
-      Its tree; None where nothing there is a checkpoint of a known layout.
+      The tree, or None if there is no checkpoint of a known layout.
 
     Raises:
-      Exception: it is damaged, with the library's own account.
+      Exception: it is damaged; each library raises its own.
     """
     match layout_of(path):
         case StoredLayout.TENSORFLOW:
@@ -102,13 +102,13 @@ def read_tree(path: str) -> StoredTree | None:
 
 
 def _orbax(state: epath.Path) -> dict[str, StoredArray]:
-    """Reads by orbax itself: with OCDBT, the shapes are in a database whose format is tensorstore's own."""
+    """Reads with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
     import orbax.checkpoint as ocp
     from flax import traverse_util
 
     absl_logger = logging.getLogger("absl")
     level = absl_logger.level
-    absl_logger.setLevel(logging.ERROR)  # T5X's checkpoints have no metadata file where orbax looks for one
+    absl_logger.setLevel(logging.ERROR)  # T5X's checkpoints lack the metadata file that orbax looks for
     try:
         tree = ocp.PyTreeCheckpointer().metadata(state)
     finally:
@@ -127,10 +127,10 @@ def specs_in_file(folder: epath.Path) -> dict[str, Any]:
     """Returns what the msgpack file of T5X's older layout holds.
 
     Args:
-      folder: of the checkpoint.
+      folder: the checkpoint.
 
     Returns:
-      By name an array, or the JSON of the tensorstore spec of one that lies in a folder of its own.
+      By name, an array, or the JSON of the tensorstore spec of an array that has a folder of its own.
     """
     from flax import serialization, traverse_util
 
@@ -156,7 +156,7 @@ def _msgpack(folder: epath.Path) -> dict[str, StoredArray]:
 
 
 def _tensorflow(path: str) -> dict[str, StoredArray]:
-    """Leaves out the optimizer's state, which T5X partly makes up."""
+    """Reads the parameters; the optimizer's state is left out, because T5X generates part of it."""
     return {
         name: StoredArray(tuple(value.shape), str(value.dtype))
         for name, value in tensorflow_arrays(path).items()
@@ -165,7 +165,7 @@ def _tensorflow(path: str) -> dict[str, StoredArray]:
 
 
 def tensorflow_arrays(path: str) -> dict[str, Any]:
-    """Returns the arrays of a TensorFlow checkpoint by T5X's own translation of names, to be read by ``get``."""
+    """Returns the arrays of a TensorFlow checkpoint, under the names that T5X gives them; ``get`` reads them."""
     from t5x import checkpoint_importer
 
     arrays = checkpoint_importer.t5_importer.apply(checkpoint_importer.load_tf_ckpt(os.fspath(path)))

@@ -13,20 +13,20 @@ from t5x_harness.buckets.emulated import on_disk
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, specs_in_file
 
 _BYTES_READ = 16 * 2**20
-"""How much is read, the smallest arrays first: a check of a large checkpoint must cost little."""
+"""How much is read, the smallest arrays first: checking a large checkpoint must cost little."""
 _DRIVERS = {"zarr": ".zarray", "zarr3": "zarr.json"}
-"""Of tensorstore, by the file that each keeps an array's metadata in."""
+"""Tensorstore's drivers, and the file in which each keeps an array's metadata."""
 
 
 def unreadable(path: str, tree: StoredTree) -> str | None:
     """Finds an array of a checkpoint that cannot be read.
 
     Args:
-      path: the checkpoint. Only one on this machine's disk is looked at.
-      tree: what its metadata says that it holds.
+      path: the checkpoint; it is only read if it is on this machine's disk.
+      tree: what its metadata says it holds.
 
     Returns:
-      The name of the array and tensorstore's reason; None if none is found.
+      The name of the array and tensorstore's reason, or None if there is no such array.
     """
     import tensorstore as ts
 
@@ -49,7 +49,7 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
 
 
 def _older_layout(folder: Path) -> Mapping[str, Any]:
-    """Returns tensorstore's spec of each array that is not in the msgpack file itself."""
+    """Returns tensorstore's spec for each array that is not in the msgpack file itself."""
     stored = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
     return {
         name: {"driver": spec["driver"], "kvstore": {"driver": "file", "path": f"{folder / spec['kvstore']['path']}/"}}
@@ -58,7 +58,7 @@ def _older_layout(folder: Path) -> Mapping[str, Any]:
 
 
 def _orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:
-    """Returns tensorstore's spec of each array that is stored under the name that T5X gives it."""
+    """Returns tensorstore's spec for each array that is stored under the name that T5X gives it."""
     import tensorstore as ts
 
     if (state / "manifest.ocdbt").exists():

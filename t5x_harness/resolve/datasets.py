@@ -51,8 +51,7 @@ class DataRole:
 
     def key(self, config: GinConfig, parameter: str) -> BindingKey | None:
         """Returns the binding that one of its parameters comes from; macros are followed."""
-        key = config.find(parameter, "DatasetConfig", self.scope)
-        return config.owner(key) if key else None
+        return config.owner(config.find(parameter, "DatasetConfig", self.scope))
 
 
 def roles_of(config: GinConfig) -> list[DataRole]:

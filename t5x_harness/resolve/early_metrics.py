@@ -105,8 +105,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 def _loggers(run: Resolved, report: StageReport) -> list[Any]:
     """Returns SeqIO's own among the loggers that the config gives the evaluator; others may write anywhere."""
-    key = run.config.find("logger_cls", "Evaluator")
-    bound = copy.deepcopy(run.config.value(run.config.owner(key))) if key else ()
+    bound = copy.deepcopy(run.config.value(run.config.owner(run.config.find("logger_cls", "Evaluator"))))
     own = [logger for logger in bound or () if _is(logger, *_LOGGERS)]
     for logger in bound or ():
         if logger not in own:

@@ -90,17 +90,16 @@ class Resolved:
         return not left_out or self.config.mode is Mode.EVAL
 
     def _evaluated_examples(self) -> int | None:
-        key = self.config.find("num_examples", "Evaluator")
-        return self.config.value(self.config.owner(key)) if key else None
+        limit: int | None = self.config.value(self.config.owner(self.config.find("num_examples", "Evaluator")))
+        return limit
 
 
 def embedding_rows(model: Any, config: GinConfig) -> tuple[int | None, BindingKey | None]:
     """Returns how many rows the model's token embedding has, and the binding that sets them, each None if unknown."""
-    key = config.find("vocab_size") or config.find("num_embeddings")
+    key = config.owner(config.find("vocab_size") or config.find("num_embeddings"))
     rows = getattr(getattr(getattr(model, "module", None), "config", None), "vocab_size", None)
-    if rows is None and key:
-        rows = config.value(config.owner(key))
-    return (rows if isinstance(rows, int) else None), (config.owner(key) if key else None)
+    rows = config.value(key) if rows is None else rows
+    return (rows if isinstance(rows, int) else None), key
 
 
 def lengths_of(

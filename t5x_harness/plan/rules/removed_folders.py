@@ -14,7 +14,6 @@ from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
-    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
 
 _CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
@@ -43,9 +42,14 @@ CKP22 = Mistake(
 def removed_folder(plan: Planned) -> Iterator[Found]:
     """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
     from t5x_harness.plan.checkpoint_source import uses_orbax
+    from t5x_harness.resolve.output_folder import local_copy, model_dir
 
-    key, folder = _managed(plan)
-    local = _local(folder) if folder and uses_orbax(plan.config) else None
+    key, folder = plan.start.key, plan.start.path
+    if plan.config.mode is Mode.TRAIN:
+        written = model_dir(plan.config)
+        key, folder = (written.key, written.path) if written else (None, None)
+    managed = folder is not None and folder.startswith("gs://") and uses_orbax(plan.config)
+    local = local_copy(folder) if folder and managed else None
     names = _removed(local) if local is not None and local.is_dir() else []
     if local is None or not names:
         return
@@ -63,25 +67,8 @@ def removed_folder(plan: Planned) -> Iterator[Found]:
     )
 
 
-def _managed(plan: Planned) -> tuple[BindingKey | None, str | None]:
-    """Returns the folder that T5X has a checkpoint manager for, and the binding that holds it."""
-    from t5x_harness.plan.checkpoint_source import model_dir_of
-
-    return model_dir_of(plan.config) if plan.config.mode is Mode.TRAIN else (plan.start.key, plan.start.path)
-
-
-def _local(folder: str) -> Path | None:
-    """Returns where a folder at gs:// is read; None for another one, and for one that is not seen here."""
-    from t5x_harness.buckets.emulated import store
-
-    here = store()
-    if here is None or not folder.startswith("gs://") or not here.is_declared(folder):
-        return None
-    return here.local(folder)
-
-
 def _removed(folder: Path) -> list[str]:
-    """Returns the folders that would go, but for what really is a checkpoint of orbax's that was not finished."""
+    """Returns the folders that orbax would remove, except its own checkpoints that really are unfinished."""
     return [
         path.name
         for path in sorted(folder.iterdir())

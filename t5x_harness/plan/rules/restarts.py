@@ -33,17 +33,18 @@ CKP26 = Mistake(
 @finds(CKP26)
 def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
     """Finds training that saves checkpoints with orbax at gs://."""
-    from t5x_harness.plan.checkpoint_source import model_dir_of, uses_orbax
+    from t5x_harness.plan.checkpoint_source import uses_orbax
     from t5x_harness.plan.checkpoints_written import save_config
+    from t5x_harness.resolve.output_folder import model_dir
 
-    key, folder = model_dir_of(plan.config)
-    if folder is None or not folder.startswith("gs://") or not uses_orbax(plan.config):
+    folder = model_dir(plan.config)
+    if folder is None or not folder.path.startswith("gs://") or not uses_orbax(plan.config):
         return
     save = save_config(plan)
     if save is not None and save.period:
         yield Found(
-            f"a restart of this run removes train and training_eval in {folder}, with the losses of before; the "
+            f"a restart of this run removes train and training_eval in {folder.path}, with the losses of before; the "
             "first restart after an interrupted save dies, and the next one goes on",
-            key,
+            folder.key,
             "let the job restart more than once, and copy the event files elsewhere if you need them",
         )
