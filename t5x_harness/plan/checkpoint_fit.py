@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
-from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree
-from t5x_harness.plan.stored_values import unreadable
+from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree, unreadable
 
 if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes

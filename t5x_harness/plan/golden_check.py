@@ -1,9 +1,13 @@
-"""Compares a run's plan with its golden plan, or writes that; a difference is a finding that names the bindings."""
+"""Compares a run with its golden plan, or writes that; a difference is a finding that names the bindings.
+
+The numbers of the aot stage are kept in the same file if it ran, and compared with a tolerance.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import sys
@@ -16,26 +20,32 @@ from t5x_harness.plan.golden import GoldenPlan, GoldenSyntaxError, binding_names
 from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.version import __version__
 
-CODE = "PLN01"
-UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
+_CODE = "PLN01"
+_UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 _MOST_LINES = 8
 """How many changed lines of a table are shown."""
 _LONG = 60
 """From so many characters on, two values are shown below each other."""
 
+_TOLERANCE = 0.01
+"""By how much a number may differ, because newer compilers place buffers differently."""
+
+_KEPT = ("hbm_peak", "hbm_needed", "flops_of_a_device", "collective_bytes")
+_MODE = "mode"
+
 
 def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
     """Compares a run with its golden plan, and writes the plan if there is none or the user asks for it.
 
     Args:
-      run: the run with its bindings, and its stages up to plan, which passed; ``run.spec.settings.plan_golden`` names the file.
+      run: the run with its bindings, and its stages up to plan, which passed; ``settings.plan_golden`` names the file.
       places: folders of this machine that may be in facts, and what stands for each.
 
     Returns:
       The stage plan, with a finding for what differs, or a fact.
     """
-    file, shown = golden_file(run.spec)
+    file, shown = _golden_file(run.spec)
     result = run.stage(Stage.PLAN)
     ours = GoldenPlan.of(run.bindings, run.stages, _places(run) | dict(places))
     if not file.is_file() or run.spec.settings.plan_golden_update:
@@ -44,22 +54,22 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
         kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
     except (GoldenSyntaxError, UnicodeDecodeError) as error:
         finding = Finding(
-            CODE,
+            _CODE,
             Severity.ERROR,
             Stage.PLAN,
             f"{shown} is not a golden plan: {error}",
-            fix=f"restore it, or rewrite it with {UPDATE}",
+            fix=f"restore it, or rewrite it with {_UPDATE}",
         )
-        return with_finding(result, finding, run.spec)
+        return _with_finding(result, finding, run.spec)
     finding_, accepted = _compare(kept, _with_numbers(ours, kept), run, shown)
     result = dataclasses.replace(result, silenced=(*result.silenced, *accepted))
     if finding_ is None:
         same = f"{shown}: no difference{', but for bindings whose lines silence it' if accepted else ''}"
-        return with_fact(result, same)
-    return with_finding(result, finding_, run.spec)
+        return _with_fact(result, same)
+    return _with_finding(result, finding_, run.spec)
 
 
-def golden_file(spec: RunSpec) -> tuple[Path, str]:
+def _golden_file(spec: RunSpec) -> tuple[Path, str]:
     """Returns the file of a run's golden plan, and how to show it."""
     assert spec.settings.plan_golden is not None
     file = Path(spec.cwd, spec.settings.plan_golden)
@@ -78,20 +88,20 @@ def _write(file: Path, shown: str, ours: GoldenPlan, result: StageResult) -> Sta
         kept = GoldenPlan.from_text(file.read_text(encoding="utf-8")) if existed else None
         ours = _with_numbers(ours, kept)
         if kept == ours:
-            return with_fact(result, f"{shown}: no difference")
+            return _with_fact(result, f"{shown}: no difference")
     except (GoldenSyntaxError, UnicodeDecodeError):
         pass  # the file is replaced anyway
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(ours.to_text(*comments(file)), encoding="utf-8")
+    file.write_text(ours.to_text(*_comments(file)), encoding="utf-8")
     if existed:
-        return with_fact(result, f"{shown}: rewritten")
+        return _with_fact(result, f"{shown}: rewritten")
     doubt = f"whether the plan is as before: {shown} was not there and is written now"
-    return dataclasses.replace(with_fact(result, f"{shown}: written"), not_checked=(*result.not_checked, doubt))
+    return dataclasses.replace(_with_fact(result, f"{shown}: written"), not_checked=(*result.not_checked, doubt))
 
 
-def comments(file: Path) -> tuple[str, str]:
+def _comments(file: Path) -> tuple[str, str]:
     """Returns the first lines of a golden plan."""
-    return f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {UPDATE}"
+    return f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}"
 
 
 def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
@@ -100,12 +110,12 @@ def _with_numbers(ours: GoldenPlan, kept: GoldenPlan | None) -> GoldenPlan:
     return ours if numbers is None else dataclasses.replace(ours, facts={**ours.facts, Stage.AOT.value: numbers})
 
 
-def with_fact(result: StageResult, text: str) -> StageResult:
+def _with_fact(result: StageResult, text: str) -> StageResult:
     """Returns a stage with a fact about its golden plan."""
     return dataclasses.replace(result, facts=(*result.facts, ("golden plan", text)))
 
 
-def with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
+def _with_finding(result: StageResult, finding: Finding, spec: RunSpec) -> StageResult:
     """Returns a stage that failed because of a difference, unless the user ignores its code."""
     shown, silenced = split_silenced([finding], spec.settings.ignore, spec.cwd)
     return judged(
@@ -126,7 +136,7 @@ def _compare(
     differ = [n for n in sorted({*kept.bindings, *ours.bindings}) if kept.bindings.get(n) != ours.bindings.get(n)]
     each = [
         Finding(
-            CODE,
+            _CODE,
             Severity.ERROR,
             Stage.PLAN,
             _binding_line(name, kept.bindings.get(name), ours.bindings.get(name), by_name.get(name)),
@@ -144,12 +154,12 @@ def _compare(
     counts = [_count(len(lines), "binding")] if lines else []
     counts += [_count(sum(not line.startswith(" ") for line in facts), "planned value")] if facts else []
     difference = Finding(
-        CODE,
+        _CODE,
         Severity.ERROR,
         Stage.PLAN,
         "\n".join([f"the plan differs from {shown} in {' and '.join(counts)}:", *lines, *facts]),
         location=first.location if first else None,
-        fix=f"undo it, or if it is meant, rewrite {shown} with {UPDATE} and commit it",
+        fix=f"undo it, or if it is meant, rewrite {shown} with {_UPDATE} and commit it",
         binding=first.binding if first else None,
     )
     return difference, accepted
@@ -205,3 +215,60 @@ def _one_line(value: str | None) -> str:
         return "nothing"
     first, newline, _ = value.partition("\n")
     return f"{first} ..." if newline else first
+
+
+def check_golden_numbers(spec: RunSpec, result: StageResult) -> StageResult:
+    """Compares the numbers of an aot stage with those in the run's golden plan, or adds them if it has none.
+
+    Args:
+      spec: the run, whose golden plan the plan stage has written or found to be the same.
+      result: the result of the stage, which passed.
+
+    Returns:
+      The stage, with a finding for what differs, or a fact.
+    """
+    ours = {f"{m.name} of {m.of}": f"{m.value:.0f} {m.unit}".strip() for m in result.measures if m.name in _KEPT}
+    if not ours:  # nothing was compiled
+        return result
+    ours = {_MODE: str(spec.settings.aot), **ours}
+    file, shown = _golden_file(spec)
+    kept = GoldenPlan.from_text(file.read_text(encoding="utf-8"))
+    before = kept.facts.get(Stage.AOT.value)
+    lines = [*_differences(before, ours)] if before is not None else []
+    if before is None or (lines and spec.settings.plan_golden_update):
+        written = dataclasses.replace(kept, facts={**kept.facts, Stage.AOT.value: ours})
+        file.write_text(written.to_text(*_comments(file)), encoding="utf-8")
+        return _with_fact(result, f"{shown}: numbers written")
+    if not lines:
+        return _with_fact(result, f"{shown}: no number differs by more than {_TOLERANCE:.0%}")
+    finding = Finding(
+        _CODE,
+        Severity.ERROR,
+        Stage.AOT,
+        "\n".join([f"what the TPU compiler says differs from {shown} by more than {_TOLERANCE:.0%}:", *lines]),
+        fix=f"undo it, or if it is meant, rewrite {shown} with {_UPDATE} and commit it",
+    )
+    return _with_finding(result, finding, spec)
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in dict.fromkeys((*before, *now)):
+        old, new = before.get(name), now.get(name)
+        if old is None or new is None:
+            yield f"{name}: {old or 'nothing'} -> {new or 'nothing'}"
+        elif name == _MODE:
+            if old != new:
+                yield f"{name}: {old} -> {new}"
+        elif not math.isclose(_number(old), _number(new), rel_tol=_TOLERANCE):
+            yield f"{name}: {old} -> {new}{_by(_number(old), _number(new))}"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.partition(" ")[0])
+    except ValueError:
+        return math.nan  # differs from every number
+
+
+def _by(old: float, new: float) -> str:
+    return f" ({(new - old) / old:+.1%})" if old > 0 else ""

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.plan.checkpoint_fit import compare
 from t5x_harness.plan.checkpoint_source import find_start
 from t5x_harness.plan.data_layout import data_layout
-from t5x_harness.plan.depth_limit import too_deep
 from t5x_harness.plan.description import describe
 from t5x_harness.plan.learning_rate import learning_rate
 from t5x_harness.plan.planned import Planned
-from t5x_harness.plan.refused_state import refusal_of
+from t5x_harness.plan.refusals import Refusal, missing_partitioner, refused_mesh, refused_state, too_deep
 from t5x_harness.plan.rules import RULES
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.plan.steps import planned_steps
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.resolved import Resolved, lengths_of
-from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode
 
@@ -79,71 +76,43 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         partitioner = config.build("partitioner")
         if partitioner is not None and not isinstance(partitioner, type) and hasattr(partitioner, "mesh"):
             return partitioner
+        refusal = missing_partitioner(config)
     except Exception as error:
-        refused = _cause(error, MeshRefused)
+        refused = refused_mesh(error, config)
         if refused is None:
             raise
-        submesh, partitions = map(config.find, ("model_parallel_submesh", "num_partitions"))
-        key = submesh if config.value(config.owner(submesh)) is not None else partitions or submesh
-        why, _, fix = re.split(r"\n\s*In call to", str(refused))[0].partition("; ")
-        report.find(
-            "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
-            why,
-            location=config.location(config.owner(key)),
-            fix=fix or "choose a number of partitions or a submesh that fits the slice",
-            binding=key.short if key else None,
-        )
-        return None
-    bound = BindingKey("", config.entry, "partitioner")
-    if not config.is_bound(bound):
-        report.find("GIN03", "no partitioner is bound", fix=f"bind {bound.short}")
-    else:
-        value = config.value(bound)
-        report.find(
-            "GIN20",
-            f"the partitioner is {value!r}, which is not a partitioner but what makes one",
-            location=config.location(bound),
-            fix=f"write {value!r}()",
-            binding=bound.short,
-        )
+        refusal = refused
+    _report(refusal, config, report)
     return None
 
 
-def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__
-    return error
-
-
 def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport) -> StateShapes | None:
-    if deep := too_deep(run.config, slice_):
-        layers, why = deep
-        place = run.config.location(layers)
-        report.find("MSH09", why, location=place, fix=f"correct {layers.short}", binding=layers.short)
-        return None
-    sized = (r for r in run.roles if isinstance(r.dataset.batch_size, int) and r.dataset.batch_size > 0)
-    role = next(sized, None)
-    if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
-        report.not_checked.append("the train state: no dataset gives the model's input shapes")
-        return None
-    try:
-        return shapes_for(run, role, partitioner)
-    except Exception as error:
-        refusal = refusal_of(error)
-        if refusal is None:
-            raise
-        log_traceback(error)
-        key = run.config.owner(next(filter(None, map(run.config.find, refusal.parameters)), None))
-        if refusal.value is not None:
-            key = next((key for key, value in run.config.items() if value == refusal.value), None)
-        report.find(
-            refusal.code,
-            refusal.message,
-            location=run.config.location(key),
-            fix=refusal.fix,
-            binding=key.short if key else None,
-        )
-        return None
+    refusal = too_deep(run.config, slice_)
+    if refusal is None:
+        sized = (r for r in run.roles if isinstance(r.dataset.batch_size, int) and r.dataset.batch_size > 0)
+        role = next(sized, None)
+        if role is None or not getattr(run.model, "FEATURE_CONVERTER_CLS", None):
+            report.not_checked.append("the train state: no dataset gives the model's input shapes")
+            return None
+        try:
+            return shapes_for(run, role, partitioner)
+        except Exception as error:
+            refusal = refused_state(error, run.config)
+            if refusal is None:
+                raise
+            log_traceback(error)
+    _report(refusal, run.config, report)
+    return None
+
+
+def _report(refusal: Refusal, config: GinConfig, report: StageReport) -> None:
+    report.find(
+        refusal.code,
+        refusal.message,
+        location=config.location(refusal.key),
+        fix=refusal.fix,
+        binding=refusal.key.short if refusal.key else None,
+    )
 
 
 def shapes_for(run: Resolved, role: DataRole, partitioner: Any) -> StateShapes:

@@ -1,4 +1,4 @@
-"""The names, shapes and types of a checkpoint's arrays, read from its metadata: no array is read.
+"""The names, shapes and types of a checkpoint's arrays, read from its metadata, and whether the arrays can be read.
 
 Three layouts are known: orbax (a folder ``state``), T5X's older one (a msgpack file ``checkpoint`` that refers to zarr
 arrays), and the layout of the TensorFlow code base (an index next to its data).
@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,11 @@ from t5x_harness.buckets.emulated import on_disk
 
 _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"
+
+_BYTES_READ = 16 * 2**20
+"""How much is read, the smallest arrays first: checking a large checkpoint must cost little."""
+_DRIVERS = {"zarr": ".zarray", "zarr3": "zarr.json"}
+"""Tensorstore's drivers, and the file in which each keeps an array's metadata."""
 
 
 class StoredLayout(enum.StrEnum):
@@ -172,3 +179,72 @@ def tensorflow_arrays(path: str) -> dict[str, Any]:
     if any(re.search(r"layers_[1-9]\d*/relpos_bias", name) for name in arrays):
         return dict(arrays)
     return {re.sub(r"layers_0/relpos_bias", "relpos_bias", name): value for name, value in arrays.items()}
+
+
+def unreadable(path: str, tree: StoredTree) -> str | None:
+    """Finds an array of a checkpoint that cannot be read.
+
+    Args:
+      path: the checkpoint; it is only read if it is on this machine's disk.
+      tree: what its metadata says it holds.
+
+    Returns:
+      The name of the array and tensorstore's reason, or None if there is no such array.
+    """
+    import tensorstore as ts
+
+    folder = Path(on_disk(path))
+    if tree.layout is StoredLayout.TENSORFLOW or not folder.is_dir():
+        return None
+    specs = (
+        _specs_of_older_layout(folder) if tree.layout is StoredLayout.T5X else _specs_of_orbax(folder / _STATE, tree)
+    )
+    opened = {name: ts.open(spec, open=True) for name, spec in specs.items()}
+    left = _BYTES_READ
+    for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):
+        left -= _bytes(tree.arrays[name])
+        try:
+            array = opened[name].result()
+            if left >= 0:
+                array.read().result()
+        except (ValueError, RuntimeError, OSError) as error:
+            reason = str(error).splitlines()[0].partition(" [")[0]
+            return f"{name}: {reason.replace(str(folder), path.rstrip('/'))}"
+    return None
+
+
+def _specs_of_older_layout(folder: Path) -> Mapping[str, Any]:
+    """Returns tensorstore's spec for each array that is not in the msgpack file itself."""
+    stored = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
+    return {
+        name: {"driver": spec["driver"], "kvstore": {"driver": "file", "path": f"{folder / spec['kvstore']['path']}/"}}
+        for name, spec in stored.items()
+    }
+
+
+def _specs_of_orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:
+    """Returns tensorstore's spec for each array that is stored under the name that T5X gives it."""
+    import tensorstore as ts
+
+    if (state / "manifest.ocdbt").exists():
+        database = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{state}/"}}
+        keys = {key.decode() for key in ts.KvStore.open(database).result().list().result()}
+    else:
+        database = {"driver": "file"}
+        keys = {f"{file.parent.name}/{file.name}" for file in (*state.glob("*/.zarray"), *state.glob("*/zarr.json"))}
+    specs = {}
+    for name in tree.arrays:
+        key = name.replace("/", ".")
+        driver = next((driver for driver, file in _DRIVERS.items() if f"{key}/{file}" in keys), None)
+        if driver is not None:
+            place = f"{key}/" if "base" in database else f"{state / key}/"
+            specs[name] = {"driver": driver, "kvstore": {**database, "path": place}}
+    return specs
+
+
+def _bytes(array: StoredArray) -> int:
+    try:
+        size = np.dtype(array.dtype).itemsize
+    except TypeError:  # bfloat16, which NumPy does not know by itself
+        size = 2
+    return math.prod(array.shape) * size

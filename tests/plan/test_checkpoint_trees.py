@@ -16,8 +16,7 @@ from flax import serialization
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
 from t5x_harness.plan.checkpoint_source import StartPoint, checkpoint_steps
-from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree
-from t5x_harness.plan.stored_values import unreadable
+from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree, unreadable
 from t5x_harness.standins.checkpoints import write_legacy_checkpoint
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 

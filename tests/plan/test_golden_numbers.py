@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.plan.golden import GoldenPlan
-from t5x_harness.plan.golden_check import check_golden
-from t5x_harness.plan.golden_numbers import check_golden_numbers
+from t5x_harness.plan.golden_check import check_golden, check_golden_numbers
 from t5x_harness.spec import AotMode, Measure, Outcome, RunResult, RunSettings, RunSpec, Stage, StageResult
 
 
