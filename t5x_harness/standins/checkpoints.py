@@ -1,8 +1,7 @@
 """Writing a checkpoint in T5X's older layout: a msgpack file, and a zarr folder for each partitioned array.
 
-T5X's own writer of this layout needs gcloud for a bucket.  This one needs nothing, and what it writes is the same: the
-file ``checkpoint`` has each small array in it, and in place of each partitioned one the tensorstore spec of the folder
-that holds it.
+T5X's own writer of this layout needs gcloud for a bucket.  This one does not, and writes the same: the file
+``checkpoint`` has the small arrays in it and, for each partitioned array, the tensorstore spec of its folder.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from etils import epath
 from flax import serialization, traverse_util
 
 _VERSION = 3
-"""T5X's number for this layout; it reads 2 and 3, and 2 differs only in how bfloat16 was stored."""
+"""T5X's number for this layout; it reads 2 and 3, which only differ in how bfloat16 is stored."""
 
 _ANY_BUCKET = "t5x-dummy-bucket"
-"""What T5X writes in place of a bucket, so that a checkpoint can be copied to another; readers put theirs in."""
+"""What T5X writes instead of the bucket's name, so that a checkpoint can be copied; readers put in the real one."""
 
 
 def write_legacy_checkpoint(
     folder: epath.PathLike, state: Mapping[str, Any], apart: Collection[str], *, in_bucket: bool = False
 ) -> None:
-    """Writes a checkpoint; the file that makes the folder one is written last.
+    """Writes a checkpoint; the file that makes the folder a checkpoint is written last.
 
     Args:
-      folder: of the checkpoint, such as ``gs://bucket/model/checkpoint_1000000`` or a local one; made if need be.
-      state: its arrays by name, such as ``target/encoder/encoder_norm/scale``; None, or flax's ``empty_node``, for one
-        without value.
-      apart: the names of those with a folder of their own: in T5X, all that have partition axes.
-      in_bucket: whether its specs are those that T5X writes into a bucket. So they are at ``gs://`` in any case; for a
-        local folder that is seen as one.
+      folder: the checkpoint, such as ``gs://bucket/model/checkpoint_1000000`` or a local folder; it is made if needed.
+      state: the arrays by name, such as ``target/encoder/encoder_norm/scale``; None, or flax's ``empty_node``, for a
+        name without a value.
+      apart: the names of the arrays that get folders of their own: in T5X, all that have partition axes.
+      in_bucket: whether to write specs as T5X does into a bucket, for a local folder that is seen as a bucket. At
+        ``gs://``, they always are.
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,10 +54,7 @@ def write_legacy_checkpoint(
 
 
 def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the tensorstore spec of an array, relative to the checkpoint's folder.
-
-    Its JSON is as tensorstore has it.
-    """
+    """Returns the tensorstore spec of an array, relative to the checkpoint's folder."""
     shape = list(array.shape)
     return {
         "driver": "zarr",
@@ -69,7 +65,7 @@ def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) ->
 
 
 def kvstore_of(folder: epath.Path) -> dict[str, str]:
-    """Returns what tensorstore calls a folder: a local one, or one at ``gs://``."""
+    """Returns tensorstore's name for a local folder or one at ``gs://``."""
     address = str(folder)
     if address.startswith("gs://"):
         bucket, _, prefix = address.removeprefix("gs://").partition("/")
@@ -85,11 +81,11 @@ _PUBLISHED = re.compile(r"(?:gs://|/gcs/)(?:t5-data/(?:t5-data/)?pretrained_mode
 
 
 class CheckpointKind(enum.Enum):
-    """Who wrote a checkpoint, which decides on its layout and on the optimizer whose state is in it.
+    """Who wrote a checkpoint, which decides its layout and the optimizer whose state it holds.
 
-    ``ORBAX``: T5X as it does by default, with the config's own optimizer.
+    ``ORBAX``: T5X by default, with the config's own optimizer.
     ``LEGACY``: T5X with ``use_orbax = False``, in its own older layout (msgpack and zarr).
-    ``PUBLISHED``: those who published a model of the T5 family: the older layout, float32, Adafactor's state.
+    ``PUBLISHED``: the authors of a published model of the T5 family: the older layout, float32, Adafactor's state.
     """
 
     ORBAX = "orbax"
@@ -102,13 +98,13 @@ def kind_at(path: str, *, use_orbax: bool) -> CheckpointKind:
 
     T5X writes orbax's layout since 27 February 2024 (google-research/t5x, 65ce7e9 "Launch Orbax Checkpointing by
     default in t5x").  All models that its docs/models.md lists in ``gs://t5-data/pretrained_models/t5x`` were listed by
-    28 March 2023 (cf08499, umT5, whose config has a folder ``t5-data`` before that), and those of UL2 in
-    ``gs://scenic-bucket/ul2`` are of 2022 and of March 2023.  Their optimizer is the Adafactor of T5's model gin files:
-    google-research/t5x issues 569 and 1196 are of users whose other optimizer could not be restored from them.
+    28 March 2023 (cf08499, umT5, whose config has a folder ``t5-data`` before that), and the UL2 models in
+    ``gs://scenic-bucket/ul2`` date from 2022 and March 2023.  Their optimizer is the Adafactor of T5's model gin files:
+    in google-research/t5x issues 569 and 1196, users could not restore another optimizer from them.
 
     Args:
-      path: of the checkpoint, or of the folder that it is in.
-      use_orbax: the config's ``use_orbax``; where nothing is known of a path, it is taken to be an earlier run's.
+      path: the checkpoint, or the folder that it is in.
+      use_orbax: the config's ``use_orbax``; a checkpoint at an unknown path counts as an earlier run's.
     """
     if _PUBLISHED.match(path):
         return CheckpointKind.PUBLISHED

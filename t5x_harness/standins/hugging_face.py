@@ -1,7 +1,7 @@
-"""``datasets.load_dataset`` from rows that the user declares, where the hub is out of reach.
+"""``datasets.load_dataset`` from rows that the user declares, for when the hub is out of reach.
 
 The rows come as the ``datasets`` library's own objects, so ``take``, ``skip``, ``shuffle`` and ``map`` are the real
-ones.  Whether the library is installed is the user's matter: without it their import fails as it does in a job.
+ones.  If the library is not installed, the user's import of it fails as it would in a job.
 """
 
 from __future__ import annotations
@@ -24,43 +24,42 @@ from t5x_harness.system.after_import import after_import
 
 _USUAL_SPLITS = ("train", "validation", "test")
 _SHARDS = 8
-"""Of a stream: large datasets have many, which jobs divide among their hosts."""
+"""The number of shards of a stream: large datasets have many, which jobs divide among their hosts."""
 
 _FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
-"""Names of loaders that read files that the user names."""
-
+"""Loaders that read files that the user names."""
 
 _OUT_OF_REACH = "cannot reach its dataset here, and no rows are declared for it"
 _REQUEST = re.compile(rf"(load_dataset\([^\n]*?\) {_OUT_OF_REACH}): (.+)")
 
 
 class MissingRows(LookupError):
-    """A dataset of the hub that cannot be reached, and for which nobody declared rows."""
+    """A dataset of the hub cannot be reached, and no rows are declared for it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowsRequest:
-    """What is missing, and how to give it."""
+    """What is missing, and how to provide it."""
 
     message: str
     fix: str
 
 
 def request_in(text: str) -> RowsRequest | None:
-    """Returns the request of a :class:`MissingRows` in an exception's text, TensorFlow's too; None if there is none."""
+    """Finds the request of a :class:`MissingRows` in an exception's text, also in TensorFlow's."""
     found = _REQUEST.search(text)
     return RowsRequest(*found.groups()) if found else None
 
 
 def install(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[str, str], None]) -> None:
-    """Lets ``load_dataset`` give declared rows in this process, from the moment that ``datasets`` is imported.
+    """Has ``load_dataset`` return declared rows in this process, as soon as ``datasets`` is imported.
 
     Args:
-      samples: what is declared; those of tasks are left aside.
+      samples: the declared rows; rows for tasks are ignored.
       policy: when rows take a dataset's place.
       note: called with a dataset and what took its place.
     """
-    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # of one name, the first wins
+    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # the first of a name wins
     rows = {each.name.removeprefix(HUGGING_FACE): each for each in declared}
     after_import("datasets", lambda module: _put_in(module, _Loader(module, rows, policy, note)))
 
@@ -71,7 +70,7 @@ def _put_in(module: ModuleType, loader: _Loader) -> None:
 
 
 class _Loader:
-    """In the place of ``load_dataset``."""
+    """Takes the place of ``load_dataset``."""
 
     def __init__(
         self, module: ModuleType, rows: Mapping[str, Samples], policy: StandInPolicy, note: Callable[[str, str], None]
@@ -103,7 +102,7 @@ class _Loader:
         )
 
     def _load_within_reach(self, *args: Any, **options: Any) -> Any:
-        """Loads from the hub; with no way to it, from what it left here before, at once instead of after retries."""
+        """Loads from the hub; if it is out of reach, from its cache here, at once instead of after retries."""
         with contextlib.nullcontext() if _is_within_reach() else self._offline():
             return self.original(*args, **options)
 
@@ -135,14 +134,11 @@ class _Made:
 
     @property
     def number(self) -> int:
-        """How many rows are declared."""
+        """The number of declared rows."""
         return sum(map(len, self._declared.values()))
 
     def load(self, split: Any, *, streaming: bool) -> Any:
-        """Returns one split, or all if ``split`` is None.
-
-        Those declared, and the usual ones where there are rows for all.
-        """
+        """Returns one split, or all if ``split`` is None: the declared ones, and the usual ones if rows are for all."""
         if split is None:
             kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
             return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
@@ -153,7 +149,7 @@ class _Made:
         return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
 
     def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
-        """Returns the rows that ``train``, ``train[:10%]`` or ``train+test`` means; streams have whole splits only.
+        """Returns the rows of ``train``, ``train[:10%]`` or ``train+test``; streams have whole splits only.
 
         Raises:
           ValueError: nothing is declared for such a split.
@@ -175,7 +171,7 @@ class _Made:
 
 @functools.cache
 def _is_within_reach() -> bool:
-    """Returns whether the hub's name can be looked up."""
+    """Tells whether the hub's name can be looked up."""
     host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
     try:
         socket.getaddrinfo(host, None)
@@ -185,7 +181,7 @@ def _is_within_reach() -> bool:
 
 
 def _caller() -> str:
-    """Returns ``tasks.py:12``: the line that called ``load_dataset``."""
+    """Returns the line that called ``load_dataset``, such as ``tasks.py:12``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

@@ -1,7 +1,7 @@
 """Pieces of text for generated vocabularies: frequent words and letters first, then ever longer runs of letters.
 
-Nothing is trained and nothing is random: the n-th piece is the same on every machine, and a larger vocabulary begins
-with the pieces of a smaller one.
+Nothing is trained or random: the n-th piece is the same on every machine, and a larger vocabulary begins with the
+pieces of a smaller one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SPACE = "\u2581"
 """What SentencePiece writes for a space."""
 
 _LETTERS = "etaoinshrdlucmfwypvbgkjxqz"
-"""Of English, the most frequent first."""
+"""The letters of English, the most frequent first."""
 
 WORDS = """
 the of and to a in is that for it was on are as with his they at be this have from or one had by but not what all were
@@ -48,7 +48,7 @@ clothes flower shall teacher held describe drive translate German French Romania
 company business market president public million percent service health development information data model university
 research history national international according available process program policy water community international
 """.split()
-"""Of English, the most frequent first."""
+"""English words, the most frequent first."""
 
 _ENDINGS = "s ed ing er ly tion al ment ness able ive ful less ist ity ous est ion ic ance ence en es 's n't".split()
 
@@ -79,7 +79,7 @@ def letters() -> Iterator[str]:
 
 
 def pieces() -> Iterator[str]:
-    """Pieces of more than one character without end, those that matter most first; some may come twice."""
+    """Yields pieces of more than one character without end, the most important first; some may come twice."""
     for word in WORDS:
         yield SPACE + word
     yield from _ENDINGS

@@ -1,7 +1,7 @@
-"""Rows that a user declares in the place of data: for a task's source, or for a dataset of Hugging Face.
+"""Rows that a user declares to replace data: a task's source, or a dataset of Hugging Face.
 
-They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and travel to the run's process
-as text.
+They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and go to the run's process as
+text.
 """
 
 from __future__ import annotations
@@ -14,55 +14,55 @@ from pathlib import Path
 from typing import Any, Self
 
 EVERY_SPLIT = "*"
-"""In the place of a split's name: rows for all splits that have none of their own."""
+"""A split's name that stands for all splits without rows of their own."""
 
 HUGGING_FACE = "hf:"
-"""What the name of a Hugging Face dataset begins with, where those of tasks begin with nothing."""
+"""The prefix of a Hugging Face dataset's name; tasks' names have none."""
 
 Row = Mapping[str, Any]
 
 
 class SampleError(ValueError):
-    """Declared rows that cannot be used; the message says which and why."""
+    """Declared rows cannot be used; the message says which and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """Rows in the place of a source.
+    """Rows that replace a source.
 
     Attributes:
-      name: of the task; of a dataset of Hugging Face with ``hf:`` in front, and its config after a second colon:
+      name: the task's name, or a Hugging Face dataset's with ``hf:`` in front, and its config after a second colon:
         ``hf:allenai/c4:en``.
-      splits: rows by split; those under ``*`` stand for every other split.
+      splits: rows by split; rows under ``*`` are for every other split.
     """
 
     name: str
     splits: Mapping[str, Sequence[Row]]
 
     def rows(self, split: str) -> Sequence[Row] | None:
-        """Returns the rows of a split; None if nothing is declared for it."""
+        """Returns the rows of a split, or None if nothing is declared for it."""
         return self.splits.get(split, self.splits.get(EVERY_SPLIT))
 
     def to_text(self) -> str:
-        """Returns one line of text that :meth:`from_text` takes."""
+        """Returns one line of text that :meth:`from_text` reads."""
         return json.dumps({"name": self.name, "splits": {k: list(v) for k, v in self.splits.items()}})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Returns the inverse of :meth:`to_text`."""
+        """Reads a text that :meth:`to_text` wrote."""
         return cls(**json.loads(text))
 
 
 def declared(name: str, value: Any, folder: Path) -> Samples:
-    """Returns what a user wrote, as rows.
+    """Makes rows of what a user wrote.
 
     Args:
       name: the task, or the dataset with ``hf:`` in front.
       value: a list of rows, the name of a file with rows, or a mapping from splits to either.
-      folder: where relative names of files start.
+      folder: the folder that relative names of files start from.
 
     Raises:
-      SampleError: it is none of these, a file cannot be read, or the rows do not go together.
+      SampleError: the value is none of these, a file cannot be read, or the rows have different columns.
     """
     parts = value if isinstance(value, Mapping) else {EVERY_SPLIT: value}
     if not parts:
@@ -75,10 +75,10 @@ def declared(name: str, value: Any, folder: Path) -> Samples:
 
 
 def _checked(rows: Any, what: str) -> list[Row]:
-    """Rows that all have the same columns.
+    """Returns rows after checking that they all have the same columns.
 
     Raises:
-      SampleError: they have not, or are not rows.
+      SampleError: they do not, or are not rows.
     """
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not all(isinstance(row, Mapping) for row in rows):
         raise SampleError(f"{what}: give a list of rows (tables of columns), or the name of a file, not {rows!r}")
@@ -93,13 +93,13 @@ def _checked(rows: Any, what: str) -> list[Row]:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Returns the rows of a file, by its ending.
+    """Reads the rows of a file, by its suffix.
 
-    ``.jsonl`` has one object a line, ``.tsv`` and ``.csv`` begin with a line of column names, and of ``.txt`` each line
-    is a row with the column ``text``.
+    ``.jsonl`` has one object a line, ``.tsv`` and ``.csv`` begin with a line of column names, and each line of a
+    ``.txt`` file is a row with the column ``text``.
 
     Raises:
-      SampleError: it cannot be read, or is of no such kind.
+      SampleError: the file cannot be read, or is of another kind.
     """
     try:
         text = file.read_text(encoding="utf-8")

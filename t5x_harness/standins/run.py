@@ -1,4 +1,4 @@
-"""The stand-ins of one run, in its process: where they take their places, and the account of them."""
+"""The stand-ins of one run, in its process: what they replace, and the record of it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class StandIns:
     """What is generated for a run.
 
     Args:
-      spec: the run; its policy and declared rows.
-      folder: for generated files; of this run alone.
-      rows: rows of the model's embedding; None if they are not known.
+      spec: the run, with its policy and declared rows.
+      folder: the folder for generated files, which no other run uses.
+      rows: how many rows the model's embedding has; None if that is not known.
     """
 
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
@@ -51,20 +51,20 @@ class StandIns:
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
-        """Puts stand-ins where vocabularies are read and datasets are loaded, before the user's modules do either."""
+        """Has vocabularies and datasets come from stand-ins; called before the user's modules load any."""
         self._vocabularies.install()
         hugging_face.install(self._samples, self._policy, self._note_hugging_face)
         t5_package.install(self._policy, self._note_t5)
 
     def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
-        """Gives the tasks of a dataset the user's rows, and generated TFDS data where their own is not here.
+        """Gives the tasks of a dataset the user's rows, or generated TFDS data if their own data is not here.
 
         Args:
           dataset: a dataset of the config.
-          tasks: its tasks; changed, each once.
+          tasks: its tasks; each is changed once.
 
         Raises:
-          ValueError: a task's declared rows make no tensors.
+          ValueError: a task's declared rows cannot be made into tensors.
         """
         import seqio
 
@@ -93,9 +93,9 @@ class StandIns:
                 self._read_uncached(task)
 
     def source_of(self, task: seqio.Task) -> str | None:
-        """Returns what a task reads here instead of its own source, in words; None if it reads that.
+        """Says what a task reads here instead of its own source; returns None if it reads its own.
 
-        Whether a function of the user's reads declared rows through ``load_dataset`` is known once it has been called.
+        Whether the user's function reads declared rows through ``load_dataset`` is known once it has been called.
         """
         import seqio
 
@@ -103,29 +103,26 @@ class StandIns:
         return self._sources.get(task.name, loaded)
 
     def are_tokens_generated(self, task: seqio.Task) -> bool:
-        """Returns whether a task's examples are generated, or the pieces that they are cut into."""
+        """Tells whether a task's examples or its vocabulary's pieces are generated, so that lengths mean nothing."""
         return self._sources.get(task.name) == _GENERATED or any(
             self.is_vocabulary_generated(feature.vocabulary) for feature in task.output_features.values()
         )
 
     def has_generated_size(self, task: seqio.Task) -> bool:
-        """Returns whether a task's number of examples is generated.
-
-        TFDS knows it from the data, other sources are given it.
-        """
+        """Tells whether a task's number of examples is generated: TFDS takes it from the data."""
         return task.name in self._of_tfds and task.name in self._sources
 
     def is_uncached(self, task: seqio.Task) -> bool:
-        """Returns whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
+        """Tells whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
         return task.name in self._uncached
 
     def take_requests(self) -> Sequence[RowsRequest]:
-        """Returns the rows that are needed, and were not asked for since the last call."""
+        """Returns the requests for rows since the last call."""
         requests, self._requests = self._requests, []
         return requests
 
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Returns whether a vocabulary is read from a generated file."""
+        """Tells whether a vocabulary is read from a generated file, so that its pieces mean nothing."""
         from t5x_harness.upstream.seqio import vocabulary_file
 
         file = vocabulary_file(vocabulary)
@@ -137,7 +134,7 @@ class StandIns:
         return changes
 
     def take_doubts(self) -> Sequence[str]:
-        """Returns what could not be judged since the last call, because it was generated, or could not be."""
+        """Returns what could not be judged since the last call, because it was generated or could not be generated."""
         doubts, self._not_checked = self._not_checked, []
         return doubts
 
@@ -154,7 +151,7 @@ class StandIns:
             )
 
     def _read_uncached(self, task: seqio.Task) -> None:
-        """Goes around a cache that cannot be reached, or that the user's rows are not in."""
+        """Has a task read without its cache, if the cache cannot be reached or does not have the user's rows."""
         import seqio
 
         from t5x_harness.standins import sources
@@ -210,7 +207,7 @@ class StandIns:
 
 
 def rows_in_text(program: GinProgram) -> int | None:
-    """Rows of the model's embedding, as a config's text says; None if it does not."""
+    """Returns how many rows the model's embedding has, according to the config's text, or None if it does not say."""
     values = [program.resolve(b).value for b in program.final_bindings if b.param in ("vocab_size", "num_embeddings")]
     return max((value for value in values if isinstance(value, int)), default=None)
 

@@ -1,6 +1,6 @@
-"""Sources of SeqIO tasks with other data in them: rows of the user's, or generated TFDS data.
+"""Other data for the sources of SeqIO tasks: the user's rows, or generated TFDS data.
 
-A task keeps its preprocessors, features and metrics; what is read is all that changes.
+A task keeps its preprocessors, features and metrics; only what is read changes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def put_rows(task: seqio.Task, samples: Samples) -> None:
-    """Gives a task a source of the user's rows; splits without rows are read from where they were.
+    """Gives a task a source of the user's rows; splits without rows are still read from its own source.
 
     Args:
-      task: a registered task; changed.
+      task: a registered task, which is changed.
       samples: its rows, with the columns that its first preprocessor gets; for text files one column, ``text``.
 
     Raises:
-      ValueError: the rows' values make no tensors, or there are columns where lines are read.
+      ValueError: the values cannot be made into tensors, or a task that reads lines gets other columns.
     """
     before = task.source
     dtypes = _dtypes_of(before)
@@ -57,21 +57,18 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
 
 
 def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int], splits: int) -> Mapping[str, int] | None:
-    """Returns what a source with rows in it says to hold.
-
-    What it said before, as rates of mixtures follow from that.
-    """
-    if isinstance(source, seqio.TfdsDataSource):  # it knows from its data, which is not here
+    """Returns how many examples a source with rows declares: what it declared before, as rates of mixtures use it."""
+    if isinstance(source, seqio.TfdsDataSource):  # it takes the size from its data, which is not here
         return counts if len(counts) == splits else None
     declared = upstream.declared_sizes(source)
     return {**counts, **declared} if declared is not None else None
 
 
 def read_uncached(task: seqio.Task) -> None:
-    """Lets a task read from its source what it would read from its cache: the same examples, preprocessed as they come.
+    """Has a task read the examples of its cache from its source, preprocessed as they come.
 
     Args:
-      task: a registered task with a place for its cache; changed.
+      task: a registered task that can be cached, which is changed.
     """
 
     def examples(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
@@ -85,7 +82,7 @@ def _line_of(row: Row) -> Any:
     """Returns the line that a row stands for.
 
     Raises:
-      ValueError: it has other columns than ``text``.
+      ValueError: the row has other columns than ``text``.
     """
     if list(row) != ["text"]:
         raise ValueError(f"the task reads lines, so its rows have one column, text, and not {', '.join(row)}")
@@ -93,16 +90,16 @@ def _line_of(row: Row) -> Any:
 
 
 def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
-    """Returns the splits that a source has; the usual ones if nobody can tell, and there are rows for all."""
+    """Returns the splits of a source; if they are not known and rows are for all, the usual ones."""
     try:
         found = tuple(source.splits)
-    except Exception:  # of a TFDS dataset that is not there
+    except Exception:  # the TFDS dataset is not there
         found = ()
     return found or (_USUAL_SPLITS if everything else ())
 
 
 def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
-    """Returns the dtypes of a source's features, nested as they are; empty if the source does not tell."""
+    """Returns the dtypes of a source's features, nested like them; empty if the source does not say."""
     if isinstance(source, seqio.TFExampleDataSource):
         described = source.feature_description.items()
         return {name: spec.dtype.as_numpy_dtype for name, spec in described if spec.dtype is not tf.string}
@@ -110,7 +107,7 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
         return {}
     try:
         return source.tfds_dataset.info.features.np_dtype
-    except Exception:  # of a dataset or version that TFDS does not have
+    except Exception:  # TFDS does not have the dataset or version
         return {}
 
 
@@ -125,7 +122,7 @@ class _Rows:
         return len(self._rows)
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the rows in order, with as many dimensions left open as differ in size."""
+        """Returns the rows in order; a dimension whose size differs is unknown."""
         dataset = tf.data.Dataset.from_generator(self._iterate, output_signature=self._signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self._rows)))
 
@@ -134,7 +131,7 @@ class _Rows:
 
 
 def _tensors(value: Any, dtype: Any) -> Any:
-    """Returns a row's values as arrays; a list of tables as a table of lists, as TFDS gives them."""
+    """Returns a row's values as arrays; a list of tables becomes a table of lists, as in TFDS."""
     if isinstance(value, Mapping):
         known = dtype if isinstance(dtype, Mapping) else {}
         return {key: _tensors(part, known.get(key)) for key, part in value.items()}
@@ -154,7 +151,7 @@ def _tensors(value: Any, dtype: Any) -> Any:
 
 
 def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
-    """Returns what holds for a column of all rows.
+    """Returns the shape and dtype that all values of a column have.
 
     Raises:
       ValueError: the rows differ in the number of dimensions.
@@ -165,18 +162,18 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
     dtypes = [value.dtype for value in values]
     if dtypes[0].kind == "O":
         return tf.TensorSpec(shape, tf.string)
-    floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # a whole number among them does not make them doubles
+    floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # whole numbers among them do not make them doubles
     return tf.TensorSpec(shape, tf.as_dtype(np.result_type(*(floats or dtypes))))
 
 
 @dataclasses.dataclass(frozen=True)
 class GeneratedTfds:
-    """What became of a task's TFDS dataset.
+    """A TFDS dataset that was generated, or could not be.
 
     Attributes:
-      name: as the task names it.
-      folder: where it is read from; None for TFDS' own choice.
-      problem: the feature that nothing can be generated for; None if all could.
+      name: the dataset as the task names it.
+      folder: the folder that the task reads it from; None for TFDS' own choice.
+      problem: why it could not be generated, or None.
     """
 
     name: str
@@ -187,16 +184,16 @@ class GeneratedTfds:
 def generate_tfds(
     source: seqio.TfdsDataSource, folder: Path, policy: StandInPolicy, batch: int
 ) -> Iterator[GeneratedTfds]:
-    """Lets a source read generated data where its own is not here.
+    """Has a source read generated data if its own is not here.
 
-    A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a
-    local folder that the task or ``--tfds_data_dir`` names: these are the user's errors.
+    A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a local
+    folder that the task or ``--tfds_data_dir`` names: the last two are the user's errors.
 
     Args:
-      source: of a task; changed.
-      folder: for what is generated, as a TFDS ``data_dir``.
-      policy: when something is generated.
-      batch: examples of the largest batch that is read of it.
+      source: a task's source, which is changed.
+      folder: the TFDS ``data_dir`` for generated data.
+      policy: when data is generated.
+      batch: the size of the largest batch that is read of it.
     """
     if policy is StandInPolicy.OFF:
         return
@@ -208,7 +205,7 @@ def generate_tfds(
         name, data_dir = loader.get_split_params(split)
         if name is None or (name, data_dir) in done or not _is_missing(loader, name, data_dir, policy):
             continue
-        if made := _make_up(loader, name, data_dir, folder, instructions, number):
+        if made := _prepared(loader, name, data_dir, folder, instructions, number):
             done[name, data_dir] = made
             yield made
     generated = {where for where, made in done.items() if made.problem is None}
@@ -224,7 +221,7 @@ def generate_tfds(
         loader.override_data_dir(str(folder))
 
 
-def _make_up(
+def _prepared(
     loader: Any, name: str, data_dir: str | None, folder: Path, instructions: Sequence[str], number: int
 ) -> GeneratedTfds | None:
     splits = [text.split("[")[0] for instruction in instructions for text in instruction.split("+")]
@@ -239,13 +236,15 @@ def _make_up(
         )
     except CannotGenerate as error:
         return GeneratedTfds(name, data_dir, str(error))
-    except Exception:  # of its name, its version or the user's builder: for the rules on TFDS, or the read, to tell
+    except (
+        Exception
+    ):  # the name, the version or the user's builder is wrong: rules on TFDS report it, or the reading does
         return None
     return GeneratedTfds(name, data_dir)
 
 
 def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPolicy) -> bool:
-    """Returns whether a dataset is one that TFDS knows and that is not here, though no local folder was to have it."""
+    """Tells whether TFDS knows a dataset whose data is not here, and no local folder is meant to have it."""
     import tensorflow_datasets
 
     if data_dir is not None:

@@ -1,4 +1,4 @@
-"""The package ``t5``, where it is not installed: the few tasks of ``t5.data.mixtures`` that T5X's own configs name."""
+"""The package ``t5``, if it is not installed: the few tasks of ``t5.data.mixtures`` that T5X's own configs name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
 
     Args:
       policy: whether there are stand-ins at all.
-      note: called when they were registered.
+      note: called when they are registered.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     if policy is not StandInPolicy.OFF:
-        sys.meta_path.append(_Finder(note))  # the last one: a package that is there is found before
+        sys.meta_path.append(_Finder(note))  # at the end, so that an installed package is found first
 
 
 class _Finder:
-    """Finds the modules of the stand-in, and makes them."""
+    """Finds the modules of the stand-in, and loads them."""
 
     def __init__(self, note: Callable[[], None]) -> None:
         self._note = note
@@ -32,7 +32,7 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of a module of the stand-in; None for another package's, or a real ``t5``'s.
+        """Returns the spec of a module of the stand-in; None for modules of other packages and of a real ``t5``.
 
         Raises:
           ModuleNotFoundError: the stand-in has no such module.
@@ -48,10 +48,10 @@ class _Finder:
         return ModuleSpec(fullname, self, origin="stand-in", is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leaves it to Python to make the module."""
+        """Lets Python make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Registers the tasks with the modules that T5 does so in."""
+        """Registers the tasks in the modules in which T5 registers them."""
         if module.__name__ in ("t5.data.mixtures", "t5.data.tasks"):
             from t5x_harness.sample_tasks import t5_tasks  # noqa: F401  (importing it registers them)
 

@@ -1,7 +1,7 @@
-"""Generated TFDS datasets: prepared on disk by the dataset's own builder, so that they are read as the real ones are.
+"""Generated TFDS datasets, prepared on disk by the dataset's own builder, so that they are read like real ones.
 
-Only what a builder downloads is generated. Its name, configs, versions, features and splits are its own, and so are
-the errors for those that it does not have.
+Only what a builder downloads is generated. Its name, configs, versions, features and splits are its own, and so are its
+errors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _USUAL_SPLITS = ("train", "validation", "test")
 _LEAST = 128
-"""Examples of a split: a percent of them is still one."""
+"""How many examples a split has at least: one percent of them is still an example."""
 
 _BEYOND = 64
-"""Examples after the last one that an instruction counts to, for what reads on from there."""
+"""How many examples there are after the last one that an instruction names, for what reads on from there."""
 
 _MOST = 4096
 
@@ -41,12 +41,11 @@ def prepare(
 
     Args:
       name: as ``tfds.builder`` takes it: ``squad:3.0.0``, ``wmt_t2t_translate/de-en:1.0.0``.
-      folder: the ``data_dir``; if it has the dataset already, that is left.
+      folder: the ``data_dir``; if it has the dataset already, nothing is done.
       builder_kwargs: further arguments of the builder.
-      splits: made only if the builder's own code does not tell its splits.
-      number: examples of each split.
-      any_version: make versions that TFDS reads but does not generate any more, as for a folder where somebody did so
-        in time.
+      splits: the splits, if the builder's own code does not tell them.
+      number: how many examples each split gets.
+      any_version: also make versions that TFDS reads but no longer generates, as a folder may have them from before.
 
     Returns:
       The builder, prepared.
@@ -72,27 +71,27 @@ def prepare(
 
 
 def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
-    """Returns how many examples a split must have for what is going to be read of it.
+    """Returns how many examples a split must have for what is read of it.
 
     Args:
       instructions: what tasks read, such as ``train`` or ``train[50000:60000]``.
-      batch: examples of a batch.
+      batch: how many examples a batch has.
     """
     ends = [int(end) for text in instructions for end in re.findall(r"(?<!\w)(\d+)(?![\d%])", text.replace("_", ""))]
     return max(_LEAST, min(batch, _MOST), *(end + _BEYOND for end in ends))
 
 
 def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """Returns the splits that a builder's code says it makes; none where only the data could tell.
+    """Returns the splits that a builder's code says it makes; empty if only the data could tell.
 
-    TFDS has no list of them before the data is there: the code is read, and where that does not name them, run with
-    nothing downloaded.
+    TFDS has no list of them before the data is there. So the code is read, and if it does not name them, it is run
+    without any download.
     """
     return _read_splits(type(builder)) or _run_splits(builder)
 
 
 def _read_splits(builder_cls: type) -> tuple[str, ...]:
-    """Returns the names in what ``_split_generators`` returns, if all of them stand there."""
+    """Returns the names in what ``_split_generators`` returns, if all of them are written out there."""
     source = source_of_splits(builder_cls)
     if source is None:
         return ()
@@ -118,7 +117,7 @@ def _keyword(node: ast.expr, name: str) -> ast.expr | None:
 
 
 def _name_of(node: ast.expr | None) -> str | None:
-    """Returns ``"train"`` or ``tfds.Split.TRAIN`` as a name; None for anything else."""
+    """Returns the name in ``"train"`` or ``tfds.Split.TRAIN``; None for anything else."""
     match node:
         case ast.Constant(value=str(name)):
             return name
@@ -128,15 +127,15 @@ def _name_of(node: ast.expr | None) -> str | None:
 
 
 def _run_splits(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """Returns the names that ``_split_generators`` comes to when every download is a file that is not there."""
+    """Returns the names that ``_split_generators`` gives when every download is a file that is not there."""
     try:
         return made_splits(builder, _NothingDownloaded())
-    except Exception:  # it looked into what it downloaded
+    except Exception:  # it reads what it downloads
         return ()
 
 
 class _NothingDownloaded:
-    """In the place of TFDS' download manager: gives a path for everything, and nothing is there."""
+    """Takes the place of TFDS' download manager: it returns a path for everything, and nothing is there."""
 
     manual_dir = Path("/nonexistent")
     download_dir = manual_dir

@@ -1,7 +1,7 @@
 """Generated examples of a TFDS dataset, from its feature specification alone.
 
-Texts are words with a full stop, as long as their names lead one to expect; labels and numbers are within their range.
-The same split of the same dataset has the same examples everywhere.
+Texts are words with a full stop, as long as their names suggest; labels and numbers are within their range.  The same
+split of the same dataset has the same examples everywhere.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _IDENTIFIER = re.compile(r"[/_](?:id|idx|guid|uuid|key|url)$", re.IGNORECASE)
 
 _SENTENCE = (6, 24)
 _LENGTHS = ((_SHORT, (2, 10)), (_LONG, (60, 180)))
-"""Words of a text by what its keys contain; the first that fits, else a sentence."""
+"""How many words a text has, by what its keys contain; the first match counts, else it is a sentence."""
 
 _LARGEST = 9
-"""Of integers: small enough to be an index into a generated text."""
+"""The largest integer: small enough to be an index into a generated text."""
 
 _SIDE = 8
-"""Where a tensor's shape leaves the size open."""
+"""The size of a dimension that a tensor's shape leaves open."""
 
 
 class CannotGenerate(ValueError):
-    """A feature for which no example can be generated; the message names it."""
+    """No example can be generated for a feature; the message names it."""
 
 
 def examples(
     features: tfds.features.FeatureConnector, dataset: str, split: str, number: int
 ) -> Iterator[tuple[int, Any]]:
-    """Examples with their keys, as a builder's ``_generate_examples`` gives them.
+    """Yields examples with their keys, as a builder's ``_generate_examples`` does.
 
     Args:
       features: the builder's features.
-      dataset: full name of the dataset; it and the split decide what the examples say.
-      split: name of the split.
-      number: how many examples.
+      dataset: the full name of the dataset; it and the split decide what the examples say.
+      split: the name of the split.
+      number: how many examples to yield.
 
     Raises:
       CannotGenerate: there is a feature whose values cannot be generated.
@@ -58,7 +58,7 @@ def examples(
 
 
 class _Maker:
-    """Makes up the values of one example."""
+    """Generates the values of one example."""
 
     def __init__(self, random: np.random.Generator, index: int) -> None:
         self._random = random
@@ -69,7 +69,7 @@ class _Maker:
 
         Args:
           feature: a TFDS feature.
-          name: the keys that lead to it, each after a slash; of a list's elements, the list's.
+          name: the keys that lead to it, each after a slash; elements of a list have the list's name.
         """
         import tensorflow_datasets as tfds
 
@@ -98,7 +98,7 @@ class _Maker:
         """Returns a value of a tensor's shape and dtype.
 
         Raises:
-          CannotGenerate: the feature is made of several tensors, or of a dtype without values to choose from.
+          CannotGenerate: the feature consists of several tensors, or has a dtype that cannot be generated.
         """
         if isinstance(info, dict):
             raise CannotGenerate(f"{name!r} is made of several tensors")
@@ -118,7 +118,7 @@ class _Maker:
         raise CannotGenerate(f"{name!r} has the dtype {dtype}")
 
     def _text(self, name: str) -> str:
-        """Words for a text feature of this name."""
+        """Returns words for a text feature of this name."""
         if _IDENTIFIER.search(name):
             return f"generated-{self._index}"
         least, most = next((length for pattern, length in _LENGTHS if pattern.search(name)), _SENTENCE)

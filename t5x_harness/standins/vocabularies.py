@@ -1,12 +1,12 @@
 """Generated SentencePiece vocabularies of the size that a path and a model imply.
 
 A config names its vocabulary by a path in a bucket, such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``.  The
-stand-in has as many pieces as the file at that path, the same special ids as T5's public vocabularies, and a byte for
-everything that has no piece: every text comes back as it was when its ids are decoded (in TensorFlow without spaces in
-front, as its decoder drops them of every model).  Its ids are not those of the real file.
+stand-in has as many pieces as the file at that path, the same special ids as T5's public vocabularies, and bytes for
+everything without a piece of its own: decoding the ids of a text gives the text back (in TensorFlow without leading
+spaces, which its decoder always drops).  Its ids are not those of the real file.
 
-Two paths of T5's that differ only in where the sentinels come from, the file (``….100extra``) or ``extra_ids=100``,
-have the same stand-in once SeqIO has added its extra ids, byte for byte, as the real files have.
+Two of T5's paths may only differ in where the sentinels come from, the file (``….100extra``) or ``extra_ids=100``.  As
+with the real files, their stand-ins are equal byte for byte once SeqIO has added its extra ids.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PUBLISHED = re.compile(r"(?:gs://|/gcs/)t5-data/vocabs/")
 """T5's public vocabularies, whose paths tell their sizes."""
 
 _DEFAULT_PIECES = 32_000
-"""Of T5's English vocabulary: for a path and a model that say nothing."""
+"""The size of T5's English vocabulary, if neither the path nor the model says anything."""
 
 _NUMBER_OF_BYTES = 256
 
 _LEAST_WITH_BYTES = 384
-"""Vocabularies smaller than this have letters instead of bytes: with both, hardly a piece would be left."""
+"""Smaller vocabularies have letters instead of bytes; with both, there would hardly be room for pieces."""
 
 _SENTINELS = re.compile(r"\.(\d+)extra\b")
 _NUMBER = re.compile(r"(?<!\d)\d{3,7}(?!\d)")
@@ -44,7 +44,7 @@ class VocabularySize:
     """How many ids a SentencePiece file has.
 
     Attributes:
-      pieces: ids without sentinels, with padding, end of sequence and unknown.
+      pieces: ids including padding, end of sequence and unknown, but not the sentinels.
       sentinels: ``<extra_id_…>`` pieces that the file itself has at its end.
     """
 
@@ -61,11 +61,11 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
     """Returns the size of the vocabulary that a path names.
 
     Args:
-      path: of the SentencePiece file. A number in it says how large the file is, as in ``cc_all.32000.100extra`` or
-        ``my_vocab_64k``; the file's name counts more than its folder's, and the bucket's not at all.
-      rows: rows of the model's embedding, which T5's models round up to a multiple of 128; None if that is not known.
-        They decide where the path says nothing.
-      extra_ids: what SeqIO adds to the file's ids.
+      path: the SentencePiece file. A number in it says how large the vocabulary is, as in ``cc_all.32000.100extra`` or
+        ``my_vocab_64k``; the file's name counts more than its folder's, and the bucket's does not count.
+      rows: how many rows the model's embedding has, which T5's models round up to a multiple of 128; None if that is
+        not known. It decides if the path says nothing.
+      extra_ids: how many ids SeqIO adds to the file's.
     """
     for part in reversed(_BUCKET.sub("", path).split("/")):
         sentinels = int(found[1]) if (found := _SENTINELS.search(part)) else 0
@@ -81,30 +81,30 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
 
 
 def is_published(path: str) -> bool:
-    """Returns whether a path is that of one of T5's public vocabularies, of which :func:`size_of` is certain."""
+    """Tells whether a path is one of T5's public vocabularies, whose sizes :func:`size_of` knows for certain."""
     return _PUBLISHED.match(path) is not None
 
 
 def _is_a_size(number: int) -> bool:
-    """Returns whether a number is one that vocabularies are trained to, and no date or version."""
+    """Tells whether a number is a usual size of vocabularies, and not a date or version."""
     return number >= _LEAST_WITH_BYTES and (number % 100 == 0 or number.bit_count() == 1)
 
 
 def _of_thousands(number: int, rows: int | None, others: int) -> int:
-    """Returns what ``64k`` means: 65,536 where the embedding is too large for 64,000 and has room for them."""
+    """Returns what ``64k`` means: 65,536 if the embedding is too large for 64,000 and has room for 65,536."""
     binary, decimal = number * 1024, number * 1000
     return binary if rows is not None and decimal + others + 128 <= rows >= binary + others else decimal
 
 
 @functools.lru_cache(maxsize=8)
 def model_of(size: VocabularySize) -> bytes:
-    """Returns a SentencePiece unigram model, serialized; the same bytes for the same size.
+    """Returns a serialized SentencePiece unigram model; the same bytes for the same size.
 
-    Ids 0, 1 and 2 are padding, end of sequence and unknown, sentinels the last ids in falling order. From 384 pieces
-    on it has a piece for each byte; smaller ones have letters only, and other characters become unknown.
+    Ids 0, 1 and 2 are padding, end of sequence and unknown; the sentinels are the last ids in descending order. From
+    384 pieces on, it has a piece for each byte; smaller models have letters only, and other characters become unknown.
 
     Args:
-      size: its size.
+      size: the size of the model.
 
     Raises:
       ValueError: there is no room for the three special ids.
@@ -130,7 +130,7 @@ def model_of(size: VocabularySize) -> bytes:
     trainer.pad_id, trainer.eos_id, trainer.unk_id, trainer.bos_id = PAD_ID, EOS_ID, UNK_ID, -1
     trainer.byte_fallback = with_bytes
     normalizer = model.normalizer_spec
-    normalizer.name = "identity"  # whatever a normalizer joins or drops could not come back
+    normalizer.name = "identity"  # what a normalizer joins or drops could not be decoded
     normalizer.add_dummy_prefix = True
     normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = True
@@ -139,9 +139,9 @@ def model_of(size: VocabularySize) -> bytes:
 
 
 def _scored(number: int) -> list[tuple[str, float]]:
-    """Pieces with their log probabilities, which all differ: what a text is cut into is never a matter of chance.
+    """Returns pieces with log probabilities that all differ, so that a text is always cut in the same way.
 
-    A piece costs more the later it comes, but no two pieces cost less than the one that they make up.
+    A later piece costs more, but no two pieces cost less than the piece that they form together.
     """
     single = list(itertools.islice(letters(), min(number, max(100, number // 4))))
     chosen = dict.fromkeys(single)

@@ -1,8 +1,8 @@
-"""SeqIO's vocabularies on generated files where theirs cannot be reached.
+"""SeqIO's vocabularies on generated files, if their own cannot be reached.
 
-A vocabulary keeps the path that the user gave it: what it is compared by, and what reports and config.gin show.  Where
-there is an emulated Google Cloud, the file is put into its bucket at that very path, for every client to read.
-Elsewhere, only where SeqIO opens that path, another file is opened.
+A vocabulary keeps the path that the user gave it, by which it is compared, and which reports and config.gin show.  If
+there is an emulated Google Cloud, the file is put into its bucket at that path, for every client to read.  Otherwise
+SeqIO opens another file for that path.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class VocabularyFiles:
     Args:
       folder: where the files are written.
       policy: when a file is generated.
-      rows: rows of the model's embedding; None if they are not known.
-      note: called with a path and what took its place, once for each path.
+      rows: how many rows the model's embedding has; None if that is not known.
+      note: called once for each path, with the path and what took its place.
     """
 
     def __init__(self, folder: Path, policy: StandInPolicy, rows: int | None, note: Callable[[str, str], None]) -> None:
@@ -37,22 +37,19 @@ class VocabularyFiles:
         self._generated: set[str] = set()
 
     def install(self) -> None:
-        """Has SeqIO open these files in this process; where several runs share it, the last one's are opened."""
+        """Has SeqIO open these files in this process; if several runs share it, the last run's files count."""
         from t5x_harness.upstream.seqio import open_vocabulary_files
 
         open_vocabulary_files(self.file_for)
 
     def file_for(self, path: str, extra_ids: int) -> str:
-        """Returns the file to open for ``path``.
-
-        Itself, or one that is generated for a vocabulary with ``extra_ids``.
-        """
+        """Returns the file to open for ``path``: itself, or one generated for a vocabulary with ``extra_ids``."""
         if path not in self._files:
             self._files[path] = self._make(path, extra_ids) if is_replaced(str(path), self._policy) else path
         return self._files[path]
 
     def replaces(self, path: str) -> bool:
-        """Returns whether what was opened for ``path`` is generated."""
+        """Tells whether the file that was opened for ``path`` is generated."""
         return path in self._generated
 
     def _make(self, path: str, extra_ids: int) -> str:
