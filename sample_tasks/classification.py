@@ -21,7 +21,7 @@ def parse_tsv(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.map(parse)
 
 
-def label_index(text: str, **unused: object) -> int:
+def label_index(text: str, **_: object) -> int:
     """The position of a label in ``LABELS``; -1 for anything else, which no target has."""
     return LABELS.index(text) if text in LABELS else -1
 

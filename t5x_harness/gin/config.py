@@ -93,6 +93,11 @@ class GinConfig:
             for parameter, value in list(parameters.items()):
                 yield BindingKey(scope, selector, parameter), value
 
+    def __iter__(self) -> Iterator[BindingKey]:
+        """Yields every binding."""
+        for key, _ in self.items():  # noqa: PERF102  it is not a dict
+            yield key
+
     def value(self, key: BindingKey | None) -> Any:
         """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
         if key is None:

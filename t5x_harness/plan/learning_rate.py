@@ -119,7 +119,7 @@ def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
     if isinstance(optimizer, optimizers.MultiOptimizer):
         return None  # each of its optimizers may have a rate of its own
     if of_optax:
-        bound = [key for key, _ in config.items() if key.parameter == "learning_rate"]
+        bound = [key for key in config if key.parameter == "learning_rate"]
         key = bound[0] if len(bound) == 1 else None
     else:
         key = config.find("learning_rate_fn", scope=config.scope_of("trainer_cls") or "")

@@ -227,7 +227,7 @@ def _package(name: str) -> ModuleType | None:
 def _line_of_call(name: str, config: GinConfig) -> Location | None:
     """Returns the line that has Gin call a configurable or binds one of its parameters, else the entry point's."""
     named = [key for key, value in config.items() if name and name in map(_last, config.references(value))]
-    bound = [key for key, _ in config.items() if not key.is_macro and _last(key.selector) == name]
+    bound = [key for key in config if not key.is_macro and _last(key.selector) == name]
     entry = [BindingKey("", config.entry, parameter) for parameter in config.entry_bindings()]
     lines = [(key, at) for key in (*named, *bound, *entry) if (at := config.location(key)) is not None]
     own = [at for key, at in lines if config.is_of_user(key)]
@@ -237,7 +237,7 @@ def _line_of_call(name: str, config: GinConfig) -> Location | None:
 def _line_of_macro(text: str, config: GinConfig) -> Location | None:
     """Returns the line of the one macro that a text names, whether it is used or not."""
     words = set(re.findall(r"[\w./]+", text))
-    named = [key for key, _ in config.items() if key.is_macro and key.scope in words]
+    named = [key for key in config if key.is_macro and key.scope in words]
     return config.location(named[0]) if len(named) == 1 else None
 
 

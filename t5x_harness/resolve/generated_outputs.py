@@ -34,15 +34,15 @@ class GeneratedOutputs:
     tokens: np.ndarray[Any, Any]
     scores: np.ndarray[Any, Any]
 
-    def predict(self, dataset: Any) -> list[tuple[int, Any]]:
+    def predict(self, _dataset: Any) -> list[tuple[int, Any]]:
         """Stands in for the model's ``predict_batch``."""
         return list(enumerate(self.tokens))
 
-    def predict_with_aux(self, dataset: Any) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
+    def predict_with_aux(self, _dataset: Any) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
         """Stands in for the model's ``predict_batch_with_aux``."""
-        return self.predict(dataset), {"scores": list(self.scores)}
+        return self.predict(_dataset), {"scores": list(self.scores)}
 
-    def score(self, dataset: Any) -> list[tuple[int, Any]]:
+    def score(self, _dataset: Any) -> list[tuple[int, Any]]:
         """Stands in for the model's ``score_batch``."""
         return list(enumerate(self.scores))
 

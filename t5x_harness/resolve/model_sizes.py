@@ -24,7 +24,7 @@ def bound_integers(config: GinConfig, names: frozenset[str]) -> Iterator[tuple[B
       names: the names in lower case.
     """
     seen = set()
-    for key, _ in config.items():
+    for key in config:
         name = key.scope.split("/")[-1] if key.is_macro else key.parameter
         owner = config.owner(key)
         value = config.value(owner)

@@ -84,7 +84,7 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     evidence = _Evidence(error)
     weights: dict[BindingKey, float] = {}
     used_by: dict[BindingKey, BindingKey] = {}
-    for key, _ in config.items():
+    for key in config:
         if key.is_macro:
             continue
         owner = config.owner(key)
@@ -113,7 +113,7 @@ def _value_of_user(owner: BindingKey, config: GinConfig) -> Any:
 
 def misfits(config: GinConfig) -> dict[BindingKey, str]:
     """Returns the parameters whose bound value is not of their type, and that type as text."""
-    found = {key: misfit(config, key) for key, _ in config.items() if not key.is_macro}
+    found = {key: misfit(config, key) for key in config if not key.is_macro}
     return {key: hint for key, hint in found.items() if hint is not None}
 
 
@@ -122,7 +122,7 @@ def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
     if not isinstance(root_cause(error), (ValueError, re.error)):
         return None
     evidence = _Evidence(error)
-    owners = (config.owner(key) for key, _ in config.items() if not key.is_macro)
+    owners = (config.owner(key) for key in config if not key.is_macro)
     return next((key for key in owners if config.is_of_user(key) and evidence.holds(config.value(key))), None)
 
 

@@ -30,7 +30,7 @@ class _Finder:
         self._note = note
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns the spec of a module of the stand-in; None for modules of other packages and of a real ``t5``.
 

@@ -150,6 +150,6 @@ class _NothingDownloaded:
 
     extract = download_and_extract = download_kaggle_data = download
 
-    def iter_archive(self, resource: Any) -> Sequence[Any]:
+    def iter_archive(self, _resource: Any) -> Sequence[Any]:
         """Returns nothing."""
         return ()

@@ -131,7 +131,7 @@ def test_fallback_fills_what_is_missing() -> None:
 
 
 def test_an_assignment_map_is_applied_by_the_runtime() -> None:
-    def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
+    def apply_assignment_map(stored: Any, _ours: Any, assignment_map: Any) -> Any:
         stored["target"]["new"] = stored["target"].pop(assignment_map[0][0])
         return stored
 
@@ -176,7 +176,7 @@ def test_state_that_the_optimizer_does_not_keep_is_unwanted() -> None:
 
 
 def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:
-    def apply_assignment_map(stored: Any, ours: Any, assignment_map: Any) -> Any:
+    def apply_assignment_map(stored: Any, _ours: Any, assignment_map: Any) -> Any:
         del stored["target"][assignment_map[0][0]]
         return stored
 
@@ -188,7 +188,7 @@ def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:
 
 
 def test_the_users_own_transformation_is_not_judged() -> None:
-    def halve(stored: Any, ours: Any) -> Any:
+    def halve(*_: Any) -> Any:
         raise AssertionError("it is not called")
 
     found = fit(model(), state_transformation_fns=(halve,))

@@ -81,7 +81,7 @@ def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
     assert error_text(ValueError(text)) == "ValueError: could not convert: n/a"
 
 
-def test_generated_code_is_nobodys_line(tmp_path: Path) -> None:
+def test_generated_code_is_nobodys_line() -> None:
     """AutoGraph's conversions have a file of their own, which is not there to be opened."""
     code = compile("1 / 0", "__autograph_generated_10335_bc74f4b2.py", "exec")
     with pytest.raises(ZeroDivisionError) as caught:

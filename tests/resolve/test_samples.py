@@ -123,7 +123,7 @@ def test_rows_are_packed_as_seqio_packs_them(seed: int) -> None:
     random = np.random.default_rng(seed)
     sizes = random.integers(1, [[20, 12]], size=(14, 2))
     examples = [{"inputs": np.ones(a, np.int32), "targets": np.ones(b, np.int32)} for a, b in sizes]
-    signature = {name: TEXT for name in lengths}
+    signature = dict.fromkeys(lengths, TEXT)
     dataset = tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
     packed = seqio.trim_and_pack_dataset(dataset, lengths)
     assert packed_rows(examples, lengths) == sum(1 for _ in packed)

@@ -246,7 +246,7 @@ def test_a_call_that_a_library_refuses_is_not_the_users() -> None:
 
 
 def test_a_python_function_s_error_is_shown_without_tensorflows() -> None:
-    def refuse(x: object) -> None:
+    def refuse(_x: object) -> None:
         raise ValueError("no such word")
 
     dataset = tf.data.Dataset.range(1).map(lambda x: tf.py_function(refuse, [x], tf.string))

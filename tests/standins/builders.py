@@ -32,7 +32,7 @@ class EveryFeature(tfds.core.GeneratorBasedBuilder):
         path = dl_manager.download_and_extract("https://example.com/data.zip")
         return {"train": self._generate_examples(path), tfds.Split.TEST: self._generate_examples(path)}
 
-    def _generate_examples(self, path):
+    def _generate_examples(self, _path):
         yield from ()
 
 

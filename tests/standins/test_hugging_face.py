@@ -98,7 +98,7 @@ class TestWithoutRows:
         monkeypatch.setitem(sys.modules, "huggingface_hub.constants", constants)
         sys.modules["huggingface_hub"].constants = constants
 
-        def real(path: str, name: str | None = None, **options: Any) -> str:
+        def real(path: str, *_: Any, **__: Any) -> str:
             if path == "kept" and constants.HF_HUB_OFFLINE:
                 return "from the cache"
             if path == "json":
