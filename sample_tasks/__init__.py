@@ -1,7 +1,7 @@
 """Tiny SeqIO tasks with the shapes of real ones, their data, and Gin configs that train, evaluate and infer on them.
 
-Everything ships with the package and is a pure function of it: no download, no credentials, no random choice. The data
-and vocabulary of ``sample_c4`` are T5's own, for which a run has stand-ins.
+Everything ships with the package and is a pure function of it, without downloads, credentials or random choices. The
+data and vocabulary of ``sample_c4`` are T5's own, for which a run has stand-ins.
 
 ================================  ==========================  =============================  ==================
 task or mixture                   source                      vocabulary                     metrics

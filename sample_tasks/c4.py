@@ -1,6 +1,6 @@
-"""Pretraining as T5's own: web pages of C4, cut into chunks of equal length, with spans of them masked.
+"""Pretraining as for T5 itself: web pages of C4, cut into chunks of equal length, with masked spans.
 
-The data is TFDS' ``c4``, which takes days to prepare: where it is not, a run generates a few pages.
+The data is TFDS' ``c4``, which takes days to prepare; if it is not prepared, a run generates a few pages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PIECES = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
 def chunk_length(inputs: int) -> int:
     """Returns how many tokens become ``inputs`` ids once spans are masked and the end of sequence is added.
 
-    512 ids are what is left of 568 tokens; the masked ones become 114 ids of targets.
+    512 ids are left of 568 tokens, and the masked tokens become 114 ids of targets.
 
     Args:
       inputs: the length limit of the inputs, at least 3.

@@ -12,7 +12,7 @@ LABELS = ("english", "german")
 
 
 def parse_tsv(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Lines ``text<tab>label`` to ``inputs`` and ``targets``."""
+    """Makes ``inputs`` and ``targets`` of lines ``text<tab>label``."""
 
     def parse(line: tf.Tensor) -> dict[str, tf.Tensor]:
         text, label = tf.io.decode_csv(line, record_defaults=["", ""], field_delim="\t", use_quote_delim=False)
@@ -22,7 +22,7 @@ def parse_tsv(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def label_index(text: str, **_: object) -> int:
-    """The position of a label in ``LABELS``; -1 for anything else, which no target has."""
+    """Returns the position of a label in ``LABELS``, or -1 for any other text, which no target has."""
     return LABELS.index(text) if text in LABELS else -1
 
 

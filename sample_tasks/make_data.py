@@ -19,19 +19,19 @@ from t5x_harness.sample_tasks import numbers, rivers
 
 _Item = TypeVar("_Item")
 
-# Each held-out share is one in so many.
+# One item in so many is held out.
 _HELD_OUT = 8
 
 
 def make_text(folder: Path) -> None:
-    """The pretraining documents, one a line."""
+    """Makes the pretraining documents, one a line."""
     documents = [rivers.paragraph(r) for r in rivers.rivers()] + list(rivers.comparisons())
     for split, lines in _splits(documents).items():
         (folder / f"rivers-{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def make_languages(folder: Path) -> None:
-    """The TSV of number words and the language that they are in."""
+    """Makes the TSV files of number words and their languages."""
     rows = []
     for n in range(0, numbers.LIMIT, 41):
         rows += [f"{numbers.english(n)}\tenglish", f"{numbers.german(n)}\tgerman"]
@@ -40,7 +40,7 @@ def make_languages(folder: Path) -> None:
 
 
 def make_questions(folder: Path) -> None:
-    """The questions as TFExample records."""
+    """Makes the TFExample records of the questions."""
     for split, questions in _splits(list(rivers.questions())).items():
         with tf.io.TFRecordWriter(str(folder / f"rivers-{split}.tfrecord")) as writer:
             for q in questions:
@@ -52,7 +52,7 @@ def make_questions(folder: Path) -> None:
 
 
 def make_sentencepiece(folder: Path) -> None:
-    """A unigram model of 512 pieces with T5's special ids: padding 0, end 1, unknown 2."""
+    """Makes a unigram model of 512 pieces with T5's special ids: padding 0, end 1, unknown 2."""
     documents = [rivers.paragraph(r) for r in rivers.rivers()] + list(rivers.comparisons())
     documents += [q.question for q in rivers.questions()]
     documents += [f"translate English to German: {numbers.english(n)}" for n in range(0, numbers.LIMIT, 7)]
@@ -77,7 +77,7 @@ def make_sentencepiece(folder: Path) -> None:
 
 
 def make_sums(folder: Path) -> None:
-    """The prepared TFDS data of the builder ``sample_sums``."""
+    """Prepares the TFDS data of the builder ``sample_sums``."""
     from t5x_harness.sample_tasks import sums  # reads the files that the other makers write
 
     sums.SampleSums(data_dir=str(folder / "tfds")).download_and_prepare()

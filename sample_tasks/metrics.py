@@ -11,18 +11,18 @@ import sacrebleu
 
 
 def bleu(targets: Sequence[str], predictions: Sequence[str]) -> Mapping[str, float]:
-    """Corpus BLEU of sacrebleu, with its international tokenizer."""
+    """Computes the corpus BLEU of sacrebleu, with its international tokenizer."""
     score = sacrebleu.corpus_bleu(list(predictions), [list(targets)], tokenize="intl")
     return {"bleu": score.score}
 
 
 def accuracy(targets: Sequence[object], predictions: Sequence[object]) -> Mapping[str, float]:
-    """Share of predictions equal to their target."""
+    """Computes the share of predictions that equal their targets."""
     return {"accuracy": _percent([t == p for t, p in zip(targets, predictions, strict=True)])}
 
 
 def squad(targets: Sequence[Sequence[str]], predictions: Sequence[str]) -> Mapping[str, float]:
-    """SQuAD v1.1's exact match and token F1, each against the answer that fits best.
+    """Computes SQuAD v1.1's exact match and token F1, each against the answer that fits best.
 
     Args:
       targets: the accepted answers of each question.
@@ -37,7 +37,7 @@ def squad(targets: Sequence[Sequence[str]], predictions: Sequence[str]) -> Mappi
 
 
 def _words(text: str) -> list[str]:
-    """Words of an answer, without case, punctuation and English articles."""
+    """Returns the words of an answer, without case, punctuation and English articles."""
     bare = "".join(c for c in text.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 

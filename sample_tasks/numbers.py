@@ -17,7 +17,7 @@ _GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzi
 
 
 def english(number: int) -> str:
-    """``1021`` is "one thousand twenty-one".
+    """Returns a number in English words: ``1021`` is "one thousand twenty-one".
 
     Raises:
       ValueError: the number is negative or at least ``LIMIT``.
@@ -34,7 +34,7 @@ def english(number: int) -> str:
 
 
 def german(number: int) -> str:
-    """``1021`` is "eintausendeinundzwanzig".
+    """Returns a number in German words: ``1021`` is "eintausendeinundzwanzig".
 
     Raises:
       ValueError: the number is negative or at least ``LIMIT``.
@@ -51,7 +51,7 @@ def german(number: int) -> str:
 
 
 def _german_unit(unit: int) -> str:
-    """In front of another word "eins" loses its s."""
+    """Returns a digit as it is before another word, where "eins" loses its s."""
     return "ein" if unit == 1 else _GERMAN[unit]
 
 

@@ -19,7 +19,7 @@ FEATURES = {
 
 
 def as_question(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Writes question and context into one input; the first answer is the target, all of them stay for the metric."""
+    """Joins question and context to the input; the first answer is the target, and the metric gets all of them."""
     return dataset.map(
         lambda e: {
             "inputs": tf.strings.join(["question: ", e["question"], " context: ", e["context"]]),
@@ -30,7 +30,7 @@ def as_question(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def answers_or_text(text: str, example: Mapping[str, Any], is_target: bool = False) -> str | list[str]:
-    """All accepted answers for a target, the text itself for a prediction."""
+    """Returns all accepted answers for a target, and the text itself for a prediction."""
     return [tf.compat.as_text(answer) for answer in example["answers"]] if is_target else text
 
 

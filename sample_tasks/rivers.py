@@ -1,4 +1,4 @@
-"""Facts on rivers, and the paragraphs and questions made of them."""
+"""Facts about rivers, and paragraphs and questions made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclasses.dataclass(frozen=True)
 class River:
-    """One row of ``data/rivers.tsv``; the length is in kilometres."""
+    """One row of ``data/rivers.tsv``; the length is in kilometers."""
 
     name: str
     length: int
@@ -32,14 +32,14 @@ class Question:
 
 
 def rivers() -> tuple[River, ...]:
-    """All rivers, longest first."""
+    """Returns all rivers, the longest first."""
     with (DATA / "rivers.tsv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return tuple(River(r["name"], int(r["length"]), r["source"], r["mouth"], r["city"]) for r in rows)
 
 
 def paragraph(river: River) -> str:
-    """Three sentences that state every fact of a river."""
+    """Returns three sentences that state every fact about a river."""
     return (
         f"The {river.name} is {river.length} km long. It rises in {river.source} and flows into {river.mouth}. "
         f"{river.city} lies on its banks."
@@ -47,7 +47,7 @@ def paragraph(river: River) -> str:
 
 
 def comparisons() -> Iterator[str]:
-    """A sentence for each river and the next shorter one."""
+    """Yields a sentence for each river and the next shorter one."""
     ranked = rivers()
     for longer, shorter in itertools.pairwise(ranked):
         yield (
@@ -57,7 +57,7 @@ def comparisons() -> Iterator[str]:
 
 
 def questions() -> Iterator[Question]:
-    """Four questions for each river, answered by its paragraph."""
+    """Yields four questions for each river, which its paragraph answers."""
     for river in rivers():
         context = paragraph(river)
         yield Question(f"How long is the {river.name}?", context, (f"{river.length} km", f"{river.length}"))

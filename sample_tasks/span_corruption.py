@@ -1,4 +1,4 @@
-"""Pretraining: a text file, one document a line, with spans of it masked by sentinels."""
+"""Pretraining on a text file, one document a line, with spans masked by sentinels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def span_corruption(
 
 
 def mask_spans(dataset: tf.data.Dataset, vocabulary: seqio.Vocabulary) -> tf.data.Dataset:
-    """Masks random spans of ``targets``, whole as they are; those of a single token are left out.
+    """Masks random spans of whole ``targets``; targets of a single token are dropped.
 
     Args:
       dataset: examples with int32 ``targets`` of shape (length,).
@@ -69,7 +69,7 @@ def _rounded(count: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def _random_parts(total: tf.Tensor, parts: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Lengths of ``parts`` pieces, each at least 1, adding up to ``total``; all ways of cutting are equally likely."""
+    """Returns random lengths of ``parts`` pieces, each at least 1, that add up to ``total``; all are equally likely."""
     cuts = tf.random.experimental.stateless_shuffle(tf.range(1, total), seed)[: parts - 1]
     edges = tf.concat([[0], tf.sort(cuts), [total]], axis=0)
     return edges[1:] - edges[:-1]

@@ -1,4 +1,4 @@
-"""A source that streams: its length is unknown and it is read once, in order, as from a queue or a remote file."""
+"""A streaming source, such as a queue or a remote file: its length is unknown, and it is read once and in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LENGTHS = {"train": 4096, "validation": 32}
 
 
 def counting_stream(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
-    """Countdowns such as ``count from 12`` and ``12 11 10 9``, made while they are read.
+    """Streams countdowns such as ``count from 12`` and ``12 11 10 9``, made while they are read.
 
     Args:
       split: ``train`` or ``validation``.

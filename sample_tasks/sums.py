@@ -1,4 +1,4 @@
-"""A TFDS builder of its own, and the task that reads what it prepared.
+"""A custom TFDS builder, and the task that reads what it prepared.
 
 The prepared data ships in ``data/tfds``; ``make_data.py`` makes it anew by this builder.
 """
@@ -41,7 +41,7 @@ class SampleSums(tfds.core.GeneratorBasedBuilder):
 
 
 def as_text(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """``left + right`` in, the sum out, in decimal digits."""
+    """Makes ``left + right`` the inputs and the sum the targets, in decimal digits."""
     return dataset.map(
         lambda e: {
             "inputs": tf.strings.join(

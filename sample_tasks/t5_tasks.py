@@ -1,6 +1,6 @@
 """Stand-ins for tasks of the package ``t5``, ``t5.data.mixtures``, by the names that T5X's example configs have.
 
-Sources, vocabularies, features and metrics have the names of T5's; the functions are those of the sample tasks.
+Sources, vocabularies, features and metrics are named as in T5; the functions are the sample tasks'.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _WMT: Mapping[str, tuple[str, str]] = {
     "wmt14_enfr_v003": ("wmt14_translate/fr-en:1.0.0", "fr"),
     "wmt19_ende_v003": ("wmt19_translate/de-en:1.0.0", "de"),
 }
-"""Each task's TFDS dataset, and the language that English is translated to."""
+"""Each task's TFDS dataset, and the language that English is translated into."""
 
 
 def vocabulary() -> seqio.SentencePieceVocabulary:
-    """T5's English vocabulary as the package names it: a file without sentinels, and 100 extra ids."""
+    """Returns T5's English vocabulary as the package names it: a file without sentinels, and 100 extra ids."""
     return seqio.SentencePieceVocabulary("gs://t5-data/vocabs/cc_all.32000/sentencepiece.model", extra_ids=100)
 
 
 def as_translation(dataset: tf.data.Dataset, target: str) -> tf.data.Dataset:
-    """Makes a prefixed English text the inputs, and its translation the targets."""
+    """Makes the English text with a prefix the inputs, and its translation the targets."""
     prefix = f"translate {_LANGUAGES['en']} to {_LANGUAGES[target]}: "
     return dataset.map(lambda pair: {"inputs": prefix + pair["en"], "targets": pair[target]})
 

@@ -1,4 +1,4 @@
-"""Registers every sample task and mixture; the one module that a Gin file imports."""
+"""Registers every sample task and mixture: the one module that a Gin file imports."""
 
 from __future__ import annotations
 

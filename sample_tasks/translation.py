@@ -9,15 +9,15 @@ from t5x_harness.sample_tasks import metrics, numbers, vocabularies
 
 _SPLITS = ("train", "validation")
 
-# Every twentieth number is held out, so validation sees words that training saw in other combinations.
+# Every twentieth number is held out, so validation has words that training has in other combinations.
 _HELD_OUT = 20
 
-# From here on nearly all have four English words or more, without which BLEU has nothing to count.
+# From here on, nearly all numbers have at least four English words, which BLEU needs to count anything.
 _FIRST = 1_000
 
 
 def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
-    """English and German words of the numbers of a split, as string scalars ``english`` and ``german``.
+    """Returns the numbers of a split in English and German words, as string scalars ``english`` and ``german``.
 
     Args:
       split: ``train`` or ``validation``.
@@ -25,7 +25,7 @@ def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = Non
       seed: as SeqIO passes it.
 
     Raises:
-      ValueError: it is neither; SeqIO hands a part such as ``train[:8]`` to a function as it is.
+      ValueError: there is no such split; SeqIO passes a part such as ``train[:8]`` to a function unchanged.
     """
     if split not in _SPLITS:
         raise ValueError(f"there is no split {split!r}, only {' and '.join(map(repr, _SPLITS))}, and no parts of them")

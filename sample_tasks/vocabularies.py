@@ -10,10 +10,10 @@ SENTENCEPIECE_MODEL = str(DATA / "sentencepiece.model")
 
 
 def sentencepiece() -> seqio.SentencePieceVocabulary:
-    """512 pieces with byte fallback, and 100 extra ids above them for the sentinels of span corruption: 612 ids."""
+    """Returns 612 ids: 512 pieces with byte fallback, and 100 extra ids for the sentinels of span corruption."""
     return seqio.SentencePieceVocabulary(SENTENCEPIECE_MODEL, extra_ids=100)
 
 
 def byte() -> seqio.ByteVocabulary:
-    """256 bytes behind three special ids, and 125 extra ids: 384, a multiple of 128."""
+    """Returns 384 ids, a multiple of 128: three special ids, 256 bytes and 125 extra ids."""
     return seqio.ByteVocabulary()

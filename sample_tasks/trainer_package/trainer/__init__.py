@@ -1,1 +1,1 @@
-"""A small training program in the form that Vertex AI runs: here with ``python -m trainer.task``, there as a job."""
+"""A small training program in the form that Vertex AI runs: ``python -m trainer.task`` here, a job there."""

@@ -1,4 +1,4 @@
-"""Logistic regression: what the trainer trains, and the points that it is trained on."""
+"""Logistic regression: the model that the trainer trains, and its points."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ class Model:
     """A line between two classes of points in the plane.
 
     Attributes:
-      weights: [2] float64, what each coordinate counts for.
-      bias: added to it.
+      weights: [2] float64, the weight of each coordinate.
+      bias: the constant term.
     """
 
     weights: np.ndarray
     bias: float
 
     def probabilities(self, points: np.ndarray) -> np.ndarray:
-        """How likely each of [n, 2] points is of class 1: [n] float64."""
+        """Returns how likely each of [n, 2] points is of class 1: [n] float64."""
         return 1 / (1 + np.exp(-(points @ self.weights + self.bias)))
 
     def loss(self, points: np.ndarray, classes: np.ndarray) -> float:
-        """Mean cross entropy in nats."""
+        """Returns the mean cross entropy in nats."""
         likely = np.where(classes == 1, self.probabilities(points), 1 - self.probabilities(points))
         return float(-np.mean(np.log(np.maximum(likely, 1e-12))))
 
     def accuracy(self, points: np.ndarray, classes: np.ndarray) -> float:
-        """The part of the points that is on the right side."""
+        """Returns the share of points on the right side."""
         return float(np.mean((self.probabilities(points) > 0.5) == (classes == 1)))
 
 
 def make_points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two clouds of points that overlap a little: [count, 2] float64, and their classes: [count] int64."""
+    """Returns two overlapping clouds of points, [count, 2] float64, and their classes, [count] int64."""
     random = np.random.default_rng(seed)
     classes = random.integers(0, 2, count)
     return random.normal(np.where(classes == 1, 1.5, -1.5)[:, None], 1.0, (count, 2)), classes
 
 
 def train(points: np.ndarray, classes: np.ndarray, steps: int, learning_rate: float) -> Model:
-    """Full-batch gradient descent from zero."""
+    """Trains a model by full-batch gradient descent from zero."""
     model = Model(np.zeros(points.shape[1]), 0.0)
     for _ in range(steps):
         error = model.probabilities(points) - classes
@@ -53,5 +53,5 @@ def train(points: np.ndarray, classes: np.ndarray, steps: int, learning_rate: fl
 
 
 def average(models: list[Model]) -> Model:
-    """The mean of models that were trained on equal parts of the points."""
+    """Returns the mean of models that were trained on equal parts of the points."""
     return Model(np.mean([model.weights for model in models], axis=0), float(np.mean([model.bias for model in models])))

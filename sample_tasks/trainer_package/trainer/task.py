@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The program's flags; folders are those of the job, where there is one."""
+    """Parses the program's flags; in a job, the folders are the job's by default."""
     parser = argparse.ArgumentParser(description="Trains a line between two clouds of points.")
     parser.add_argument("--steps", type=int, default=100, help="of gradient descent")
     parser.add_argument("--learning_rate", type=float, default=0.5)
@@ -53,17 +53,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def folder(address: str) -> Path:
-    """A folder by its path or its address in Cloud Storage, which a job's machines have at ``/gcs``."""
+    """Returns a folder by its path or its address in Cloud Storage, which a job's machines have at ``/gcs``."""
     return Path(address.replace("gs://", "/gcs/", 1))
 
 
 def part(checkpoints: Path, rank: int) -> Path:
-    """Where a replica leaves its model; in a folder of the job's own, so that no other job's is taken for it."""
+    """Returns where a replica leaves its model: in a folder of its job alone, so that jobs do not mix."""
     return checkpoints / os.environ.get("CLOUD_ML_JOB_ID", "here") / f"part-{rank}.npz"
 
 
 def save(model: Model, file: Path) -> None:
-    """Writes a model, whole or not at all."""
+    """Writes a model completely or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished.npz")
     np.savez(unfinished, weights=model.weights, bias=model.bias)
@@ -71,7 +71,7 @@ def save(model: Model, file: Path) -> None:
 
 
 def wait_for(file: Path, patience: float) -> Model:
-    """A replica's model, once it is there.
+    """Reads a replica's model once it is there.
 
     Raises:
       TimeoutError: it did not come in time.
@@ -86,7 +86,7 @@ def wait_for(file: Path, patience: float) -> Model:
 
 
 def report(model: Model, options: argparse.Namespace) -> None:
-    """Says how good the model is: in the log, beside the model, and to hyperparameter tuning if this is a trial."""
+    """Reports how good the model is: in the log, in a file, and to hyperparameter tuning if this is a trial."""
     points, classes = make_points(EXAMPLES_FOR_EVALUATION, options.seed + 1)
     loss, accuracy = model.loss(points, classes), model.accuracy(points, classes)
     print(f"on other points: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
