@@ -74,7 +74,7 @@ LATER = (
     "regex",
     "sacrebleu",
     "t5x_harness.plan.decoding",
-    "t5x_harness.standins.tfds_examples",
+    "t5x_harness.standins.tfds",
     "tensorflow.python.data.ops.cache_op",
     "tensorflow.python.data.ops.filter_op",
     "tensorflow.python.data.ops.flat_map_op",

@@ -95,7 +95,7 @@ class GinConfig:
 
     def __iter__(self) -> Iterator[BindingKey]:
         """Yields every binding."""
-        for key, _ in self.items():  # noqa: PERF102  it is not a dict
+        for key, _ in self.items():
             yield key
 
     def value(self, key: BindingKey | None) -> Any:

@@ -18,7 +18,6 @@ from t5x_harness.buckets.reach import is_replaced
 from t5x_harness.spec import StandInPolicy
 from t5x_harness.standins import tfds
 from t5x_harness.standins.rows import EVERY_SPLIT, Row, Samples
-from t5x_harness.standins.tfds_examples import CannotGenerate
 from t5x_harness.upstream import seqio as upstream
 
 _USUAL_SPLITS = ("train", "validation", "test")
@@ -234,7 +233,7 @@ def _prepared(
             number=number,
             any_version=data_dir is not None,
         )
-    except CannotGenerate as error:
+    except tfds.CannotGenerate as error:
         return GeneratedTfds(name, data_dir, str(error))
     except (
         Exception

@@ -13,8 +13,7 @@ from builders import EveryFeature  # noqa: E402
 
 from t5x_harness.spec import StandInPolicy  # noqa: E402
 from t5x_harness.standins.sources import generate_tfds  # noqa: E402
-from t5x_harness.standins.tfds import examples_needed, prepare, splits_of  # noqa: E402
-from t5x_harness.standins.tfds_examples import CannotGenerate  # noqa: E402
+from t5x_harness.standins.tfds import CannotGenerate, examples_needed, prepare, splits_of  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
