@@ -125,7 +125,7 @@ def test_whatever_python_takes_for_false_asks_for_t5xs_older_layout(plan: Plan, 
         assert the_finding(result, "CKP08").fix == "drop use_orbax = False"
 
 
-def test_a_folder_that_holds_nothing_is_no_checkpoint(plan: Plan, tmp_path: Path) -> None:
+def test_a_folder_that_holds_nothing_is_not_a_checkpoint(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
     finding = the_finding(plan(*restore(tmp_path / "run/checkpoint_20")), "CKP04")
     assert finding.message == (
@@ -134,7 +134,7 @@ def test_a_folder_that_holds_nothing_is_no_checkpoint(plan: Plan, tmp_path: Path
     )
 
 
-def test_a_name_without_a_step_is_no_checkpoint(plan: Plan, tmp_path: Path) -> None:
+def test_a_name_without_a_step_is_not_a_checkpoint(plan: Plan, tmp_path: Path) -> None:
     finding = the_finding(plan(*restore(tmp_path / "best")), "CKP05")
     assert finding.message == (
         f"{tmp_path}/best does not end in checkpoint_ and a step, from which T5X takes the step to restore"
@@ -148,6 +148,6 @@ def test_inference_takes_its_path_as_it_is(plan: Plan, tmp_path: Path) -> None:
     assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
 
 
-def test_an_empty_path_is_no_way_to_start_from_scratch(plan: Plan) -> None:
+def test_an_empty_path_does_not_start_from_scratch(plan: Plan) -> None:
     finding = the_finding(plan(*restore("")), "CKP04")
     assert finding.fix == "write [] to start from scratch"

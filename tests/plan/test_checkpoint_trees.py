@@ -175,7 +175,7 @@ def test_state_that_the_optimizer_does_not_keep_is_unwanted() -> None:
     assert not found.fits
 
 
-def test_what_the_assignment_map_drops_is_not_laid_on_the_checkpoint() -> None:
+def test_what_the_assignment_map_drops_is_not_blamed_on_the_checkpoint() -> None:
     def apply_assignment_map(stored: Any, _ours: Any, assignment_map: Any) -> Any:
         del stored["target"][assignment_map[0][0]]
         return stored
@@ -230,7 +230,7 @@ def test_an_array_that_cannot_be_read_is_damage(tmp_path: Path, harm: Callable[[
     assert reason in found.damage
 
 
-def test_a_chunk_of_zeros_that_was_not_written_is_no_damage(tmp_path: Path) -> None:
+def test_a_chunk_of_zeros_that_was_not_written_is_not_damage(tmp_path: Path) -> None:
     """As tensorstore leaves it out, and reads zeros in its place."""
     write_legacy_checkpoint(tmp_path, {"target/bias": np.zeros(8, np.float32)}, {"target/bias"})
     (tmp_path / "target.bias" / "0").unlink(missing_ok=True)

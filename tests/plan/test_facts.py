@@ -194,7 +194,7 @@ def test_a_rate_that_counts_otherwise_is_not_claimed(plan_on: PlanOn) -> None:
     assert "the learning rate: it is not known from which step on it is counted" in result.not_checked
 
 
-def test_a_schedule_of_ones_own_that_raises_is_told(plan_on: PlanOn) -> None:
+def test_a_custom_schedule_that_raises_is_reported(plan_on: PlanOn) -> None:
     raising = "def schedule(step):\n    raise RuntimeError('no rate today')\n"
     lines = ("import rates", "from t5x import trainer", "trainer.Trainer.learning_rate_fn = @rates.schedule")
     result = plan_on(examples.trained(*lines), rates=raising)
@@ -295,9 +295,7 @@ def test_a_schedule_that_is_over(plan_on: PlanOn, lines: tuple[str, ...], severi
         pytest.param("1e-4 * (step < 1000) + 1e-5 * 0.04", "has run down", "count the schedule's steps", id="run-down"),
     ],
 )
-def test_a_schedule_of_ones_own_before_the_run(
-    plan_on: PlanOn, formula: str, says: str | None, fix: str | None
-) -> None:
+def test_a_custom_schedule_before_the_run(plan_on: PlanOn, formula: str, says: str | None, fix: str | None) -> None:
     """T5X's scheduler, which the run config still binds, is neither where the finding is, nor what fixes it."""
     lines = (
         *FROM_CHECKPOINT,
@@ -460,7 +458,7 @@ def test_a_constant_of_gin_is_its_value(plan_on: PlanOn) -> None:
     assert "4000" in facts(result)["steps"]
 
 
-def test_a_run_that_is_to_save_nothing_is_no_mistake(plan_on: PlanOn) -> None:
+def test_a_run_that_is_to_save_nothing_is_not_a_mistake(plan_on: PlanOn) -> None:
     (finding,) = (
         f for f in plan_on(examples.trained("utils.CheckpointConfig.save = None")).findings if f.code == "CKP23"
     )

@@ -94,7 +94,7 @@ def test_the_same_plan_has_no_difference(tmp_path: Path) -> None:
     assert result.facts[-1] == ("golden plan", "golden/run.plan: no difference")
 
 
-def test_a_difference_names_the_binding_its_place_and_what_came_of_it(tmp_path: Path) -> None:
+def test_a_difference_names_the_binding_its_place_and_its_effect(tmp_path: Path) -> None:
     planned(tmp_path)
     result = planned(tmp_path, changed("TRAIN_STEPS", "200"), steps="200, from scratch")
     assert result.outcome is Outcome.FAILED
@@ -173,7 +173,7 @@ def test_an_update_of_what_has_not_changed_leaves_the_file_alone(tmp_path: Path)
 
 
 @pytest.mark.parametrize("merged", ["<<<<<<< HEAD\n", "[bindings]\nTRAIN_STEPS\n"])
-def test_a_file_that_is_no_golden_plan_is_said_to_be_none(tmp_path: Path, merged: str) -> None:
+def test_a_file_that_is_not_a_golden_plan_is_reported(tmp_path: Path, merged: str) -> None:
     (tmp_path / "golden").mkdir()
     (tmp_path / "golden/run.plan").write_text(merged)
     (finding,) = planned(tmp_path).findings
@@ -214,7 +214,7 @@ def test_nothing_of_the_machine_is_kept(tmp_path: Path) -> None:
     }
 
 
-def test_other_widths_of_a_table_are_no_difference(tmp_path: Path) -> None:
+def test_other_widths_of_a_table_are_not_a_difference(tmp_path: Path) -> None:
     planned(tmp_path)
     assert planned(tmp_path, **{"learning rate": "step    rate\n0       0.01\n20      0.1"}).findings == ()
 

@@ -1,4 +1,4 @@
-"""Folders in a bucket that orbax would remove are told before, and so is the command that T5X's own writer needs."""
+"""Folders in a bucket that orbax would remove are reported before, and so is the command that T5X's writer needs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,21 @@ from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
 Resolve = Callable[..., StageResult]
 
 CUT = "def cut(dataset, sequence_length):\n    return dataset\n\n\n"
+CACHED = examples.trained("USE_CACHED_TASKS = True")
+CACHEABLE = (STEPS, "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]")
+MIXED = examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'")
+OTHER_BYTES = module(("seqio.Feature(seqio.ByteVocabulary())", "seqio.Feature(seqio.ByteVocabulary(7))"))
+WITHOUT_VALIDATION = module(("splits=('train', 'validation')", "splits=('train',)"))
 NEEDY = module((STEPS, f"[cut, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{CUT}seqio.TaskRegistry"))
+
+
+def in_bucket(name: str, rows: int) -> str:
+    """A train config whose model has a vocabulary in a bucket."""
+    return examples.trained(
+        "VOCABULARY = @seqio.SentencePieceVocabulary()",
+        f"seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/{name}.model'",
+        f"network.T5Config.vocab_size = {rows}",
+    )
 
 
 def of(result: StageResult, code: str) -> Finding:
@@ -28,8 +42,7 @@ def registered(files: dict[str, str]) -> Location:
 
 
 def test_a_cache_that_is_asked_for_and_missing(resolve: Resolve) -> None:
-    steps = "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]"
-    result = resolve(examples.trained("USE_CACHED_TASKS = True"), module((STEPS, steps)))
+    result = resolve(CACHED, module(CACHEABLE))
     error = of(result, "SEQ01")
     assert error.message == (
         "use_cached is True, and the examples of task counting are not cached: no cache folder is set"
@@ -43,24 +56,20 @@ def test_a_cache_that_is_asked_for_and_missing(resolve: Resolve) -> None:
 
 
 def test_the_folders_that_were_searched_for_a_cache_are_named(resolve: Resolve) -> None:
-    steps = "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]"
-    files = module((STEPS, steps), after="seqio.add_global_cache_dirs(['nowhere'])\n")
-    assert (
-        "none of nowhere has them" in of(resolve(examples.trained("USE_CACHED_TASKS = True"), files), "SEQ01").message
-    )
+    files = module(CACHEABLE, after="seqio.add_global_cache_dirs(['nowhere'])\n")
+    assert "none of nowhere has them" in of(resolve(CACHED, files), "SEQ01").message
 
 
 def test_a_cache_in_a_bucket_is_not_judged(resolve: Resolve) -> None:
-    steps = "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]"
-    files = module((STEPS, steps), after="seqio.add_global_cache_dirs(['gs://nobodys-bucket/cache'])\n")
-    result = resolve(examples.trained("USE_CACHED_TASKS = True"), files)
+    files = module(CACHEABLE, after="seqio.add_global_cache_dirs(['gs://nobodys-bucket/cache'])\n")
+    result = resolve(CACHED, files)
     assert result.outcome is Outcome.PASSED
     assert any("whether counting is cached in gs://nobodys-bucket/cache" in doubt for doubt in result.not_checked)
     assert [c.after for c in result.changes if c.why == "standin"] == ["preprocessed as they are read"]
 
 
-def test_a_task_that_cannot_be_cached_is_a_warning_and_told_once(resolve: Resolve) -> None:
-    result = resolve(examples.trained("USE_CACHED_TASKS = True"), examples.FILES)
+def test_a_task_that_cannot_be_cached_is_a_warning_and_reported_once(resolve: Resolve) -> None:
+    result = resolve(CACHED, examples.FILES)
     warning = of(result, "SEQ02")
     assert result.outcome is Outcome.PASSED
     assert warning.severity is Severity.WARNING
@@ -82,7 +91,7 @@ def test_a_split_that_no_task_has_leaves_nothing_to_evaluate(resolve: Resolve) -
         next(f for f in resolve(gin, files).findings if f.code == "SEQ18")
         for gin, files in (
             (examples.trained(INFER_EVAL.replace("'validation'", "'dev'"), split), examples.FILES),
-            (examples.trained(), module(("splits=('train', 'validation')", "splits=('train',)"))),
+            (examples.trained(), WITHOUT_VALIDATION),
         )
     )
     assert ours.severity is Severity.ERROR
@@ -95,7 +104,7 @@ def test_a_split_that_no_task_has_leaves_nothing_to_evaluate(resolve: Resolve) -
 
 def test_inference_during_training_on_a_split_that_no_task_has(resolve: Resolve) -> None:
     gin = examples.trained(INFER_EVAL, "train_script.train.train_eval_dataset_cfg = None")
-    result = resolve(gin, module(("splits=('train', 'validation')", "splits=('train',)")))
+    result = resolve(gin, WITHOUT_VALIDATION)
     assert of(result, "SEQ18").severity is Severity.ERROR
     mixed = f"""
 seqio.TaskRegistry.add(
@@ -113,7 +122,7 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
     assert "task other has no split 'validation' (it has: train): T5X skips it" in of_one.message
 
 
-def test_vocabularies_of_a_mixture_are_told_apart(resolve: Resolve) -> None:
+def test_different_vocabularies_in_a_mixture_are_described(resolve: Resolve) -> None:
     mixture = f"""
 OTHER = seqio.Feature(seqio.ByteVocabulary(extra_ids=100))
 
@@ -122,7 +131,7 @@ seqio.TaskRegistry.add(
 )
 seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 """
-    error = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'"), module(after=mixture)), "SEQ08")
+    error = of(resolve(MIXED, module(after=mixture)), "SEQ08")
     assert error.message == (
         "the tasks of mixture mixed do not agree on feature targets: ByteVocabulary (259 ids), int32, in counting, and "
         "ByteVocabulary (359 ids, 100 extra), int32, in other"
@@ -136,7 +145,7 @@ seqio.TaskRegistry.add('same', source={SOURCE}, preprocessors={STEPS}, output_fe
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={{'targets': FEATURE}})
 seqio.MixtureRegistry.add('mixed', ['counting', 'same', 'other'], default_rate=1.0)
 """
-    error = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'"), module(after=mixture)), "SEQ07")
+    error = of(resolve(MIXED, module(after=mixture)), "SEQ07")
     assert error.message == (
         "the tasks of mixture mixed do not all have the same output features: those of counting are "
         "('inputs', 'targets'), those of other ('targets',)"
@@ -167,7 +176,7 @@ def test_a_rate_that_no_task_can_have(resolve: Resolve, rate: str, severity: Sev
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={pair})
 seqio.MixtureRegistry.add('mixed', [('counting', 1.0), ('other', {rate})])
 """
-    finding = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'"), module(after=mixture)), "SEQ17")
+    finding = of(resolve(MIXED, module(after=mixture)), "SEQ17")
     assert (finding.severity, finding.message) == (severity, says)
 
 
@@ -184,7 +193,7 @@ def test_a_preprocessor_that_needs_lengths_in_a_train_runs_evaluation(resolve: R
     assert error.fix == "set infer_eval/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS"
 
 
-def test_a_task_that_nobody_evaluates_needs_no_lengths(resolve: Resolve) -> None:
+def test_a_task_that_is_not_evaluated_needs_no_lengths(resolve: Resolve) -> None:
     files = {"counting.py": NEEDY["counting.py"].replace("metric_fns=[exact]", "metric_fns=[]")}
     assert "SEQ30" not in {f.code for f in resolve(examples.trained() + INFER_EVAL, files).findings}
 
@@ -213,7 +222,7 @@ def test_less_than_a_batch_is_a_note_where_the_source_counts_its_examples(
     )
 
 
-def test_preprocessors_that_join_examples_are_no_loss(resolve: Resolve) -> None:
+def test_preprocessors_that_join_examples_lose_nothing(resolve: Resolve) -> None:
     steps = "[seqio.preprocessors.tokenize, lambda dataset: dataset.take(150)"
     files = module(
         (READ, f"{READ}.repeat(200)"),
@@ -245,7 +254,7 @@ def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
         assert "the sentinel with the id 247 is also the piece '0xF4'" in found[0].message
 
 
-def test_the_highest_ids_in_ordinary_text_are_no_sentinels(resolve: Resolve) -> None:
+def test_the_highest_ids_in_ordinary_text_are_not_sentinels(resolve: Resolve) -> None:
     plain = SEQ10.bad.files["counting.py"].replace(
         "span_corruption.span_corruption",
         "lambda d: d.map(lambda e: {'inputs': e['targets'], 'targets': e['targets']})",
@@ -272,10 +281,7 @@ def test_the_vocabulary_of_a_language_models_task_is_compared_too(resolve: Resol
 
 
 def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resolve: Resolve) -> None:
-    files = module(
-        ("FEATURE = seqio.Feature(seqio.ByteVocabulary())", "FEATURE = seqio.Feature(seqio.ByteVocabulary(7))")
-    )
-    result = resolve(examples.trained("train_script.train.verify_matching_vocabs_fn = None"), files)
+    result = resolve(examples.trained("train_script.train.verify_matching_vocabs_fn = None"), OTHER_BYTES)
     assert {f.severity for f in result.findings if f.code == "SEQ09"} == {Severity.WARNING}
 
 
@@ -290,14 +296,14 @@ def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Res
     assert error.location == Location("run.gin", len(gin.splitlines()))
 
 
-def test_a_module_that_registers_twice_is_told_with_its_line(resolve: Resolve) -> None:
+def test_a_module_that_registers_twice_is_reported_with_its_line(resolve: Resolve) -> None:
     files = {"copy_of.py": examples.TASK, **examples.FILES}
     error = of(resolve(examples.trained("MIXTURE_OR_TASK_MODULE = 'copy_of'"), files), "SEQ05")
     assert error.message == "counting is registered twice: at counting.py:15, and again at copy_of.py:15"
     assert error.location == Location("copy_of.py", 15)
 
 
-def test_two_of_one_name_in_a_module_are_told_by_both_lines(resolve: Resolve) -> None:
+def test_two_of_one_name_in_a_module_are_reported_with_both_lines(resolve: Resolve) -> None:
     mixture = "seqio.MixtureRegistry.add('mix', ['counting'], default_rate=1)\n"
     files = module(after=mixture + mixture)
     error = of(resolve(examples.trained(), files), "SEQ05")
@@ -307,7 +313,7 @@ def test_two_of_one_name_in_a_module_are_told_by_both_lines(resolve: Resolve) ->
     assert error.fix == "register it once, or give the second one a name of its own"
 
 
-def test_a_module_under_two_names_is_told_by_both_names(resolve: Resolve) -> None:
+def test_a_module_under_two_names_is_reported_with_both_names(resolve: Resolve) -> None:
     files = {
         "counting.py": "",
         "project/counted.py": examples.TASK,
@@ -320,7 +326,7 @@ def test_a_module_under_two_names_is_told_by_both_names(resolve: Resolve) -> Non
     assert error.fix == "import it under one name only, project.counted or counted"
 
 
-def test_a_module_that_the_users_module_needs_is_told_at_its_import(resolve: Resolve) -> None:
+def test_a_module_that_the_users_module_needs_is_reported_at_its_import(resolve: Resolve) -> None:
     files = module(("import seqio\n", "import seqio\nimport scorer_of_ours.fast\n"))
     error = of(resolve(examples.trained(), files), "GIN15")
     assert error.message == "counting.py imports scorer_of_ours, which is not there (run.gin:9 imports counting.py)"
@@ -365,7 +371,7 @@ class Decoder(nn.Module):
     assert further.message.endswith("also has target; the model (DecoderOnlyModel) takes inputs, targets")
 
 
-def test_a_length_that_is_no_whole_number(resolve: Resolve) -> None:
+def test_a_length_that_is_not_a_whole_number(resolve: Resolve) -> None:
     result = resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32.0, 'targets': 32}"), examples.FILES)
     error = of(result, "SEQ15")
     assert "that of inputs is 32.0, a float" in error.message
@@ -379,14 +385,9 @@ def test_a_type_that_only_the_declaration_has(resolve: Resolve) -> None:
     assert error.fix == "declare what it is: seqio.Feature(dtype=tf.int32), the default"
 
 
-def test_vocabularies_that_cannot_be_read_are_told_once_and_without_a_claim(resolve: Resolve) -> None:
+def test_vocabularies_that_cannot_be_read_are_reported_once_and_without_a_claim(resolve: Resolve) -> None:
     files = module(("seqio.ByteVocabulary()", "seqio.SentencePieceVocabulary('gs://ours/two_32k.model')"))
-    model = (
-        "VOCABULARY = @seqio.SentencePieceVocabulary()",
-        "seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/one_32k.model'",
-        "network.T5Config.vocab_size = 32_000",
-    )
-    result = resolve(examples.trained(*model), files)
+    result = resolve(in_bucket("one_32k", 32_000), files)
     assert of(result, "SEQ09").message == (
         "feature inputs of task counting and 1 more use SentencePieceVocabulary (32000 ids, "
         "gs://ours/two_32k.model), the model SentencePieceVocabulary (32000 ids, gs://ours/one_32k.model); their files "
@@ -396,18 +397,13 @@ def test_vocabularies_that_cannot_be_read_are_told_once_and_without_a_claim(reso
 
 
 def test_vocabularies_of_two_kinds_are_different_whatever_their_files_hold(resolve: Resolve) -> None:
-    model = (
-        "VOCABULARY = @seqio.SentencePieceVocabulary()",
-        "seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/one_32k.model'",
-        "network.T5Config.vocab_size = 32_000",
-    )
-    assert of(resolve(examples.trained(*model), module()), "SEQ09").message == (
+    assert of(resolve(in_bucket("one_32k", 32_000), module()), "SEQ09").message == (
         "feature inputs of task counting and 1 more use ByteVocabulary (259 ids), the model SentencePieceVocabulary "
         "(32000 ids, gs://ours/one_32k.model)"
     )
 
 
-def test_an_empty_split_that_the_user_did_not_choose_is_told_at_the_task(resolve: Resolve) -> None:
+def test_an_empty_split_that_the_user_did_not_choose_is_reported_at_the_task(resolve: Resolve) -> None:
     files = module((READ, f"{READ}.repeat(99).filter(lambda _: split == 'train')"))
     error = of(resolve(examples.trained(), files), "SEQ36")
     assert error.message == "task counting has no example in split 'validation'"
@@ -418,12 +414,7 @@ def test_an_empty_split_that_the_user_did_not_choose_is_told_at_the_task(resolve
 
 def test_a_vocabulary_size_that_is_guessed_is_said_to_be_a_guess(resolve: Resolve) -> None:
     files = module(("seqio.ByteVocabulary()", "seqio.SentencePieceVocabulary('gs://ours/one_32k.model')"))
-    model = (
-        "VOCABULARY = @seqio.SentencePieceVocabulary()",
-        "seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/one_32k.model'",
-        "network.T5Config.vocab_size = 31_000",
-    )
-    warning = of(resolve(examples.trained(*model), files), "SEQ12")
+    warning = of(resolve(in_bucket("one_32k", 31_000), files), "SEQ12")
     assert warning.severity is Severity.WARNING
     assert "has 32000 ids, if the name of gs://ours/one_32k.model tells its size (it cannot be read here)" in (
         warning.message

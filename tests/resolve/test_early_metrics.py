@@ -236,7 +236,7 @@ def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) ->
     assert fact(result, "counting metrics") == "verdict a str, other 1 with the targets as predictions"
 
 
-def test_values_that_loggers_know_are_no_numbers_and_fine(resolve: Resolve) -> None:
+def test_values_that_loggers_know_need_not_be_numbers(resolve: Resolve) -> None:
     result = resolve(EVALUATED, metric("return {'sample': seqio.metrics.Text('| a table |')}"))
     assert result.outcome is Outcome.PASSED
 
@@ -303,7 +303,7 @@ def test_a_sample_that_is_not_the_whole_split_is_cut_as_the_run_cuts_it(resolve:
     assert fact(result, "counting metrics") == "longest 2 with the targets as predictions"
 
 
-def test_a_part_of_a_split_is_no_split_to_the_evaluator(resolve: Resolve) -> None:
+def test_a_part_of_a_split_is_not_a_split_to_the_evaluator(resolve: Resolve) -> None:
     gin = TRAINED.replace("  split = 'validation'", "  split = 'validation[:1]'")
     (warning,) = (f for f in resolve(gin, module()).findings if f.code == "SEQ18")
     assert warning.message.startswith("task counting has no split 'validation[:1]'")

@@ -1,4 +1,4 @@
-"""What the user's own code raises is told by the name of the function, or by the line where there is none."""
+"""What the user's own code raises is reported by the function's name, or by the line if it has none."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_who_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, 
 
 
 @pytest.mark.usefixtures("without_users")
-def test_a_mistake_of_the_harness_is_not_laid_to_t5x() -> None:
+def test_a_mistake_of_the_harness_is_not_blamed_on_t5x() -> None:
     with pytest.raises(KeyError) as caught:
         packed_rows([{}], {"inputs": 1})
     finding = explain(caught.value, Stage.RESOLVE, None)
@@ -81,7 +81,7 @@ def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
     assert error_text(ValueError(text)) == "ValueError: could not convert: n/a"
 
 
-def test_generated_code_is_nobodys_line() -> None:
+def test_generated_code_is_not_the_users_line() -> None:
     """AutoGraph's conversions have a file of their own, which is not there to be opened."""
     code = compile("1 / 0", "__autograph_generated_10335_bc74f4b2.py", "exec")
     with pytest.raises(ZeroDivisionError) as caught:

@@ -1,4 +1,4 @@
-"""Each exception that the table knows is raised for real, and is told as the finding that it is."""
+"""Each exception that the table knows is really raised, and reported as the right finding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def raised(function: Callable[[], Any]) -> Exception:
     pytest.fail("nothing was raised")
 
 
-def told(error: Exception) -> tuple[str, str, str]:
+def reworded(error: Exception) -> tuple[str, str, str]:
     known = reword([str(link) for link in causes(error)])
     assert known is not None, error
     return known.code, known.message, known.fix
@@ -120,7 +120,7 @@ def test_what_gin_raises(config: str, code: str, message: str, monkeypatch: pyte
         gin.finalize()
 
     error = raised(parse)
-    assert told(error)[:2] == (code, message)
+    assert reworded(error)[:2] == (code, message)
     assert "\n" not in one_line(error)
 
 
@@ -129,14 +129,14 @@ def test_a_required_parameter_of_a_call() -> None:
     def needs(value: int = gin.REQUIRED) -> int:
         return value
 
-    assert told(raised(needs))[:2] == ("GIN03", "a required value is missing: needs ['value']")
+    assert reworded(raised(needs))[:2] == ("GIN03", "a required value is missing: needs ['value']")
 
 
 def test_a_module_that_registers_after_the_config_was_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "late_configurables.py").write_text("import gin\n\n@gin.configurable\ndef late():\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     gin.finalize()
-    code, message, fix = told(raised(lambda: utils.import_module("late_configurables")))
+    code, message, fix = reworded(raised(lambda: utils.import_module("late_configurables")))
     assert code == "GIN22"
     assert message == (
         "the module named by MIXTURE_OR_TASK_MODULE registers Gin configurables after the config was parsed"
@@ -179,17 +179,17 @@ def test_what_seqio_raises_when_it_reads(
 ) -> None:
     task = register("broken", **changes)
     error = raised(lambda: task.get_dataset(LENGTHS, split="train", use_cached=use_cached, shuffle=False))
-    assert told(error)[0] == code
-    assert told(error)[1].startswith(message)
+    assert reworded(error)[0] == code
+    assert reworded(error)[1].startswith(message)
 
 
 def test_what_seqio_raises_of_names(register: Callable[..., seqio.Task]) -> None:
-    assert told(raised(lambda: seqio.get_mixture_or_task("contuing")))[:2] == (
+    assert reworded(raised(lambda: seqio.get_mixture_or_task("contuing")))[:2] == (
         "SEQ04",
         "no task or mixture is called contuing",
     )
     register("twice")
-    assert told(raised(lambda: seqio.TaskRegistry.add_provider("twice", seqio.TaskRegistry.get("twice"))))[:2] == (
+    assert reworded(raised(lambda: seqio.TaskRegistry.add_provider("twice", seqio.TaskRegistry.get("twice"))))[:2] == (
         "SEQ05",
         "twice is registered twice",
     )
@@ -208,7 +208,7 @@ def test_what_seqio_raises_of_names(register: Callable[..., seqio.Task]) -> None
 def test_what_a_feature_converter_raises(lengths: dict[str, int], message: str) -> None:
     ids = tf.data.Dataset.from_tensors({"inputs": tf.zeros([3], tf.int32), "targets": tf.zeros([3], tf.int32)})
     converter = seqio.EncDecFeatureConverter(pack=False)
-    assert told(raised(lambda: converter(ids, lengths)))[:2] == ("SEQ15", message)
+    assert reworded(raised(lambda: converter(ids, lengths)))[:2] == ("SEQ15", message)
 
 
 def test_what_the_evaluator_raises(register: Callable[..., seqio.Task]) -> None:
@@ -218,12 +218,12 @@ def test_what_the_evaluator_raises(register: Callable[..., seqio.Task]) -> None:
     swapped = lambda predictions, targets: {}  # noqa: E731
     register("cuts", preprocessors=[needs_lengths], metric_fns=[lambda targets, predictions: {}])
     evaluate = lambda: seqio.Evaluator("cuts", seqio.EncDecFeatureConverter(pack=False), eval_split="train")  # noqa: E731
-    assert told(raised(evaluate))[:2] == (
+    assert reworded(raised(evaluate))[:2] == (
         "SEQ30",
         "preprocessor needs_lengths of task cuts needs the feature lengths, and they are None here",
     )
     task = register("swapped", metric_fns=[swapped])
-    assert told(raised(lambda: task.metric_objs))[:2] == (
+    assert reworded(raised(lambda: task.metric_objs))[:2] == (
         "SEQ23",
         "a metric function has the positional arguments ('predictions', 'targets'), from which SeqIO cannot tell what "
         "to call it with",
@@ -234,7 +234,7 @@ def test_too_few_files_for_the_shards(tmp_path: Path) -> None:
     (tmp_path / "part.tsv").write_text("a\tb\n")
     source = seqio.TextLineDataSource({"train": str(tmp_path / "*.tsv")})
     error = raised(lambda: source.get_dataset("train", shard_info=seqio.ShardInfo(index=0, num_shards=4)))
-    assert told(error)[:2] == ("SEQ28", "the data has 1 files, and 4 shards of it are asked for")
+    assert reworded(error)[:2] == ("SEQ28", "the data has 1 files, and 4 shards of it are asked for")
 
 
 def test_what_t5x_raises(register: Callable[..., seqio.Task]) -> None:
@@ -250,7 +250,7 @@ def test_what_t5x_raises(register: Callable[..., seqio.Task]) -> None:
         "SEQ09": lambda: utils.verify_matching_vocabs(dataset, model),
         "MSH11": lambda: trainer.accumulate_grads_microbatched(model, state, {"inputs": np.zeros((8, 4))}, key, 3),
     }
-    assert {code: told(raised(function))[0] for code, function in expected.items()} == {c: c for c in expected}
+    assert {code: reworded(raised(function))[0] for code, function in expected.items()} == {c: c for c in expected}
 
 
 @pytest.mark.embedded("T5X at cc342d4 stops with Python's IndexError in both, which names nothing")
@@ -258,7 +258,7 @@ def test_inference_that_left_nothing_to_write(tmp_path: Path) -> None:
     output = str(tmp_path / "x")
     chunks = lambda: infer.merge_chunks_to_file(str(tmp_path), "good-predict.jsonl", str(tmp_path), 1)  # noqa: E731
     write = lambda: infer.write_inferences_to_file(output, ([], {}), texts("train"), "generate", BYTES.vocabulary)  # noqa: E731
-    assert [told(raised(function))[0] for function in (chunks, write)] == ["INF03", "INF04"]
+    assert [reworded(raised(function))[0] for function in (chunks, write)] == ["INF03", "INF04"]
 
 
 # What T5X's public repository says at cc342d4, seen there.
@@ -349,13 +349,13 @@ def test_what_jobs_raise(text: str, code: str, message: str) -> None:
     assert "{" not in known.fix
 
 
-def test_a_text_that_nobody_knows_is_left_alone() -> None:
+def test_a_text_that_is_not_known_is_left_alone() -> None:
     assert reword(["out of cheese", ""]) is None
 
 
 def test_orbax_at_gs_without_its_client() -> None:
     error = ImportError("cannot import name 'storage' from 'google.cloud' (unknown location)")
-    code, message, fix = told(error)
+    code, message, fix = reworded(error)
     assert (code, message) == (
         "RUN10",
         "orbax looks for checkpoints at gs:// with google-cloud-storage, which is not installed",
@@ -367,7 +367,7 @@ def test_every_code_of_the_table_has_a_page() -> None:
     assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *RUN_CODES}
 
 
-def test_what_a_generator_raises_is_told_without_tensorflows_wrapping() -> None:
+def test_what_a_generator_raises_is_reported_without_tensorflows_wrapping() -> None:
     def rows():
         yield from {"train": ["a"]}["validation"]
 

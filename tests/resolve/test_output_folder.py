@@ -1,4 +1,4 @@
-"""What earlier jobs left in the folder that a job is going to write into is told before it starts."""
+"""What earlier jobs left in a job's output folder is reported before the job starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sample is told by: sizes, ends, and rows as SeqIO would pack them."""
+"""What a sample says: sizes, ends, and rows as SeqIO would pack them."""
 
 from __future__ import annotations
 

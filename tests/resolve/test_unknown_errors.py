@@ -137,7 +137,7 @@ def test_what_another_party_raises_while_it_handles_a_lookup_is_not_reported(
     assert error_text(root_cause(wrapped)) == "KeyError: 'x'"
 
 
-def test_a_failed_operation_is_no_raise_statement() -> None:
+def test_a_failed_operation_is_not_a_raise_statement() -> None:
     def refuse() -> None:
         raise ValueError
 

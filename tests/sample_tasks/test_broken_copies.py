@@ -14,7 +14,7 @@ from t5x_harness.runs.run import Run
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunSpec, Stage
 
-# Tasks of a user's own with bugs that nobody sees before the functions are called.
+# A user's own tasks with bugs that only show when the functions are called.
 TASKS = """\
 import dataclasses
 
@@ -281,7 +281,7 @@ def test_every_sample_config_is_broken_once() -> None:
 
 @pytest.mark.journey
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.config}-{b.code}")
-def test_a_broken_copy_is_told_where_and_how(
+def test_a_broken_copy_is_reported_with_its_place_and_fix(
     broken: Broken, make_run: Callable[[RunSpec], Run], tmp_path: Path
 ) -> None:
     folder = tmp_path / "copy"

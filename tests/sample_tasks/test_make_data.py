@@ -1,4 +1,4 @@
-"""The shipped data is what the script makes, so nobody edits it by hand."""
+"""The shipped data is what the script makes, and is not edited by hand."""
 
 from __future__ import annotations
 

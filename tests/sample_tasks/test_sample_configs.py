@@ -36,7 +36,7 @@ def test_every_kind_of_run_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
-def test_a_model_is_no_run(name: str) -> None:
+def test_a_model_is_not_a_run(name: str) -> None:
     assert classify(spec_of(f"models/{name}")).mode is None
 
 

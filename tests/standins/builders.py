@@ -60,7 +60,7 @@ class TwoVersions(EveryFeature):
 
 
 class ClassesInTheData(EveryFeature):
-    """Has a label whose classes nobody knows before the data is there."""
+    """Has a label whose classes are not known before the data is there."""
 
     def _info(self):
         features = tfds.features.FeaturesDict({"label": tfds.features.ClassLabel()})

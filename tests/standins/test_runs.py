@@ -65,7 +65,7 @@ def test_what_tfds_does_not_have_stays_an_error(run, name, message):
     assert message in result.errors[0].message
 
 
-def test_off_makes_nothing_up(run):
+def test_off_generates_nothing(run):
     backend = run(standins="off")
     result = backend.stage(Stage.RESOLVE)
     assert backend.result().standins == ()

@@ -18,7 +18,7 @@ from t5x_harness.standins.tfds import CannotGenerate, examples_needed, prepare, 
 
 @pytest.fixture(autouse=True)
 def nothing_is_prepared(monkeypatch, tmp_path: Path) -> None:
-    """Whatever lies in the home folder."""
+    """Nothing is prepared, whatever is in the home folder."""
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "home"))
     monkeypatch.setattr(seqio.LazyTfdsLoader, "_MEMOIZED_BUILDERS", {})
 
