@@ -37,7 +37,7 @@ def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
     T5X itself cannot be asked: here one process owns all devices and would read everything.
 
     Args:
-      partitioner: T5X's partitioner, whose mesh lies over CPU devices numbered as the slice's are.
+      partitioner: T5X's partitioner, whose mesh consists of CPU devices numbered like the slice's.
       slice_: the slice.
     """
     mesh = partitioner.mesh

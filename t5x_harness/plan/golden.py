@@ -1,4 +1,4 @@
-"""The golden plan: a run's final bindings and planned facts as a text that is kept beside the configs and compared.
+"""The golden plan: a run's final bindings and planned facts as a text that is kept next to the configs and compared.
 
     [bindings]
     BATCH_SIZE = 128

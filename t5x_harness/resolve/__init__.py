@@ -1,1 +1,1 @@
-"""The resolve room: a config parsed for real, the objects behind its bindings, and a look at its data."""
+"""The resolve room: the objects behind a config's bindings, and a sample of its data."""

@@ -163,7 +163,7 @@ class GeneratedOutputs:
     """What a model could have predicted for a few examples.
 
     Attributes:
-      words: what it is, in words that follow ``given``.
+      words: a description that follows the word ``given``.
       tokens: int32 ids of shape [examples, length].
       scores: float32 log-likelihoods of shape [examples].
     """
@@ -188,7 +188,7 @@ class GeneratedOutputs:
 def generated_outputs(
     targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary
 ) -> Iterator[GeneratedOutputs]:
-    """Yields outputs, from the best that a model can give to those of an untrained one.
+    """Yields outputs, from the best possible ones to those of an untrained model.
 
     Args:
       targets: ids of the targets, of shape [length] each.

@@ -38,7 +38,7 @@ _SPLITS_IN_FULL = 6
 
 
 def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None:
-    """Samples the tasks of a run, and looks for the ends of those that are read to their end.
+    """Samples the tasks of a run, and looks for the end of each source that is read to its end.
 
     Args:
       run: gets the samples and the ends.

@@ -20,7 +20,7 @@ _OF_TEXT = (
     sentencepiece_model_pb2.ModelProto.SentencePiece.BYTE,
 )
 _BYTES_FROM = 3
-"""The id of byte 0, behind padding, end of sequence and unknown."""
+"""The id of byte 0, after padding, end of sequence and unknown."""
 
 _OF_UTF8 = frozenset(range(0xF5)) - {0xC0, 0xC1}
 

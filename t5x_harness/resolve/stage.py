@@ -1,4 +1,4 @@
-"""The resolve stage: the user's modules, the objects behind the bindings, and a look at the data."""
+"""The resolve stage: imports the user's modules, builds the objects behind the bindings, and samples the data."""
 
 from __future__ import annotations
 
