@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.findings.tables import Bytes
-from t5x_harness.plan.checkpoint_source import uses_orbax
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode
 
@@ -47,7 +46,7 @@ def describe_written(plan: Planned, report: StageReport) -> None:
     """Adds what is known of the checkpoints to be written, if the run trains."""
     if plan.config.mode is not Mode.TRAIN:
         return
-    save = save_config(plan)
+    save = plan.save
     written = written_checkpoints(plan, save)
     if written is None:
         if save is None or not save.period:
@@ -58,7 +57,7 @@ def describe_written(plan: Planned, report: StageReport) -> None:
     report.measure("checkpoints_written", len(written.steps), "checkpoints")
     report.measure("checkpoints_kept", written.kept, "checkpoints")
     folder = model_dir(plan.config)
-    if folder is not None and folder.path.startswith("gs://") and not uses_orbax(plan.config):
+    if folder is not None and folder.path.startswith("gs://") and not plan.uses_orbax:
         report.not_checked.append(
             "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "
             f"checkpoint that it has written to {folder.path}"
@@ -83,10 +82,10 @@ def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
         return None
     if steps.total < steps.first:
         return None
-    there = plan.start.resumes and uses_orbax(plan.config)
+    there = plan.start.resumes and plan.uses_orbax
     at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
     # With orbax, T5X passes the save dtype on to no parameter.
-    dtype = None if uses_orbax(plan.config) else save.dtype
+    dtype = None if plan.uses_orbax else save.dtype
     num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, dtype)
     between = [step for step in at[:-1] if (step - steps.first) % save.period]
     return WrittenCheckpoints(at, save.period, between, save.keep or None, num_bytes)
@@ -123,11 +122,6 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
     )
 
 
-def save_config(plan: Planned) -> Any:
-    """Returns the run's SaveCheckpointConfig; None if it has none."""
-    return getattr(plan.config.build("checkpoint_cfg"), "save", None)
-
-
 def _size(dtype: str) -> int:
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
@@ -153,7 +147,7 @@ def _bytes_text(written: WrittenCheckpoints) -> str:
 
 def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:
     """Adds the settings that T5X accepts and does not use."""
-    if not uses_orbax(plan.config):
+    if not plan.uses_orbax:
         return
     parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes else set()
     if save.dtype and parameters and parameters != {save.dtype}:

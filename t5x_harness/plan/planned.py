@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from t5x_harness.gin.config import GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
-from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.checkpoint_source import StartPoint, uses_orbax
 from t5x_harness.plan.data_layout import DataLayout
 from t5x_harness.plan.learning_rate import LearningRate
 from t5x_harness.plan.state_shapes import StateShapes
@@ -47,6 +47,20 @@ class Planned:
     def config(self) -> GinConfig:
         """The parsed config."""
         return self.run.config
+
+    @property
+    def uses_orbax(self) -> bool:
+        """Whether the run restores and saves with orbax."""
+        return uses_orbax(self.config)
+
+    @property
+    def save(self) -> Any:
+        """T5X's SaveCheckpointConfig; None if the run has none."""
+        return getattr(self.config.build("checkpoint_cfg"), "save", None)
+
+    def restore_key(self, parameter: str) -> BindingKey | None:
+        """Returns the binding of a restore setting, or the path's if the setting is not bound."""
+        return self.config.owner(self.config.restore_key(parameter)) or self.start.key
 
     @property
     def mesh(self) -> Mapping[str, int]:

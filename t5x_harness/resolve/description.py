@@ -67,7 +67,7 @@ def _used_vocabularies(run: Resolved) -> list[tuple[str, seqio.Vocabulary]]:
         for side in ("input", "output")
         if isinstance(vocabulary := getattr(run.model, f"{side}_vocabulary", None), seqio.Vocabulary)
     ]
-    tasks = {task.name: task for role in run.roles for task in run.tasks[role.parameter]}
+    tasks = {task.name: task for _, task in run.reads()}
     return [*found, *((name, f.vocabulary) for name, task in tasks.items() for f in task.output_features.values())]
 
 
@@ -138,9 +138,8 @@ def _packing(run: Resolved, report: StageReport) -> None:
 
 def _sources(run: Resolved, slice_: Slice, report: StageReport) -> None:
     rows: dict[tuple[object, ...], None] = {}
-    for role in run.roles:
-        for task in run.tasks[role.parameter]:
-            rows[(task.name, role.dataset.split, *_source(run, role, task))] = None
+    for role, task in run.reads():
+        rows[(task.name, role.dataset.split, *_source(run, role, task))] = None
     if rows:
         head = ("task", "split", "source", "files", "examples", "cache", "read from")
         report.fact("sources", columns(list(rows), head))

@@ -61,12 +61,17 @@ class Resolved:
         counted = sample.source_size if sample is not None and sample.is_all else None
         return declared_size(task, role.dataset.split) or counted
 
-    def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
-        """Yields every sample with the role that it was read for."""
+    def reads(self) -> Iterator[tuple[DataRole, seqio.Task]]:
+        """Yields every task with the dataset that reads it."""
         for role in self.roles:
             for task in self.tasks.get(role.parameter, ()):
-                if sample := self.samples.get((role.parameter, task.name)):
-                    yield role, sample
+                yield role, task
+
+    def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
+        """Yields every sample with the role that it was read for."""
+        for role, task in self.reads():
+            if sample := self.samples.get((role.parameter, task.name)):
+                yield role, sample
 
     def is_read_to_the_end(self, role: DataRole, task: seqio.Task) -> bool:
         """Tells whether the run goes through all examples of a task, to evaluate its predictions or to infer."""

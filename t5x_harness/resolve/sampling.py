@@ -46,11 +46,10 @@ def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None
       read_seconds: how long to read on in each split, to find examples that cannot be preprocessed.
     """
     sampler = _Sampler(run, report, read_seconds)
-    for role in run.roles:
-        for task in run.tasks[role.parameter]:
-            split = role.dataset.split
-            if split.split("[")[0] in task.splits or "+" in split:
-                sampler.sample(role, task)
+    for role, task in run.reads():
+        split = role.dataset.split
+        if split.split("[")[0] in task.splits or "+" in split:
+            sampler.sample(role, task)
 
 
 class _Sampler:

@@ -69,7 +69,7 @@ def resolve(
         for asked in standins.take_requests():
             report.find("RUN09", asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
-    if named and all(splits_of(task) for tasks in run.tasks.values() for task in tasks):
+    if named and all(splits_of(task) for _, task in run.reads()):
         report.attempt(sample_data, run, report, read_seconds)
         report.attempt(call_metrics, run, report)
         report.not_checked += unseen(config)
@@ -112,13 +112,12 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
     Raises:
       Exception: what the task's source raises when it is asked for them.
     """
-    for role in run.roles:
-        for task in run.tasks.get(role.parameter, ()):
-            if not splits_of(task) and not report.failed:
-                remote = out_of_reach(task, role.dataset.split)
-                if not remote:
-                    task.splits  # noqa: B018 (it raises)
-                report.not_checked.append(f"the data of {task.name}: {remote[0]} cannot be read here")
+    for role, task in run.reads():
+        if not splits_of(task) and not report.failed:
+            remote = out_of_reach(task, role.dataset.split)
+            if not remote:
+                task.splits  # noqa: B018 (it raises)
+            report.not_checked.append(f"the data of {task.name}: {remote[0]} cannot be read here")
 
 
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:

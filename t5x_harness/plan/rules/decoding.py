@@ -77,5 +77,4 @@ def _too_long(plan: Planned, dataset: str, length: int | None) -> Found:
 
 
 def _key(plan: Planned, parameter: str) -> BindingKey | None:
-    key = plan.config.find(parameter, "temperature_sample")
-    return plan.config.owner(key) if key else None
+    return plan.config.owner(plan.config.find(parameter, "temperature_sample"))

@@ -46,9 +46,6 @@ CKP24 = Mistake(
 @finds(CKP24)
 def partial_state(plan: Planned) -> Iterator[Found]:
     """Finds a run that saves state for a part of the parameters, or starts from a checkpoint that has more."""
-    from t5x_harness.plan.checkpoint_source import uses_orbax
-    from t5x_harness.plan.checkpoints_written import save_config
-
     if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
         return
     if plan.fit is not None and plan.fit.unwanted:
@@ -58,14 +55,13 @@ def partial_state(plan: Planned) -> Iterator[Found]:
             plan.start.key,
             "drop the checkpoint's: assignment_map = [(r'state/param_states.*', None)] and fallback_to_scratch = True",
         )
-    save = save_config(plan)
-    if not uses_orbax(plan.config) or save is None or not save.period:
+    save = plan.save
+    if not plan.uses_orbax or save is None or not save.period:
         return
-    key = plan.config.find("optimizer_def")
     yield Found(
         f"the optimizer keeps no state for {_parameters(plan.shapes.empty)}: T5X saves that with orbax and cannot "
         "restore it, so the first restart of the job is its end",
-        plan.config.owner(key) if key else None,
+        plan.config.owner(plan.config.find("optimizer_def")),
         f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
         "one whose learning rate is 0",
     )

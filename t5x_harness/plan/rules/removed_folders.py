@@ -41,14 +41,13 @@ CKP22 = Mistake(
 @finds(CKP22)
 def removed_folder(plan: Planned) -> Iterator[Found]:
     """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
-    from t5x_harness.plan.checkpoint_source import uses_orbax
     from t5x_harness.resolve.output_folder import local_copy, model_dir
 
     key, folder = plan.start.key, plan.start.path
     if plan.config.mode is Mode.TRAIN:
         written = model_dir(plan.config)
         key, folder = (written.key, written.path) if written else (None, None)
-    managed = folder is not None and folder.startswith("gs://") and uses_orbax(plan.config)
+    managed = folder is not None and folder.startswith("gs://") and plan.uses_orbax
     local = local_copy(folder) if folder and managed else None
     names = _removed(local) if local is not None and local.is_dir() else []
     if local is None or not names:

@@ -33,14 +33,12 @@ CKP26 = Mistake(
 @finds(CKP26)
 def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
     """Finds training that saves checkpoints with orbax at gs://."""
-    from t5x_harness.plan.checkpoint_source import uses_orbax
-    from t5x_harness.plan.checkpoints_written import save_config
     from t5x_harness.resolve.output_folder import model_dir
 
     folder = model_dir(plan.config)
-    if folder is None or not folder.path.startswith("gs://") or not uses_orbax(plan.config):
+    if folder is None or not folder.path.startswith("gs://") or not plan.uses_orbax:
         return
-    save = save_config(plan)
+    save = plan.save
     if save is not None and save.period:
         yield Found(
             f"a restart of this run removes train and training_eval in {folder.path}, with the losses of before; the "

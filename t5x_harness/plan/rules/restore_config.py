@@ -12,14 +12,7 @@ from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
-    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
-
-
-def _key(plan: Planned, parameter: str) -> BindingKey | None:
-    """Returns the binding of one of the restore settings; that of the path where it has none."""
-    key = plan.config.restore_key(parameter)
-    return plan.config.owner(key) if key else plan.start.key
 
 
 @finds(CKP17)
@@ -28,7 +21,7 @@ def fallback_incomplete(plan: Planned) -> Iterator[Found]:
     restore, config = plan.start.restore, plan.config
     if restore is None or not restore.fallback_to_scratch:
         return
-    key = _key(plan, "fallback_to_scratch")
+    key = plan.restore_key("fallback_to_scratch")
     if not restore.state_transformation_fns:
         yield Found(
             "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
@@ -54,7 +47,7 @@ def transformed_layout(plan: Planned) -> Iterator[Found]:
     if start.restore.state_transformation_fns and layout_of(start.checkpoint) is StoredLayout.TENSORFLOW:
         yield Found(
             f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
-            _key(plan, "assignment_map"),
+            plan.restore_key("assignment_map"),
             "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
         )
     elif renamed := _renamed(plan):
@@ -63,7 +56,7 @@ def transformed_layout(plan: Planned) -> Iterator[Found]:
         yield Found(
             f"the assignment_map gives {name} the checkpoint's {source}{more}, and {start.checkpoint} is in orbax "
             "layout, of which T5X reads every array under its name in the model",
-            _key(plan, "assignment_map"),
+            plan.restore_key("assignment_map"),
             "start from a checkpoint in T5X's older layout (use_orbax = False where it is written), or keep the names",
         )
 
@@ -93,48 +86,44 @@ def restore_mode(plan: Planned) -> Iterator[Found]:
     if restore.mode == "all":
         yield Found(
             "training does not take restore mode 'all'",
-            _key(plan, "mode"),
+            plan.restore_key("mode"),
             "write 'latest', or 'specific' and one checkpoint",
         )
     if not isinstance(restore.path, str) and restore.path:
         yield Found(
             f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
-            _key(plan, "path"),
+            plan.restore_key("path"),
             "write one path without brackets",
         )
     yield from _managers(plan, save, restore)
 
 
 def _list(plan: Planned) -> Iterator[Found]:
-    from t5x_harness.plan.checkpoint_source import uses_orbax
-
     restore = plan.config.build("restore_checkpoint_cfg")
     path = getattr(restore, "path", None)
     evaluates = plan.config.mode is Mode.EVAL
     # Of an empty list, evaluation asks no manager for anything.
-    if path is None or isinstance(path, str) or (evaluates and not (path and uses_orbax(plan.config))):
+    if path is None or isinstance(path, str) or (evaluates and not (path and plan.uses_orbax)):
         return
     use_orbax = plan.config.owner_of("use_orbax").short
     yield Found(
         f"{'evaluation with orbax' if evaluates else 'inference'} restores one path, and the path is a list of "
         f"{len(path)}",
-        _key(plan, "path"),
+        plan.restore_key("path"),
         "write one path without brackets" + (f", or bind {use_orbax} = False" if evaluates else ""),
     )
 
 
 def _managers(plan: Planned, save: Any, restore: Any) -> Iterator[Found]:
-    from t5x_harness.plan.checkpoint_source import uses_orbax
-
     start = plan.start
     if save is None or start.restore is None or start.path is None:
         return  # nothing is restored with these settings
     theirs, ours = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
-    if theirs is not ours and uses_orbax(plan.config):
+    if theirs is not ours and plan.uses_orbax:
         yield Found(
             f"checkpoints are restored with {_name(theirs)} and saved with {_name(ours)}: T5X wants the same "
             "checkpoint_manager_cls for both",
-            _key(plan, "checkpoint_manager_cls"),
+            plan.restore_key("checkpoint_manager_cls"),
             "bind both to the same class",
         )
 

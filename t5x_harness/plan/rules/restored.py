@@ -15,7 +15,6 @@ from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Severity, Stage
 
 if TYPE_CHECKING:
-    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.checkpoint_fit import CheckpointFit
     from t5x_harness.plan.planned import Planned
 
@@ -178,14 +177,14 @@ def other_tree(plan: Planned) -> Iterator[Found]:
         checkpoint = plan.start.checkpoint or plan.start.path
         yield Found(
             f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}",
-            _map(plan),
+            plan.restore_key("assignment_map"),
             "correct the pattern, or the name in the checkpoint that it leads to",
         )
     elif fit.dropped:
         yield Found(
             f"the assignment_map drops {fit.dropped[0]}{_more(len(fit.dropped) - 1, 'are dropped')} of the "
             f"checkpoint {plan.start.checkpoint}, and fallback_to_scratch, which makes new values, is not set",
-            _map(plan),
+            plan.restore_key("assignment_map"),
             "set fallback_to_scratch = True, or take out of the assignment_map what the model needs",
         )
     elif fit.missing:
@@ -203,11 +202,6 @@ def other_tree(plan: Planned) -> Iterator[Found]:
             _other_checkpoint(plan, "of this architecture and number of layers, or that model"),
             severity=Severity.WARNING,
         )
-
-
-def _map(plan: Planned) -> BindingKey | None:
-    key = plan.config.restore_key("assignment_map")
-    return plan.config.owner(key) if key else plan.start.key
 
 
 def _fix_of_missing(plan: Planned, fit: CheckpointFit) -> str:

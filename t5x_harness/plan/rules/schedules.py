@@ -93,7 +93,7 @@ def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
 def _zero_key(plan: Planned) -> BindingKey | None:
     """Returns the binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
     key = _key_in_t5x(plan, "warmup_steps")
-    owner = plan.config.owner(key) if key else None
+    owner = plan.config.owner(key)
     return owner if owner is not None and plan.config.value(owner) == 0 else None
 
 
@@ -111,7 +111,7 @@ def unknown_factor(plan: Planned) -> Iterator[Found]:
         key = plan.config.find("factors", "create_learning_rate_scheduler")
         yield Found(
             f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
-            plan.config.owner(key) if key else None,
+            plan.config.owner(key),
             f"use one of {', '.join(FACTORS)}",
         )
 

@@ -87,15 +87,12 @@ def no_steps_left(plan: Planned) -> Iterator[Found]:
 @finds(CKP23)
 def nothing_kept(plan: Planned) -> Iterator[Found]:
     """Finds training that saves no checkpoint: a note if nothing is bound to save with."""
-    from t5x_harness.plan.checkpoints_written import save_config
-
     if plan.steps is None or not plan.steps.to_train:
         return
-    save = save_config(plan)
+    save = plan.save
     if save is not None and save.period:
         return
-    key = plan.config.find("period", "SaveCheckpointConfig")
-    key = plan.config.owner(key) if key else None
+    key = plan.config.owner(plan.config.find("period", "SaveCheckpointConfig"))
     has = "has no SaveCheckpointConfig" if save is None else f"saves with a period of {save.period!r}"
     yield Found(
         f"the run trains {plan.steps.to_train} steps and {has}: it keeps nothing of them",

@@ -51,7 +51,7 @@ FEATURE"""
 
 def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
     """Returns every task with a split that the run asks of it, each once."""
-    asked = ((task, role.dataset.split) for role in run.roles for task in run.tasks.get(role.parameter, ()))
+    asked = ((task, role.dataset.split) for role, task in run.reads())
     return iter({(task.name, split): (task, split) for task, split in asked}.values())
 
 

@@ -78,12 +78,11 @@ def no_vocabulary(run: Resolved) -> Iterator[Found]:
         return
     key = config.owner_of("output_vocab_feature_name")
     name = config.value(key) or "targets"
-    for role in run.roles:
-        for task in run.tasks[role.parameter]:
-            if name not in task.output_features:
-                yield Found(
-                    f"predictions are decoded with the vocabulary of feature {name!r}, and task {task.name} has "
-                    f"only {', '.join(task.output_features)}",
-                    key if config.is_bound(key) else role.key(config, "mixture_or_task_name"),
-                    "bind infer.output_vocab_feature_name to one of them",
-                )
+    for role, task in run.reads():
+        if name not in task.output_features:
+            yield Found(
+                f"predictions are decoded with the vocabulary of feature {name!r}, and task {task.name} has "
+                f"only {', '.join(task.output_features)}",
+                key if config.is_bound(key) else role.key(config, "mixture_or_task_name"),
+                "bind infer.output_vocab_feature_name to one of them",
+            )

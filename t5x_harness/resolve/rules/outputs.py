@@ -182,7 +182,7 @@ def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str
     if folder is None or run.config.mode is not Mode.INFER:
         return
     names = set(folder.names())
-    tasks = [task.name for role in run.roles for task in run.tasks[role.parameter]]
+    tasks = [task.name for _, task in run.reads()]
     left = {task: inference_output(run.config, task)[which] for task in tasks}
     found = {task: name for task, name in left.items() if name in names}
     if found:

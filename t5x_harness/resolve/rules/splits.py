@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 def _without_split(run: Resolved) -> Iterator[tuple[DataRole, Any]]:
     """Yields every task that lacks the split that is asked of it."""
-    for role in run.roles:
-        for task in run.tasks[role.parameter]:
-            if not _has_split(run, role, task):
-                yield role, task
+    for role, task in run.reads():
+        if not _has_split(run, role, task):
+            yield role, task
 
 
 def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:

@@ -42,12 +42,11 @@ def different_vocabularies(run: Resolved) -> Iterator[Found]:
 
     macro = BindingKey.of_macro("VOCABULARY")
     different: dict[tuple[str, str], list[tuple[DataRole, str, str, Any, Any]]] = {}
-    for role in run.roles:
-        for task in run.tasks[role.parameter]:
-            for name, vocabulary, model_s in _pairs(run.model, task):
-                if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
-                    both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
-                    different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
+    for role, task in run.reads():
+        for name, vocabulary, model_s in _pairs(run.model, task):
+            if isinstance(model_s, seqio.Vocabulary) and vocabulary != model_s:
+                both = describe_vocabulary(vocabulary), describe_vocabulary(model_s)
+                different.setdefault(both, []).append((role, task.name, name, vocabulary, model_s))
     yield from _none_at_all(run)
     for (of_task, of_model), users in different.items():
         role, task_name, name, vocabulary, model_s = users[0]
