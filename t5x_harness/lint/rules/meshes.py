@@ -34,7 +34,7 @@ MSH03 = Mistake(
         "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1)",
         at="partitioning.PjitPartitioner.model_parallel_submesh",
     ),
-    good=training("partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1, 1)"),
+    good=training("partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)"),
 )
 
 
