@@ -71,18 +71,24 @@ class Deed:
     """
 
     name: str
-    run: Callable[[], Result]
+    run: Callable[[], Result | None]
     steps: tuple[Step, ...]
 
 
-def result_of(call: Callable[[], Result]) -> Result:
+def result_of(call: Callable[[], Result | None]) -> Result:
     try:
-        return call()
+        found = call()
     except StoreError as error:
         return error.code
+    return "OK" if found is None else found
 
 
-def or_gone(call: Callable[[], Result]) -> Result:
+def in_bucket(step: Step) -> Step:
+    """Makes a step fail without the bucket."""
+    return lambda state, memory: step(state, memory) if state.bucket else "NoSuchBucket"
+
+
+def or_gone(call: Callable[[], Result | None]) -> Result | None:
     """For uploads, which end in several ways."""
     try:
         return call()
@@ -154,9 +160,8 @@ class TwoActors(RuleBasedStateMachine):
         body = b"" if name == "c/" else body
         condition = Preconditions(generation_match=0) if only_new else Preconditions()
 
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             if only_new and name in state.objects:
                 return "PreconditionFailed"
             state.objects[name] = (body, mark)
@@ -168,25 +173,19 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"write {name} as {mark}{', if it is new' * only_new}", run, (step,))
 
     def delete(self, name: str) -> Deed:
-        def run() -> Result:
-            self.store.delete("data", name)
-            return "OK"
-
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             return "OK" if state.objects.pop(name, None) else "NoSuchKey"
 
-        return Deed(f"delete {name}", run, (step,))
+        return Deed(f"delete {name}", lambda: self.store.delete("data", name), (step,))
 
     def read(self, name: str) -> Deed:
         def run() -> Result:
             with self.store.open_read("data", name) as reader:
                 return (name, reader.read(), (reader.object.fields.metadata or {}).get("mark"))
 
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             return (name, *state.objects[name]) if name in state.objects else "NoSuchKey"
 
         return Deed(f"read {name}", run, (step,))
@@ -195,9 +194,8 @@ class TwoActors(RuleBasedStateMachine):
         def run() -> Result:
             return tuple((it.name, (it.fields.metadata or {}).get("mark")) for it in self.store.list("data").objects)
 
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             return tuple((name, state.objects[name][1]) for name in sorted(state.objects, key=str.encode))
 
         return Deed("list", run, (step,))
@@ -208,9 +206,8 @@ class TwoActors(RuleBasedStateMachine):
         def run() -> Result:
             return self.wrote(self.store.patch("data", name, self.marked(mark)))
 
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             if name not in state.objects:
                 return "NoSuchKey"
             state.objects[name] = (state.objects[name][0], mark)
@@ -241,9 +238,8 @@ class TwoActors(RuleBasedStateMachine):
             moved = self.store.move(SourceObject("data", name), to)
             return "OK" if moved.fields.metadata is None else self.wrote(moved)
 
+        @in_bucket
         def step(state: State, _: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             if name not in state.objects:
                 return "NoSuchKey"
             state.objects[to] = state.objects.pop(name)
@@ -257,17 +253,15 @@ class TwoActors(RuleBasedStateMachine):
         def run() -> Result:
             return self.wrote(self.store.copy(SourceObject("data", name), "data", to, self.marked(mark)))
 
+        @in_bucket
         def look(state: State, memory: dict[str, Any]) -> Result | None:
-            if not state.bucket:
-                return "NoSuchBucket"
             if name not in state.objects:
                 return "NoSuchKey"
             memory["body"] = state.objects[name][0]
             return None
 
+        @in_bucket
         def put(state: State, memory: dict[str, Any]) -> Result:
-            if not state.bucket:
-                return "NoSuchBucket"
             state.objects[to] = (memory["body"], mark)
             return "OK"
 
@@ -361,10 +355,6 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"{what} {name} {to} at the mount", run, (step,))
 
     def delete_bucket(self) -> Deed:
-        def run() -> Result:
-            self.store.delete_bucket("data")
-            return "OK"
-
         def step(state: State, _: dict[str, Any]) -> Result:
             if not state.bucket or state.objects:
                 return "BucketNotEmpty" if state.bucket else "NoSuchBucket"
@@ -372,12 +362,11 @@ class TwoActors(RuleBasedStateMachine):
             state.uploads, state.parts = {}, {}
             return "OK"
 
-        return Deed("delete the bucket", run, (step,))
+        return Deed("delete the bucket", lambda: self.store.delete_bucket("data"), (step,))
 
     def create_bucket(self) -> Deed:
-        def run() -> Result:
+        def run() -> None:
             self.store.create_bucket("data")
-            return "OK"
 
         def step(state: State, _: dict[str, Any]) -> Result:
             if state.bucket:
@@ -404,23 +393,21 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"finish the upload {it.mark} of {it.name}", lambda: or_gone(run), (step,))
 
     def cancel(self, upload: str) -> Deed:
-        def run() -> Result:
-            self.store.uploads.cancel(upload)
-            return "OK"
+        def run() -> Result | None:
+            return or_gone(lambda: self.store.uploads.cancel(upload))
 
         def step(state: State, _: dict[str, Any]) -> Result:
             return "OK" if state.uploads.pop(upload, None) else "gone"
 
-        return Deed(f"cancel the upload {self.state.uploads[upload].mark}", lambda: or_gone(run), (step,))
+        return Deed(f"cancel the upload {self.state.uploads[upload].mark}", run, (step,))
 
     def send_part(self, upload: str) -> Deed:
         body, mark = self.new()
 
-        def run() -> Result:
+        def run() -> None:
             with self.store.multiparts.open_part(upload, 2) as writer:
                 writer.write(body)
                 writer.commit()
-            return "OK"
 
         def step(state: State, _: dict[str, Any]) -> Result:
             if upload not in state.parts:
@@ -446,14 +433,13 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"complete {it.mark}", lambda: or_gone(run), (step,))
 
     def abort(self, upload: str) -> Deed:
-        def run() -> Result:
-            self.store.multiparts.abort(upload)
-            return "OK"
+        def run() -> Result | None:
+            return or_gone(lambda: self.store.multiparts.abort(upload))
 
         def step(state: State, _: dict[str, Any]) -> Result:
             return "OK" if state.parts.pop(upload, None) else "gone"
 
-        return Deed(f"abort {self.state.parts[upload].mark}", lambda: or_gone(run), (step,))
+        return Deed(f"abort {self.state.parts[upload].mark}", run, (step,))
 
     # What is checked.
 
