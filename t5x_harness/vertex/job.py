@@ -22,7 +22,7 @@ from t5x_harness.vertex.closure import Closure, closure_of
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.output_folder import OutputFolder, output_folder_of
+from t5x_harness.vertex.output_folder import OutputBinding, output_folder_of
 from t5x_harness.vertex.overrides import argument_of, normalized
 from t5x_harness.vertex.run_mode import RunMode
 from t5x_harness.vertex.target import VertexTarget
@@ -267,7 +267,7 @@ class T5XJob:
         return {**self.env, "PYTHONPATH": ":".join(folder for folder in folders if folder)}
 
     @cached_property
-    def _output_folder(self) -> OutputFolder:
+    def _output_folder(self) -> OutputBinding:
         return output_folder_of(self.closure.program, self.run_mode)
 
     def _require_checkpoint(self) -> None:

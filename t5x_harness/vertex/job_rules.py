@@ -76,7 +76,7 @@ def t5x_module(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """Returns the module after ``-m``, or the file after the interpreter; empty where the command names neither."""
+    """Returns the module after ``-m``, or the file after the interpreter; empty if the command names neither."""
     for index, word in enumerate(command[:-1]):
         if word == "-m":
             return command[index + 1]

@@ -29,7 +29,7 @@ OUTPUT_MACROS = tuple(dict.fromkeys(macro for _, _, macro in _PARAMETERS.values(
 
 
 @dataclasses.dataclass(frozen=True)
-class OutputFolder:
+class OutputBinding:
     """The folder that a run writes into, as far as its config says.
 
     Attributes:
@@ -49,7 +49,7 @@ def output_macro_of(mode: RunMode) -> str:
     return _PARAMETERS[mode][2]
 
 
-def output_folder_of(program: GinProgram, mode: RunMode) -> OutputFolder:
+def output_folder_of(program: GinProgram, mode: RunMode) -> OutputBinding:
     """Finds the folder that a config names for its run in a mode."""
     function, parameter, macro = _PARAMETERS[mode]
     bound = program.lookup(f"{MAIN}.{function}", parameter) or program.macros.get(macro)
@@ -61,4 +61,4 @@ def output_folder_of(program: GinProgram, mode: RunMode) -> OutputFolder:
     open_ones = (each.name for each in program.required_macros if each.name in OUTPUT_MACROS)
     macros = dict.fromkeys([macro, *([name] if is_macro else []), *open_ones])
     value = final.value if final is not None and isinstance(final.value, str) else None
-    return OutputFolder(name, value, tuple(macros))
+    return OutputBinding(name, value, tuple(macros))

@@ -42,6 +42,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _run(words: list[str], environment: Mapping[str, str], project: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=project, env=dict(environment), capture_output=True, text=True, check=False)
+
+
 def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "t5x_harness", "submit", "--no-check", "--run_mode=train", *arguments]
 
@@ -49,13 +53,7 @@ def _command(*arguments: str) -> list[str]:
 @pytest.fixture
 def submit(environment: Mapping[str, str], project: Path) -> Submit:
     """Runs ``t5x-harness submit`` in the project's folder, in that shell."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            _command(*arguments), cwd=project, env=dict(environment), capture_output=True, text=True, check=False
-        )
-
-    return run
+    return lambda *arguments: _run(_command(*arguments), environment, project)
 
 
 @pytest.fixture
@@ -63,14 +61,7 @@ def script(environment: Mapping[str, str], project: Path) -> Callable[[str], Any
     """Runs a Python script in that shell, and reads the JSON that it prints last."""
 
     def run(text: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            cwd=project,
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = _run([sys.executable, "-c", text], environment, project)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -220,14 +211,8 @@ def test_a_second_ctrl_c_says_which_job_may_go_on(environment: Mapping[str, str]
 
 def _interrupted(patch: str, environment: Mapping[str, str], project: Path, *options: str) -> str:
     """What ``submit`` says on standard error when a patch interrupts it, which has to be its end."""
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *_command("run.gin", *options)[3:]],
-        cwd=project,
-        env=dict(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *_command("run.gin", *options)[3:]]
+    done = _run(words, environment, project)
     assert done.returncode == 130, done.stderr
     return done.stderr
 

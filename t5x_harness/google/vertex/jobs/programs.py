@@ -1,4 +1,4 @@
-"""What the one who starts a server knows of the programs that jobs run."""
+"""What a server knows of the programs that jobs run: an object that is handed to it when it is started."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Programs:
-    """Programs that a server knows more about than it knows about any command; these are none.
+    """The programs that a server knows. This class knows none.
 
-    A server is given an object of a derived class by its import path, which the options name.
+    The options of a server name the import path of an object of a derived class.
     """
 
     module: str = ""
