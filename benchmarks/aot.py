@@ -160,7 +160,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             drawn = measured(row, "depths", Path(folder))
             whole = measured(row, "memory", Path(folder)) if drawn["layers_extrapolated"] else drawn
-        lines.append(_line(name, row, drawn, whole))
+        lines.append(_line(row, drawn, whole))
         print(lines[-1], flush=True)
     table = "\n".join(lines)
     print(table)
@@ -168,7 +168,7 @@ def main() -> None:
         write_table(arguments.write, "aot", table)
 
 
-def _line(name: str, row: Row, drawn: dict[str, float], whole: dict[str, float]) -> str:
+def _line(row: Row, drawn: dict[str, float], whole: dict[str, float]) -> str:
     extrapolated = bool(drawn["layers_extrapolated"])
 
     def both(measure: str, unit: float, digits: int) -> list[str]:

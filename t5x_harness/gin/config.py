@@ -87,6 +87,9 @@ class GinConfig:
         """Gin's name of the entry point: ``__main__.train``."""
         return f"__main__.{ENTRY_POINTS[self.mode][1]}"
 
+    def __iter__(self) -> Iterator[BindingKey]:
+        return (key for key, _ in self.items())
+
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
         """Yields every binding with its value, references unresolved."""
         for (scope, selector), parameters in list(bound_values().items()):

@@ -108,9 +108,7 @@ def apply_assignment_map(
 
     moved = set(sources.values())
     result = {path: available[source] for path, source in sources.items()}
-    for path, leaf in available.items():
-        if path not in moved and path not in dropped:
-            result[path] = leaf
+    result |= {path: leaf for path, leaf in available.items() if path not in moved and path not in dropped}
     for path in wanted:
         if path in result or path in dropped:
             continue

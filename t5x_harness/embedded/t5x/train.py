@@ -42,7 +42,7 @@ def run_actions(
         if not metrics_by_task:
             raise RuntimeError(f"there are no metrics for the {mode.name} actions: has the evaluation no task?")
         # A list, so that every action sees the metrics also after one has asked to stop.
-        stop = any([action.run(train_state, metrics_by_task=metrics_by_task) for action in actions.get(mode, ())])
+        stop = any([action.run(train_state, metrics_by_task=metrics_by_task) for action in actions.get(mode, ())])  # noqa: C419
     return bool(multihost_utils.broadcast_one_to_all(np.array(stop)))
 
 
