@@ -87,9 +87,6 @@ class GinConfig:
         """Gin's name of the entry point: ``__main__.train``."""
         return f"__main__.{ENTRY_POINTS[self.mode][1]}"
 
-    def __iter__(self) -> Iterator[BindingKey]:
-        return (key for key, _ in self.items())
-
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
         """Yields every binding with its value, references unresolved."""
         for (scope, selector), parameters in list(bound_values().items()):
@@ -97,9 +94,8 @@ class GinConfig:
                 yield BindingKey(scope, selector, parameter), value
 
     def __iter__(self) -> Iterator[BindingKey]:
-        """Yields every binding."""
-        for key, _ in self.items():
-            yield key
+        """Returns an iterator over every binding."""
+        return (key for key, _ in self.items())
 
     def value(self, key: BindingKey | None) -> Any:
         """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
