@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from t5x_harness.spec import Outcome as Outcome
     from t5x_harness.spec import Reason as Reason
     from t5x_harness.spec import RunResult as RunResult
+    from t5x_harness.spec import RunSettings as RunSettings
     from t5x_harness.spec import RunSpec as RunSpec
     from t5x_harness.spec import RuntimeChoice as RuntimeChoice
     from t5x_harness.spec import Severity as Severity
