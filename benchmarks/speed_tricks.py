@@ -58,7 +58,6 @@ def without_rare_collections() -> None:
 TRICKS: Mapping[str, Callable[[], None]] = {
     "conversions": without_conversions,
     "disable_graph_optimization": without("t5x_harness.upstream.short_run", "disable_graph_optimization"),
-    "inline_assert_ops": without("t5x_harness.upstream.short_run", "inline_assert_ops"),
     "write_small_arrays_whole": without("t5x_harness.upstream.short_run", "write_small_arrays_whole"),
     "share_steps": without("t5x_harness.execute.execution", "share_steps"),
     "compile_cheaply": without("t5x_harness.execute.execution", "compile_cheaply"),

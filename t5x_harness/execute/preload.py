@@ -1,9 +1,9 @@
 """Everything heavy that a run needs, imported once so that forked runs share it; touches no device.
 
-A zygote imports :mod:`~t5x_harness.execute.preload_inputs`, then this module, and forks afterwards. A T5X process
-spends most of its time before the first step on importing tensorflow, jax and T5X, so a fork starts where a fresh
-interpreter would be after several seconds. The harness's own stages, the modules that libraries import only at their
-first use, and AutoGraph's conversions of SeqIO's functions are loaded here for the same reason.
+A zygote imports this module and forks afterwards. A T5X process spends most of its time before the first step on
+importing TensorFlow, JAX and T5X, so a fork starts where a fresh interpreter would be after several seconds. The
+harness's own stages, the modules that libraries import only at their first use, and AutoGraph's conversions of SeqIO's
+functions are loaded here for the same reason.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ import tensorflow
 import t5x_harness.execute.prepare
 import t5x_harness.execute.stages
 import t5x_harness.standins.run
-from t5x_harness.execute.preload_inputs import CONVERSIONS
-from t5x_harness.upstream.autograph import T5X_FUNCTIONS, convert
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert
+from t5x_harness.upstream.autograph_cache import convert_or_load
 
 MODULES = (
     clu.data,
@@ -97,5 +97,5 @@ for _name in LATER:
     with contextlib.suppress(ImportError):
         importlib.import_module(_name)
 
-CONVERTED = CONVERSIONS.take() + convert(T5X_FUNCTIONS)
+CONVERTED = convert_or_load(SEQIO_FUNCTIONS) + convert(T5X_FUNCTIONS)
 """How many functions no run has to convert again."""

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``90s``, ``30m``, ``2h``, ``1d``, or a number of seconds."""
+"""Durations as people write them: ``90s``, ``30m``, ``2h``, ``1d``, or a number of seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 
 
 def seconds_of(value: str | float) -> float:
-    """Returns the length in seconds.
+    """Parses a duration into seconds.
 
     Raises:
-      ValueError: it is not a length of time above zero; the message shows the form.
+      ValueError: it is not a duration above zero; the message shows the form.
     """
     match = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
     if isinstance(value, bool) or (match is None and isinstance(value, str)):

@@ -1,4 +1,4 @@
-"""The markers, and what ``-m EXPRESSION`` asks for by one: runs of configs, or jobs for the tests that it selects."""
+"""The markers, and what ``-m EXPRESSION`` requests with them: runs of configs, or jobs for the selected tests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MARKERS = (
     f"{TPU}({SIGNATURE}): under -m tpu, and any other -m that selects it because of this mark alone, the test is "
     "promoted to a job on Vertex AI with these resources; it means nothing else",
 )
-"""The markers as pytest documents them."""
+"""The markers in the form in which pytest lists them."""
 
 _Atom = tuple[str, tuple[tuple[str, object], ...]]
 _Evaluate = Callable[[Callable[..., bool]], bool]
-"""Takes what says whether a mark, by its name and keyword arguments, is there."""
+"""Takes a function that says whether a mark exists, by its name and keyword arguments."""
 
 
 class _Undecided(Exception):
-    """The expression asks for a mark that is neither taken as there nor as missing yet."""
+    """The expression depends on a mark whose existence was not assumed yet."""
 
     def __init__(self, atom: _Atom) -> None:
         super().__init__(atom)
@@ -34,28 +34,28 @@ class _Undecided(Exception):
 
 
 def selects_only(expression: str, mark: str) -> bool:
-    """Tells whether an expression selects an item because of ``mark``: true with that mark alone, false without it."""
+    """Returns whether an expression selects an item because of ``mark``: true with only that mark, false without it."""
     evaluate = _compiled(expression, mark)
     return bool(evaluate(lambda name, **_: name == mark)) and not evaluate(lambda name, **_: False)
 
 
 def selects(expression: str, mark: str) -> bool:
-    """Tells whether an expression selects an item that has ``mark`` and no other; an empty one selects all."""
+    """Returns whether an expression selects an item with only the mark ``mark``; an empty expression selects all."""
     return not expression or bool(_compiled(expression)(lambda name, **_: name == mark))
 
 
 def promotes(expression: str) -> bool:
     """Returns whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
 
-    So ``tpu`` and ``tpu and not slow`` promote; ``smoke or tpu`` does not, as it selects what is not meant for a TPU as
-    well, and neither does ``not tpu``.
+    So ``tpu`` and ``tpu and not slow`` promote. ``smoke or tpu`` does not, as it also selects tests that are not meant
+    for a TPU; neither does ``not tpu``.
     """
     evaluate = _compiled(expression, TPU)
     return _can_hold(evaluate, {}, tpu=True) and not _can_hold(evaluate, {}, tpu=False)
 
 
 def _compiled(expression: str, mark: str = "") -> _Evaluate:
-    """Returns the compiled expression; one that is never true if it does not name the mark, or has a mistake in it."""
+    """Compiles an expression; the result is never true for one that does not name the mark, or that is invalid."""
     if mark not in expression:
         return lambda is_there: False
     from t5x_harness.upstream.pytest import compiled_expression
@@ -65,7 +65,7 @@ def _compiled(expression: str, mark: str = "") -> _Evaluate:
 
 
 def _can_hold(evaluate: _Evaluate, known: dict[_Atom, bool], *, tpu: bool) -> bool:
-    """Tells whether some set of marks makes the expression true, with or without ``tpu``, as ``known`` has decided."""
+    """Returns whether some set of marks makes the expression true, with or without ``tpu``, given ``known`` marks."""
 
     def is_there(name: str, /, **arguments: object) -> bool:
         atom = (name, tuple(sorted(arguments.items())))

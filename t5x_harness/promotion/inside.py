@@ -24,7 +24,10 @@ from t5x_harness.promotion.shipped_reports import warning_to_json
 from t5x_harness.version import __version__
 
 _UNPACKING_FAILED = 2
-_PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the second one is the old way, for which jax has no field
+_PLATFORM_OPTIONS = (
+    "jax_platforms",
+    "jax_platform_name",
+)  # the second one is deprecated, and JAX has no attribute for it
 
 
 class Recorder:
@@ -45,14 +48,14 @@ class Recorder:
         """Keeps the configuration, whose hooks serialize reports."""
         self._config = config
 
-    @pytest.hookimpl(trylast=True)  # a test whose subtests failed is a failure only once the terminal has shown it
+    @pytest.hookimpl(trylast=True)  # failed subtests make a test fail only after the terminal's hook
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps the report of a phase, or of a subtest."""
         assert self._config is not None
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
-        """Keeps what the test warned of; what collecting it does is warned of where it is sent from, too."""
+        """Keeps the test's warnings; warnings of collecting it also appear where it is sent from."""
         if when == "runtest":
             self.warnings.append(warning_to_json(warning_message, self._folder))
 
@@ -66,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Unpacks a test, runs it, and leaves its outcome.
 
     Returns:
-      The exit status of the job's container: 0 where the outcome was written, whatever it is: a test that failed is not
-      a job that failed. 2 where the archive cannot be used.
+      The exit status of the job's container: 0 if the outcome was written, also for a failed test, as the job itself
+      did not fail; 2 if the archive cannot be used.
     """
     args = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="t5x-harness-shipped-") as folder:
@@ -90,15 +93,15 @@ def run_test(
 
     Args:
       nodeid: the test, relative to ``folder``.
-      folder: where it was unpacked; becomes the working directory and pytest's root folder.
+      folder: the folder with the test; becomes the working directory and pytest's root folder.
       ini: pytest's ini file, relative to ``folder``.
       python_path: folders for the import path, relative to ``folder``.
-      live: whether what it prints is not captured.
+      live: whether its output is not captured.
     """
     os.chdir(folder)
     sys.path[:0] = [str(folder / path) for path in python_path] + [str(folder)]
     recorder = Recorder(folder)
-    # Options of the project's own, as --cov or -n, are for the machine that it is developed on.
+    # The project's own options, such as --cov or -n, are for the developer's machine.
     options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA", *(["-s"] if live else [])]
     status = pytest.main([*(["-c", ini] if ini else []), *options, nodeid], plugins=[recorder])
     problem = "\n".join(recorder.problems) or f"pytest ended with status {int(status)} and ran no test; see the log"
@@ -130,20 +133,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes in one go: an object in a bucket is seen when its file is closed."""
+    """Writes a file; an object in a bucket appears when its file is closed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
 def _devices() -> dict[str, Any]:
-    """Returns what an outcome says of this host's JAX, if the test has used it: asking would else take its devices."""
+    """Returns an outcome's fields about JAX if the test has imported it, so that nothing else takes its devices."""
     jax = sys.modules.get("jax")
     if jax is None:
         return {}
     platform_set = any(jax.config.values.get(name) for name in _PLATFORM_OPTIONS)
     try:
         devices = jax.devices()
-    except RuntimeError as error:  # of the platforms that it was to take, one has no devices
+    except RuntimeError as error:  # one of the requested platforms has no devices
         return {"devices": f"none: {error}", "platform_set": platform_set}
     shown, platform = f"{len(devices)} x {devices[0].device_kind}", devices[0].platform
     return {"devices": shown, "platform": platform, "platform_set": platform_set}

@@ -1,4 +1,4 @@
-"""The jobs of a session: checked, sent, followed until they end, and cancelled with the session if they have not."""
+"""The jobs of a session: checked, sent, followed to their end, and cancelled if the session ends before them."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class EndedJob:
     """A job that was followed to its end.
 
     Attributes:
-      outcome: how it ended; None if this session's patience ended first.
-      problem: why nothing more is known of it; empty if it ended.
-      notes: what of it could not be read, tracked or uploaded, in words.
-      ran_on: what its log says of that.
+      outcome: how it ended; None if the session stopped waiting before.
+      problem: why its outcome is not known; empty if it ended.
+      notes: what could not be read, tracked or uploaded, in words.
+      ran_on: the devices that its log names.
     """
 
     outcome: JobOutcome | None
@@ -61,19 +61,19 @@ class EndedJob:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did all that it was to do."""
+        """Whether it did all of its work."""
         return self.outcome is not None and self.outcome.succeeded
 
 
 class PromotedJobs:
-    """Sends jobs, no more at once than are allowed.
+    """Sends jobs, at most as many at once as allowed.
 
-    From the first :meth:`send` to :meth:`close` no Ctrl-C is lost, as a session that goes on has jobs that cost money.
+    From the first :meth:`send` to :meth:`close` no Ctrl-C is lost, because running jobs cost money.
 
     Args:
-      settings: of the session.
-      show: takes the text of a job that is only to be printed.
-      say: takes each line of the logs, as they grow; None for nobody.
+      settings: the settings of the session.
+      show: takes the text of a job that is printed instead of sent.
+      say: takes each new line of the logs; None to drop them.
     """
 
     def __init__(
@@ -95,26 +95,26 @@ class PromotedJobs:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be sent now."""
+        """Whether another job may be sent now."""
         return len(self._batch) < self._settings.parallel
 
     @property
     def sends(self) -> bool:
-        """Whether jobs are sent, and neither only shown nor taken that were sent before."""
+        """Whether new jobs are sent, rather than only shown, or replaced by earlier ones."""
         return not self._settings.dry_run and not self._settings.reuse
 
     def send(
         self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
     ) -> LaunchedJob:
-        """Sends a job, after every check that costs nothing; waits for room before it.
+        """Sends a job after all checks that cost nothing, once the number of jobs allows it.
 
         Args:
-          job: with the label :data:`~t5x_harness.vertex.job.SPEC_LABEL`.
-          staged: what it needs in the bucket, by ``gs://…`` folders.
-          run: of T5X that it makes; with an experiment in its target, it is tracked there.
+          job: the job, with the label :data:`~t5x_harness.vertex.job.SPEC_LABEL`.
+          staged: files that it needs in the bucket, by ``gs://…`` folders.
+          run: the T5X job that it runs; if its target has an experiment, it is tracked there.
 
         Raises:
-          JobNotSent: it was printed instead; nothing that is known here speaks against sending it.
+          JobNotSent: it was printed instead, and no check failed.
           Exception: one of :data:`REFUSALS`.
         """
         message = job.to_pb()
@@ -137,7 +137,7 @@ class PromotedJobs:
         return launched
 
     def check(self, order: JobOrder) -> None:
-        """Checks what can be said of a job by its order alone.
+        """Checks a job by its order alone.
 
         Raises:
           ResourcesError: it would not be sent; the message says why.
@@ -166,40 +166,40 @@ class PromotedJobs:
         *,
         stage: str = "",
     ) -> EndedJob:
-        """Waits until a job has ended; its log is written to a file as it grows.
+        """Waits until a job has ended, and writes its log to a file meanwhile.
 
         Args:
-          job: of :meth:`send`.
+          job: the result of :meth:`send`.
           log: the file.
           on_progress: called with ``{"stage", "step", "of", "note"}``.
-          stage: that the job is; empty for a job that is none.
+          stage: the stage that the job runs; empty if it is not a stage.
         """
         watch = JobWatch(log, on_progress, stage=stage, say=self._say)
         try:
-            # Results are read from all that the job wrote; metrics alone are for its record.
+            # Results are read from the job's files; the metrics here are only for its tracked run.
             end = self._batch.follow(job, on_state=watch.on_state, on_log=watch.on_log, metrics=job.tracked is not None)
         except (VertexError, WaitError) as error:
             return EndedJob(None, str(error))
         return EndedJob(end.outcome, "", end.notes, end.ran_on)
 
     def raise_pending_interrupt(self, raised: BaseException | None) -> None:
-        """Raises a Ctrl-C that came to nothing; is to be called now and then.
+        """Raises a Ctrl-C that was dropped; should be called regularly.
 
         Args:
-          raised: what was raised since the last call, if anything was: a Ctrl-C that was seen is not lost.
+          raised: the exception since the last call, if any, as a Ctrl-C that was raised is not lost.
 
         Raises:
-          KeyboardInterrupt: it was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
+          KeyboardInterrupt: a Ctrl-C was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
         """
         if isinstance(raised, KeyboardInterrupt):
             self._batch.interrupts.forget()
         self._batch.interrupts.raise_pending()
 
     def close(self) -> list[str]:
-        """Cancels what has not ended; returns a line for each, also for one that could not be cancelled.
+        """Cancels jobs that have not ended; returns a line for each, including those that could not be cancelled.
 
-        Then the runs that stand for them in experiments are ended, with a line for each, too. Ctrl-C meanwhile leaves
-        what is not cancelled yet as it is, and the lines say so. May be called again.
+        Then ends their runs in experiments, with a line for each, too. Ctrl-C meanwhile leaves the remaining jobs
+        unchanged, and the lines say so. May be called again.
         """
         lines: list[str] = []
         try:
@@ -209,7 +209,7 @@ class PromotedJobs:
         return lines
 
     def _check(self, job: ContainerJob, message: Any) -> None:
-        """Checks what can be checked of a job without the service."""
+        """Runs all checks of a job that do not need the service."""
         from t5x_harness.google.vertex.validation import judge
 
         if violations := judge(message, job.target.location).violations:
@@ -218,7 +218,7 @@ class PromotedJobs:
         job.chip_hours.require(self._settings.max_chip_hours)
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
-        """Returns the job of ``--t5x-tpu-reuse`` that does what this one would."""
+        """Finds the job of ``--t5x-tpu-reuse`` that does the same as this one."""
         if self._found_again is None:
             found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
             self._found_again = {one.submitted.labels.get(SPEC_LABEL, ""): one for one in found}
@@ -226,8 +226,8 @@ class PromotedJobs:
         if digest not in self._found_again:
             given = ", ".join(f"{one.submitted.id} ({label or 'none'})" for label, one in self._found_again.items())
             raise JobRefused(
-                f"--t5x-tpu-reuse: no job that is given does what this test asks for: config, arguments, machine or "
-                f"image differ. The label {SPEC_LABEL} would be {digest}, and is for {given}. Leave the option out "
+                "--t5x-tpu-reuse: no given job does what this test asks for: config, arguments, machine or image "
+                f"differ. The label {SPEC_LABEL} would be {digest}; the given jobs are {given}. Leave out the option "
                 "to send a new job"
             )
         return self._found_again[digest]
@@ -242,7 +242,7 @@ def _check_alone(job: ContainerJob) -> None:
 
 
 def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:
-    """Returns a job for people: cost, place, what is staged, its arguments on a line each, and the message."""
+    """Formats a job for people: cost, place, staged files, arguments and message."""
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
     where = f"project {job.target.project}, {job.target.location}"

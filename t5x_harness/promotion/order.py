@@ -1,4 +1,4 @@
-"""A promoted test's order for a job: where, on what, at which sizes and for how long."""
+"""A promoted test's order for a job: where it runs, on which machine, at which sizes and for how long."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _EMULATED_SECONDS = 900
 
 @dataclasses.dataclass(frozen=True)
 class JobOrder:
-    """What a job is to be like, whatever it runs.
+    """The properties of a job that do not depend on what it runs.
 
     Attributes:
-      name: of the job, from the test's.
+      name: the job's name, derived from the test's.
       target: where it goes.
-      machine: what it runs on.
+      machine: the machine that it runs on.
       timeout: seconds after which Vertex AI ends it.
-      shrink: whether the config runs at the sizes that smoke has.
-      steps: train steps; None for those of the config, or for as few as smoke has where it is shrunk.
+      shrink: whether the config runs at the sizes of smoke.
+      steps: train steps; None for the config's, or for smoke's if the config is shrunk.
       env: variables of its container.
-      labels: of its own.
-      options: what else its spec says.
-      standins: whether checkpoints that cannot be read here are generated also where the config is not shrunk.
+      labels: its labels.
+      options: further options of its spec.
+      standins: whether checkpoints that cannot be read here are generated even if the config is not shrunk.
     """
 
     name: str
@@ -48,17 +48,17 @@ class JobOrder:
 def order_of(
     name: str, resources: TpuResources, settings: PromotionSettings, target: VertexTarget, slice_name: str
 ) -> JobOrder:
-    """Makes an order out of what a test asks for.
+    """Makes the order for a test.
 
     Args:
-      name: of the test.
-      resources: what its marker says.
-      settings: of the session.
-      target: where jobs go; the marker's region and image take the place of its own.
+      name: the name of the test.
+      resources: the arguments of its marker.
+      settings: the settings of the session.
+      target: where jobs go; the marker's region and image override its own.
       slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
 
     Raises:
-      ResourcesError: nothing says what to run on, or it is not a machine; or the region is none.
+      ResourcesError: the marker names no valid machine or region.
     """
     own = {
         "location": resources.region,
@@ -73,7 +73,7 @@ def order_of(
         name=name,
         target=target,
         machine=machine_of(resources, slice_name),
-        # Whole seconds, and never 0, which might be taken for no limit while the chip-hours would be none.
+        # Whole seconds, and never 0, which could mean no limit while the chip-hours would be 0.
         timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
         shrink=settings.shrinks(resources),
         steps=resources.steps,
@@ -85,10 +85,10 @@ def order_of(
 
 
 def machine_of(resources: TpuResources, slice_name: str) -> Machine:
-    """Returns the machine that a test asks for; that of the slice where its marker names none.
+    """Returns the machine that a test asks for, or the machine of the slice if its marker names none.
 
     Raises:
-      ResourcesError: the marker names only a half of one, or none that there is.
+      ResourcesError: the marker names a machine incompletely, or one that does not exist.
     """
     try:
         return _machine(resources, slice_name)
@@ -97,7 +97,7 @@ def machine_of(resources: TpuResources, slice_name: str) -> Machine:
 
 
 def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
-    """Returns a run as it is planned for its job: on the slice that the job has.
+    """Returns a run with the slice of its job, for planning.
 
     Raises:
       ResourcesError: see :func:`machine_of`.
@@ -105,7 +105,7 @@ def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
     found = machine_of(resources, spec.slice).slice
     if found is None or found.name == spec.slice:
         return spec
-    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # which is of the other slice
+    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for the other slice
 
 
 def _machine(resources: TpuResources, slice_name: str) -> Machine:

@@ -1,6 +1,6 @@
-"""A test as one archive: its module or package, the conftests that apply to it, and the files that its marker lists.
+"""Packs a test into one archive: its module or package, its conftests, and the files that its marker lists.
 
-The archive depends on the files' contents alone, so the same test is the same object in the bucket.
+The archive depends only on the contents of the files, so the same test is the same object in the bucket.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 LIMIT = 64 * 2**20
-"""Bytes of all files together; what is larger belongs into a bucket."""
+"""The limit for all files together, in bytes; larger files belong in a bucket."""
 
 _CONFTEST = "conftest.py"
 
 
 class PackingError(ValueError):
-    """A test cannot be packed, or an archive is not what it should be; the message says why and how to fix it."""
+    """A test cannot be packed, or an archive is not valid; the message says why and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +28,11 @@ class TestArchive:
     """A packed test.
 
     Attributes:
-      names: of its files, relative to pytest's root folder, sorted.
+      names: names of its files, relative to pytest's root folder, sorted.
       content: the archive, a gzipped tar.
     """
 
-    __test__ = False  # pytest collects classes by their name
+    __test__ = False  # pytest would collect it because of its name
 
     names: tuple[str, ...]
     content: bytes
@@ -69,10 +69,10 @@ def pack(root: Path, files: Sequence[Path]) -> TestArchive:
 
     Args:
       root: what names in the archive are relative to.
-      files: as :func:`listed_files` gives them.
+      files: the result of :func:`listed_files`.
 
     Raises:
-      PackingError: they are larger than :data:`LIMIT`, or one cannot be read.
+      PackingError: they are larger than :data:`LIMIT`, or a file cannot be read.
     """
     root = root.resolve()
     if (size := sum(path.stat().st_size for path in files)) > LIMIT:
@@ -88,7 +88,7 @@ def pack(root: Path, files: Sequence[Path]) -> TestArchive:
     ):
         for path in files:
             content = path.read_bytes()
-            entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # with no time and no owner of this machine
+            entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # without time and owner
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
     return TestArchive(tuple(path.relative_to(root).as_posix() for path in files), buffer.getvalue())
@@ -98,7 +98,7 @@ def unpack(archive: TestArchive, digest: str, folder: Path) -> None:
     """Unpacks an archive into an empty folder.
 
     Raises:
-      PackingError: it is not the archive with this digest, or an entry is not a plain file inside the folder.
+      PackingError: the archive has another digest, or an entry is not a plain file inside the folder.
     """
     if archive.digest != digest:
         raise PackingError(f"the archive's SHA-256 is {archive.digest}, and {digest} was sent: something replaced it")
@@ -126,12 +126,12 @@ def _inside(root: Path, path: Path, what: str) -> Path:
         raise PackingError(
             f"{what}, {path}, lies outside pytest's root folder {root}, so it is not shipped; copy it into the project"
         )
-    # As it is named, not where a link leads: that is how the test finds it.
+    # By its name, even if that is a link, as the test opens it by its name.
     return root / path.absolute().relative_to(root) if path.absolute().is_relative_to(root) else resolved
 
 
 def _package(module: Path) -> Iterator[Path]:
-    """Yields the Python files of the outermost package that a module is in; nothing if it is in none."""
+    """Yields the Python files of the outermost package that contains a module, if any."""
     top = None
     folder = module.parent
     while (folder / "__init__.py").is_file():
@@ -141,7 +141,7 @@ def _package(module: Path) -> Iterator[Path]:
 
 
 def _conftests(root: Path, module: Path) -> Iterator[Path]:
-    """Yields those of the module's folder and of every folder above it, up to the root."""
+    """Yields the conftests of the module's folder and of every folder above it, up to the root."""
     for folder in module.resolve().parents:
         if folder.is_relative_to(root) and (folder / _CONFTEST).is_file():
             yield folder / _CONFTEST

@@ -1,4 +1,4 @@
-"""What a promoted test asks for: the arguments of its ``tpu`` marker, and of the project's table."""
+"""The resources of a promoted test: the arguments of its ``tpu`` marker, and of the project's table."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
 
 
 class ResourcesError(ValueError):
-    """An argument that there is not, or with a value that cannot be; the message is one sentence."""
+    """An argument does not exist or has an invalid value; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TpuResources:
-    """The machine that a test's job runs on and the limits it has.
+    """The machine and the limits of a test's job.
 
     Attributes:
-      accelerator_type: as Vertex AI spells it: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``, ``TPU_V5_LITEPOD``.
-      accelerator_count: how many cores of it; not with ``tpu_topology``.
+      accelerator_type: in Vertex AI's spelling: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``, ``TPU_V5_LITEPOD``.
+      accelerator_count: number of its cores; not with ``tpu_topology``.
       machine_type: ``cloud-tpu``, or the host machine of newer TPUs, such as ``ct5lp-hightpu-4t``.
       tpu_topology: the slice's chips, such as ``2x4``, for newer TPUs.
-      region: where the job runs, in place of the target's location.
-      image_uri: the container image, in place of the target's.
-      steps: train steps of the job, counted from the checkpoint that training starts from, in place of those that the
-        config names and, where it is shrunk, of smoke's few.
+      region: where the job runs; overrides the target's location.
+      image_uri: the container image; overrides the target's.
+      steps: train steps of the job, counted from the checkpoint that training starts from; overrides the steps of the
+        config, and of smoke if the config is shrunk.
       timeout: limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
-      full_size: run at the sizes that the config names (True) or shrunk as smoke is (False); None for shrunk on the
-        emulated Vertex AI and full size on the real one.
+      full_size: run at the config's own sizes (True) or shrunk like smoke (False); None for shrunk on the emulated
+        Vertex AI and full size on the real one.
       ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
-        ``full_size``, as the sizes of what it runs are its own.
+        ``full_size``, as the test's own code decides its sizes.
       files: globs, relative to pytest's root folder, of files that a shipped test needs beside its package.
       strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for it and what follows.
-      max_wait_duration: of ``FLEX_START``: seconds, or text such as ``2h``.
+      max_wait_duration: limit of the wait with ``FLEX_START``: seconds, or text such as ``2h``.
       reservation: ``any``, ``none``, or a reservation's name.
       env: variables of the job's container.
-      labels: of the job.
-      service_account: that the job acts as, in place of the target's.
-      network: that the job is peered with.
-      boot_disk_type: of the machine.
-      boot_disk_size_gb: of the machine.
-      restart_job_on_worker_restart: whether losing one worker restarts all of the job.
-      disable_retries: whether nothing is tried again.
+      labels: labels of the job.
+      service_account: the account that the job acts as; overrides the target's.
+      network: the network that the job is peered with.
+      boot_disk_type: type of the machine's boot disk.
+      boot_disk_size_gb: size of the machine's boot disk.
+      restart_job_on_worker_restart: whether losing one worker restarts the whole job.
+      disable_retries: whether the service retries nothing.
 
     Raises:
       ResourcesError: a value is of the wrong type or out of range.
@@ -106,10 +106,10 @@ class TpuResources:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TpuResources:
-        """Makes them from named values.
+        """Makes resources from named values.
 
         Raises:
-          ResourcesError: there is no such name; the message has the nearest.
+          ResourcesError: a name does not exist; the message has the nearest.
         """
         for name in values:
             if name not in FIELDS:
@@ -122,14 +122,14 @@ class TpuResources:
     def of_marks(
         cls, marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]], otherwise: Mapping[str, Any]
     ) -> TpuResources:
-        """Makes them from the arguments of a test's markers: the closest counts most, then those of class and module.
+        """Makes resources from the arguments of a test's markers; its own marker overrides those of class and module.
 
         Args:
-          marks: the arguments of each, by place and by name.
-          otherwise: what holds where no marker says anything, such as the project's table.
+          marks: the positional and the named arguments of each marker, the closest first.
+          otherwise: values for names that no marker has, such as the project's table.
 
         Raises:
-          ResourcesError: a marker has an argument that there is not, or with a value that cannot be.
+          ResourcesError: a marker has an argument that does not exist or has an invalid value.
         """
         layers = []
         for args, values in marks:
@@ -141,27 +141,25 @@ class TpuResources:
         return cls.of(merged([*layers, otherwise]))
 
     def for_auxiliary(self, *, own_slice: bool) -> TpuResources:
-        """Returns what a job has of them that is for a checkpoint of the test's train job.
-
-        Its sizes are those of the train job, which its config is given; its steps are its own.
+        """Returns the resources of an auxiliary job, whose sizes come from the train job and whose steps are its own.
 
         Args:
-          own_slice: whether its machine is, too.
+          own_slice: whether its machine is its own, too.
         """
         machine: dict[str, Any] = dict.fromkeys(_MACHINE) if own_slice else {}
         return dataclasses.replace(self, steps=None, full_size=True, **machine)
 
     @property
     def seconds(self) -> float | None:
-        """The limit of the job's run time; None for none of its own."""
+        """The limit of the job's run time; None if it has none of its own."""
         return seconds_of(self.timeout) if self.timeout is not None else None
 
     @property
     def options(self) -> JobOptions:
-        """What the job's spec says beside its machine, its container and its time.
+        """Options of the job's spec other than machine, container and time.
 
         Raises:
-          ResourcesError: it cannot say that.
+          ResourcesError: options contradict each other.
         """
         longest = self.max_wait_duration
         seconds = max(1, int(seconds_of(longest))) if longest is not None else None
@@ -172,7 +170,7 @@ class TpuResources:
 
     @property
     def names_machine(self) -> bool:
-        """Whether anything says what to run on."""
+        """Whether any field names a machine."""
         return any((self.accelerator_type, self.machine_type, self.tpu_topology))
 
     def _check(self, name: str, form: str, fits: Any) -> None:
@@ -184,7 +182,7 @@ class TpuResources:
 FIELDS = tuple(field.name for field in dataclasses.fields(TpuResources))
 
 SIGNATURE = ", ".join(f"{field.name}={field.default!r}" for field in dataclasses.fields(TpuResources))
-"""As the marker's documentation shows it."""
+"""The signature that the marker's documentation shows."""
 
 _KIND = frozenset({"accelerator_type", "machine_type", "tpu_topology"})
 _COUNTS = frozenset({"accelerator_count", "tpu_topology"})
@@ -205,11 +203,11 @@ _TEXTS = (
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns named values of several places, the first of which count most.
+    """Merges named values of several places; earlier places override later ones.
 
-    A machine is one value, however many names it has: a place that says what kind it is takes nothing of the machines
-    of later ones. One that only says how many takes their kind. One that ships its test takes no sizes of later
-    ones, which are meant for configs. Variables and labels of all places come together.
+    The fields of a machine belong together: a place that names its kind takes nothing from the machines of later
+    places, and one that only names a count takes their kind. A place that ships its test takes no sizes from later
+    places, as these are for configs. Variables and labels of all places are combined.
     """
     found: dict[str, Any] = {}
     for layer in layers:
@@ -224,10 +222,10 @@ def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
-    """Reads ``accelerator_count = 8`` and so on; whole numbers and booleans are read as such.
+    """Parses lines such as ``accelerator_count = 8``; whole numbers and booleans become such values.
 
     Raises:
-      ResourcesError: a line has another form, or a value cannot be.
+      ResourcesError: a line has another form, or a value is invalid.
     """
     values: dict[str, Any] = {}
     for line in lines:

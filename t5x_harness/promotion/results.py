@@ -1,4 +1,4 @@
-"""What a T5X job left in its bucket, as the parts of a RunResult."""
+"""Reads what a T5X job wrote into its bucket, as the parts of a RunResult."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _INFERENCE = "inference_eval/"
 
 @dataclasses.dataclass(frozen=True)
 class JobResults:
-    """See :class:`~t5x_harness.spec.RunResult` for the parts.
+    """The results of a job; :class:`~t5x_harness.spec.RunResult` describes the other attributes.
 
     Attributes:
-      folder: that the job wrote into.
-      files: everything in it, with sizes in bytes.
+      folder: the job's output folder.
+      files: sizes in bytes of all files in it, by name.
     """
 
     folder: str
@@ -35,13 +35,13 @@ class JobResults:
 
     @property
     def steps(self) -> int:
-        """The last step that was trained; 0 where nothing was."""
+        """The last step that was trained; 0 if none was."""
         trained = [step for name, values in self.metrics.items() if name.startswith("train/") for step in values]
         return max([*trained, *(checkpoint.step for checkpoint in self.checkpoints)], default=0)
 
     @property
     def evaluated(self) -> Mapping[str, Mapping[int, float]]:
-        """The metrics of the evaluation by inference at the last step, named as those of the eval stage."""
+        """The metrics of the evaluation by inference at the last step, under the names of the eval stage."""
         last = self.steps
         return {
             f"eval/{name}": {last: values[last]}
@@ -51,36 +51,36 @@ class JobResults:
 
     @property
     def metrics_of_tasks(self) -> Iterator[Measure]:
-        """The metrics of the evaluation by inference, of their tasks: at the last step, where steps were trained."""
+        """The metrics of the evaluation by inference for each task: at the last step, if steps were trained."""
         for tag, values in sorted(self.metrics.items()):
             step = self.steps or max(values, default=0)
             if tag.startswith(_INFERENCE) and step in values:
                 task, _, name = tag.removeprefix(_INFERENCE).partition("/")
-                yield Measure(name.removeprefix("eval/"), values[step], of=task)  # some loggers put it before each
+                yield Measure(name.removeprefix("eval/"), values[step], of=task)  # some loggers add this prefix
 
 
 @dataclasses.dataclass(frozen=True)
 class Earlier:
-    """What was in a job's folder before it was sent, which is none of its work.
+    """The files in a job's folder before the job was sent, which are not its results.
 
     Attributes:
-      files: their sizes in bytes by name; empty for a folder of the job's own.
+      files: their sizes in bytes by name; empty for a new folder.
     """
 
     files: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def last_step(self) -> int:
-        """The step of the last checkpoint, which training goes on from; 0 if there is none."""
+        """The step of the last checkpoint, from which training continues; 0 if there is none."""
         return max((checkpoint.step for checkpoint in _checkpoints("", self.files)), default=0)
 
     def is_all_of(self, files: Mapping[str, int]) -> bool:
-        """Returns whether nothing was written since."""
+        """Returns whether nothing was written since then."""
         return bool(self.files) and files.items() <= self.files.items()
 
 
 def read_results(folder: Folder) -> JobResults:
-    """Reads a job's folder, as far as it is written.
+    """Reads what a job has written into its folder so far.
 
     Args:
       folder: its MODEL_DIR, or the output folder of an eval or infer job.
@@ -103,12 +103,10 @@ def read_results(folder: Folder) -> JobResults:
 
 
 def last_of_each(names: Iterable[str]) -> list[str]:
-    """Returns the files with predictions, sorted.
-
-    Of those that training writes at each evaluation, the last of each task.
+    """Returns the files with predictions, sorted; of the files that training writes, only the last of each task.
 
     Args:
-      names: of everything in the folder.
+      names: the names of all files in the folder.
     """
     kept: dict[str, tuple[int, str]] = {}
     for name in names:

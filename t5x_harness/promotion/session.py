@@ -1,4 +1,4 @@
-"""What a session that promotes tests has beside them: settings, jobs, and the emulated Vertex AI if they run there."""
+"""A session that promotes tests: its settings, its jobs, and the emulated Vertex AI if they run there."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class EmulationError(ValueError):
 
 
 class PromotionSession:
-    """Reads and starts what is asked for, and ends it.
+    """Reads the settings of promoted tests, starts what they need, and ends it.
 
     Args:
-      expression: of ``-m``.
+      expression: the expression of ``-m``.
       active: whether it promotes the tests that it selects.
       given: reads the values of options, variables and ini file, by field.
-      option_of: the name of the option for a field, for messages.
-      tpu: resources of the project's file.
-      vertex: the target's values there.
-      say: takes each line of the jobs' logs; None for nobody.
+      option_of: returns the name of a field's option, for messages.
+      tpu: resources in the project's file.
+      vertex: the target's values in the project's file.
+      say: takes each line of the jobs' logs; None to drop them.
 
     Attributes:
-      active: as above.
-      shown: jobs that are only printed.
-      left: what became of jobs that had not ended with the session.
+      active: whether the expression promotes the tests that it selects.
+      shown: texts of jobs that were printed instead of sent.
+      left: a line for each job that had not ended with the session.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class PromotionSession:
         """How promoted tests run.
 
         Raises:
-          ValueError: a value is none of those that there are.
+          ValueError: a value is invalid.
         """
         return PromotionSettings.of(self._given(), self._tpu, emulated=uses_emulated_google(os.environ))
 
     @functools.cached_property
     def target(self) -> VertexTarget:
-        """Where the jobs go of tests that no fixture says more for.
+        """Where the jobs of tests go, unless a fixture overrides it.
 
         Raises:
-          VertexTargetError: values are missing, all of which the message names; or one is wrong.
+          VertexTargetError: values are missing, all of which the message names; or a value is invalid.
         """
         return target_of(self.settings, self._given(), os.environ, self._vertex, self._option_of)
 
     def header(self) -> list[str]:
-        """Says what ``-m`` means for tests marked ``tpu``, where it names them."""
+        """Returns lines that say what ``-m`` means for tests marked ``tpu``, if it names the mark."""
         begin = f"t5x-harness: -m {self._expression!r}"
         if not self.active:
             also = (
@@ -131,7 +131,7 @@ class PromotionSession:
 
         Args:
           source: a folder with a folder for each bucket; None for no buckets.
-          machines: what the jobs that run T5X will run on; those on the first one's machine are prepared for.
+          machines: the machines of the jobs that will run T5X; jobs on the first machine are prepared for.
 
         Raises:
           EmulationError: it cannot start.
@@ -146,36 +146,36 @@ class PromotionSession:
             )
         expected = None
         if machines:
-            # Its message would take Google's library, which is not waited for here.
+            # A protobuf message would need Google's library, which is imported only later.
             machine = {name: value for name, value in dataclasses.asdict(machines[0]).items() if value}
             expected = ExpectedJobs(self.target.image, machine, machines.count(machines[0]))
         try:
             self._emulated.enter_context(emulated_google(source=source, warm=True, expected=expected))
         except ServerError as error:
             raise EmulationError(str(error)) from None
-        # While the first run resolves, this process has nothing else to do.
+        # This process is idle while the first run resolves.
         self._importing = threading.Thread(target=_import_sdk, name="t5x-harness-sdk", daemon=True)
         self._importing.start()
 
     def raise_pending_interrupt(self, raised: BaseException | None) -> None:
-        """Ends the session if Ctrl-C was to end it and came to nothing, while there may be jobs.
+        """Ends the session after a dropped Ctrl-C, if there may be jobs.
 
         Args:
-          raised: what a phase of a test raised; a Ctrl-C that a debugger was entered for is over.
+          raised: the exception of a test's phase; a Ctrl-C that started a debugger was not dropped.
 
         Raises:
-          KeyboardInterrupt: it was dropped.
+          KeyboardInterrupt: a Ctrl-C was dropped.
         """
         if self._jobs is not None:
             self._jobs.raise_pending_interrupt(raised)
 
     def close(self) -> None:
-        """Cancels the jobs that have not ended; what became of them is kept for the end of the report."""
+        """Cancels the jobs that have not ended, and keeps a line for each for the end of the report."""
         if self._jobs is not None:
             self.left += self._jobs.close()
 
     def end(self) -> None:
-        """Ends the emulated Vertex AI; says what becomes of jobs that are there yet, as the report is over."""
+        """Ends the emulated Vertex AI, and prints what happens to remaining jobs, as the report is over."""
         reported = len(self.left)
         self.close()
         for line in self.left[reported:]:
@@ -183,16 +183,16 @@ class PromotionSession:
         self._emulated.close()
 
     def to_json(self) -> dict[str, list[str]]:
-        """Returns what another process needs to tell of this session's jobs."""
+        """Returns the values that another process needs to report this session's jobs."""
         return {"shown": self.shown, "left": self.left}
 
     def add_json(self, value: Mapping[str, list[str]]) -> None:
-        """Adds what :meth:`to_json` returned in another process."""
+        """Adds the values of :meth:`to_json` from another process."""
         self.shown += value["shown"]
         self.left += value["left"]
 
 
 def _import_sdk() -> None:
-    """Imports what sends jobs, of Google's SDK; why it cannot be imported is reported where it is used."""
+    """Imports the part of Google's SDK that sends jobs; errors are reported when it is used."""
     with contextlib.suppress(Exception):
         importlib.import_module("google.cloud.aiplatform_v1")

@@ -1,4 +1,4 @@
-"""How promoted tests run: where their jobs go, how many at once, and what they may cost."""
+"""Settings of promoted tests: where their jobs go, how many run at once, and what they may cost."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, Vert
 DEFAULT_PARALLEL = 4
 
 UNSEEN = "off"
-"""What the option for compiling a job's programs before says to have them sent unseen."""
+"""The value of the option for compiling a job's programs that turns compiling off."""
 
 NOT_SENT = "--t5x-tpu-dry-run: the job was printed and not sent"
-"""Why a test was skipped, or a stage not run, that would have been a job."""
+"""Why a test was skipped or a stage did not run that would have been a job."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PromotionSettings:
-    """What the command line, the environment and the project say about promoted tests.
+    """Settings of promoted tests from the command line, the environment and the project.
 
     Attributes:
       service: ``real`` or ``emulated``.
-      parallel: how many jobs may be there at once.
-      max_chip_hours: what one job may use up at the most.
+      parallel: the most jobs at once.
+      max_chip_hours: the most chip-hours of one job.
       dry_run: print each job and send none.
-      reuse: names or numbers of jobs to take in the place of new ones.
-      aot: how the programs of jobs are compiled before they are sent, or ``off``; None where nobody says.
-      defaults: fields of :class:`~t5x_harness.promotion.resources.TpuResources` for tests whose markers say nothing.
+      reuse: names or numbers of jobs to use instead of new ones.
+      aot: how the programs of jobs are compiled before they are sent, or ``off``; None if it is not set.
+      defaults: fields of :class:`~t5x_harness.promotion.resources.TpuResources` that markers may leave open.
     """
 
     service: str
@@ -43,15 +43,15 @@ class PromotionSettings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], table: Mapping[str, Any], *, emulated: bool) -> Self:
-        """Takes them out of what is given.
+        """Makes the settings from given values.
 
         Args:
-          given: values of options, variables and ini file, by field; None where none is given.
-          table: resources of the project's file.
-          emulated: whether jobs go to the emulated Google Cloud where nothing else is given.
+          given: values of options, variables and ini file, by field; None for values that are not given.
+          table: resources in the project's file.
+          emulated: whether jobs go to the emulated Google Cloud by default.
 
         Raises:
-          ResourcesError: a resource of the ini file has a mistake in it.
+          ResourcesError: a resource in the ini file is invalid.
         """
         return cls(
             service=given["vertex"] or ("emulated" if emulated else "real"),
@@ -69,12 +69,12 @@ class PromotionSettings:
         return self.service == "emulated"
 
     @property
-    def values_of_nobody(self) -> Mapping[str, str]:
-        """What stands for values of the target that nobody gives."""
+    def placeholders(self) -> Mapping[str, str]:
+        """Values for fields of the target that are not given."""
         return EMULATED if self.emulated else PLACEHOLDERS if self.dry_run else {}
 
     def shrinks(self, resources: TpuResources) -> bool:
-        """Returns whether a test with these resources runs at the sizes that smoke has."""
+        """Returns whether a test with these resources runs at the sizes of smoke."""
         return not resources.full_size if resources.full_size is not None else self.emulated
 
 
@@ -85,20 +85,20 @@ def target_of(
     project: Mapping[str, str],
     option_of: Callable[[str], str],
 ) -> VertexTarget:
-    """Returns where jobs go.
+    """Finds where jobs go.
 
     Args:
-      settings: whether to the emulated Google Cloud, which needs nothing to be named.
+      settings: its placeholders fill fields that are not given.
       given: values of the command line and pytest's ini file, by field.
       environment: variables of the process.
-      project: the table of the project's file.
-      option_of: the name of the option for a field, for messages.
+      project: the table in the project's file.
+      option_of: returns the name of a field's option, for messages.
 
     Raises:
-      VertexTargetError: values are missing, all of which the message names with the ways to give them; or one is wrong.
+      VertexTargetError: values are missing, and the message says how to set each; or a value is invalid.
     """
     try:
-        return find_target(given, environment, project, settings.values_of_nobody)
+        return find_target(given, environment, project, settings.placeholders)
     except VertexTargetError as error:
         if not error.missing:
             raise

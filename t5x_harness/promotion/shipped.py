@@ -1,4 +1,4 @@
-"""What comes back from a shipped test: the reports of its phases, as pytest in the job wrote them."""
+"""The outcome of a shipped test: the reports of its phases, as pytest in the job wrote them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _VERSION = 2
 
 
 class ShippedOutcomeError(ValueError):
-    """What a job left is not an outcome of a test; the message says what it is."""
+    """A job's output is not the outcome of a test; the message says why."""
 
 
 class ShipFailed(Exception):
-    """A job gave no outcome of its test, or one that does not count; the message says why."""
+    """A job has no outcome of its test, or one that does not count; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,15 +25,15 @@ class ShippedOutcome:
     """The outcome of one test in a job.
 
     Attributes:
-      nodeid: the test's.
+      nodeid: the node id of the test.
       status: pytest's exit status.
-      reports: those of setup, call and teardown, as pytest makes them serializable.
-      problem: why there is none of them, such as an import error while collecting; empty if there are.
-      devices: what JAX saw there, such as ``8 x TPU v3``, or why it saw none; empty if the test imported no JAX.
-      platform: of these devices: ``tpu``, ``cpu``, …; empty if there are none.
-      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS. Else it takes the best it finds.
-      versions: of Python, pytest, the harness and JAX.
-      warnings: that the test caused, as :mod:`t5x_harness.promotion.shipped_reports` has them.
+      reports: reports of setup, call and teardown, as pytest serializes them.
+      problem: why there are no reports, such as an import error; empty if there are.
+      devices: the devices of JAX, such as ``8 x TPU v3``, or why it had none; empty if the test did not import JAX.
+      platform: the platform of these devices: ``tpu``, ``cpu``, …; empty if there are none.
+      platform_set: whether JAX's platform was set, as by JAX_PLATFORMS. Otherwise, JAX chooses the best it finds.
+      versions: versions of Python, pytest, the harness and JAX.
+      warnings: warnings of the test, as :mod:`t5x_harness.promotion.shipped_reports` serializes them.
     """
 
     nodeid: str
@@ -48,7 +48,7 @@ class ShippedOutcome:
 
     @property
     def ran_on(self) -> RanOn:
-        """What the test's JAX ran on."""
+        """The devices that the test's JAX ran on."""
         return RanOn(self.devices, self.platform, self.platform_set, unknown="not looked at: the test imported no JAX")
 
     @property
@@ -57,27 +57,27 @@ class ShippedOutcome:
         return any(report["outcome"] == "failed" for report in self.reports)
 
     def about_versions(self) -> str:
-        """Returns the versions there, in words."""
+        """Lists the versions in words."""
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def to_text(self) -> str:
-        """Returns JSON; what JSON has no form for is written as its text."""
+        """Serializes the outcome as JSON; values that JSON cannot represent become text."""
         return json.dumps({"version": _VERSION, **dataclasses.asdict(self)}, default=str)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Returns the inverse of :meth:`to_text`.
+        """Parses the text of :meth:`to_text`.
 
         Raises:
-          ShippedOutcomeError: the text is none.
+          ShippedOutcomeError: the text is not an outcome.
         """
         try:
             value = json.loads(text)
             version = value.pop("version")
             if version != _VERSION:
                 raise ShippedOutcomeError(
-                    f"the report of the job has version {version}, and {_VERSION} is known here: the image's "
-                    "t5x-harness and the one here differ"
+                    f"the report of the job has version {version}, and this t5x-harness reads version {_VERSION}: "
+                    "it differs from the image's"
                 )
             return cls(**{**value, **{name: tuple(value[name]) for name in ("reports", "warnings")}})
         except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:

@@ -1,6 +1,6 @@
-"""What pytest in a job said of a shipped test, said by pytest here: the reports of its phases, and its warnings.
+"""Repeats what pytest in a job reported about a shipped test: the reports of its phases, and its warnings.
 
-Pytest serializes its reports, and has nothing for what a test warns of besides.
+Pytest can serialize its reports, but not the warnings of a test.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome
 
 
 class RepeatedReports:
-    """The reports and warnings of an outcome, as those of the item here that stands for its test.
+    """The reports and warnings of an outcome, for the local item of its test.
 
     Args:
-      outcome: that the job left.
-      item: stands for the test.
+      outcome: the outcome from the job.
+      item: the local item.
     """
 
     def __init__(self, outcome: ShippedOutcome, item: pytest.Item) -> None:
@@ -31,12 +31,12 @@ class RepeatedReports:
 
     def phase(self, when: str) -> pytest.TestReport | None:
         """Returns the report of a phase; None if there is none."""
-        # The last one: those of subtests, and of attempts that a plugin repeats, come before the test's own.
+        # The last one, as reports of subtests and of a plugin's reruns come before the test's own.
         found = next((report for report in reversed(self._outcome.reports) if report["when"] == when), None)
         return self._here(found) if found is not None else None
 
     def repeat_subtests(self) -> ShipFailed | None:
-        """Reports each subtest as pytest does; returns a failure if one failed of which pytest here knows nothing."""
+        """Reports each subtest as pytest does; returns a failure if one failed that pytest here does not support."""
         failed = None
         for report in self._outcome.reports:
             if report.get("_report_type") == "SubTestReport":
@@ -50,16 +50,16 @@ class RepeatedReports:
         return failed
 
     def repeat_warnings(self) -> None:
-        """Has pytest count what the test warned of among this session's warnings."""
+        """Adds the test's warnings to this session's warnings."""
         for value in self._outcome.warnings:
             warning = warning_from_json(value, self._item.config.rootpath)
             recorded = {"warning_message": warning, "when": "runtest", "nodeid": self._item.nodeid, "location": None}
             self._item.ihook.pytest_warning_recorded.call_historic(kwargs=recorded)
 
     def _here(self, report: Mapping[str, Any]) -> pytest.TestReport | None:
-        """Returns a report as one of the item here; None if pytest here does not know its kind."""
+        """Makes a report for the local item; None if pytest here does not support its kind."""
         item, longrepr = self._item, report["longrepr"]
-        if isinstance(longrepr, list):  # why it was skipped: JSON has no tuples, and the file is the one here
+        if isinstance(longrepr, list):  # why it was skipped, as JSON has no tuples; the file is the local one
             file, line, reason = longrepr
             longrepr = (str(item.path) if Path(file).name == item.path.name else file, line, reason)
         pairs = {name: [*map(tuple, report[name])] for name in ("user_properties", "sections")}
@@ -69,11 +69,11 @@ class RepeatedReports:
 
 
 def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str, Any]:
-    """Returns a warning as JSON has it.
+    """Serializes a warning for JSON.
 
     Args:
-      warning: as it was caught.
-      folder: that the test was unpacked into; files in it are named relative to it.
+      warning: the recorded warning.
+      folder: the folder with the unpacked test; files in it are named relative to it.
     """
     file = Path(os.path.abspath(warning.filename))
     return {
@@ -85,13 +85,13 @@ def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str,
 
 
 def warning_from_json(value: Mapping[str, Any], folder: Path) -> warnings.WarningMessage:
-    """Returns the inverse of :func:`warning_to_json`.
+    """Makes a warning from the result of :func:`warning_to_json`.
 
-    Nothing is imported for a class that a library there has of its own: its name comes before the text.
+    Warning classes of other libraries are not imported; their name becomes a prefix of the text.
 
     Args:
-      value: of :func:`warning_to_json`.
-      folder: that the test was packed from.
+      value: the serialized warning.
+      folder: the folder that the test was packed from.
     """
     name, text = value["category"], value["text"]
     category = getattr(builtins, name, None) or getattr(pytest, name, None)

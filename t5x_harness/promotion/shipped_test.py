@@ -1,4 +1,4 @@
-"""A test that runs whole in a job: packed and submitted, followed to the job's end, and its outcome brought back."""
+"""A test that runs as a whole in a job: packs and submits it, follows the job, and fetches the outcome."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class LocalTest:
     """A test as pytest has collected it here.
 
     Attributes:
-      name: the test's.
-      nodeid: likewise, relative to ``root``.
+      name: the name of the test.
+      nodeid: its node id, relative to ``root``.
       root: pytest's root folder.
-      file: that the test is in.
-      globs: of further files that it needs.
+      file: the file of the test.
+      globs: globs of further files that it needs.
       ini: pytest's ini file.
       python_path: folders to import from.
-      live: whether what it prints is not captured.
+      live: whether its output is not captured.
     """
 
     name: str
@@ -44,10 +44,10 @@ class LocalTest:
     live: bool
 
     def shipment(self, order: JobOrder) -> Shipment:
-        """Packs it, and returns the job that runs it.
+        """Packs the test, and makes the job that runs it.
 
         Raises:
-          PackingError: a file that it needs is not there, or not to be packed.
+          PackingError: a file that it needs does not exist or cannot be packed.
         """
         files = listed_files(self.root, self.file, self.globs, self.ini)
         ini = self.ini.relative_to(self.root).as_posix() if self.ini is not None and self.ini in files else None
@@ -62,13 +62,13 @@ class ShippedTest:
 
     Args:
       test: the test.
-      order: says what its job is to be like, when it is submitted.
-      jobs: submits and follows it.
+      order: returns the order for its job, when it is submitted.
+      jobs: returns the jobs of the session.
 
     Attributes:
-      outcome: that the job left, once it was waited for.
-      message: what is to be said of the job, and of what the test ran on.
-      properties: the same by names, as in JUnit.
+      outcome: the outcome that the job wrote, once it was waited for.
+      message: a text about the job, and the devices that the test ran on.
+      properties: the same facts by name, for JUnit.
     """
 
     def __init__(self, test: LocalTest, order: Callable[[], JobOrder], jobs: Callable[[], PromotedJobs]) -> None:
@@ -84,11 +84,11 @@ class ShippedTest:
 
     @property
     def is_pending(self) -> bool:
-        """Whether its job is still to be submitted."""
+        """Whether its job was not submitted yet."""
         return self._submitted is None and self._problem is None
 
     def submit(self) -> None:
-        """Submits the job, if that was not tried yet; why it cannot be is kept for :meth:`wait`."""
+        """Submits the job unless that was tried before; an error is kept for :meth:`wait`."""
         if not self.is_pending:
             return
         try:
@@ -99,14 +99,14 @@ class ShippedTest:
             self._problem = error
 
     def wait(self, folder: Path, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
-        """Waits for the job's end, and takes the outcome that it left.
+        """Waits until the job ends, and reads its outcome.
 
         Args:
-          folder: for the job's log.
+          folder: a folder for the job's log.
           on_progress: takes the progress of the job.
 
         Raises:
-          ShipFailed: there is none, or it does not count.
+          ShipFailed: there is no outcome, or it does not count.
           JobNotSent: the session sends no jobs.
         """
         if isinstance(self._problem, JobNotSent):
@@ -120,7 +120,7 @@ class ShippedTest:
         self.message += f"\ndevices: {devices}\nversions: {versions}"
         self.outcome = outcome
         if tpu and outcome.ran_on.fell_back and not emulated and not outcome.failed:
-            # A TPU was paid for, and it ran on the CPU beside it.
+            # The job paid for a TPU, and ran on its host's CPU.
             name, machine = self._submitted.submitted.display_name, str(self._order.machine)
             message, fix = outcome.ran_on.no_tpu(name, machine)
             meant = "A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"

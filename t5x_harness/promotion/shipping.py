@@ -1,4 +1,4 @@
-"""A packed test as a job, and its outcome out of the bucket."""
+"""Makes the job of a packed test, and reads its outcome from the bucket."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"
 
 @dataclasses.dataclass(frozen=True)
 class Shipment:
-    """What to send for a test.
+    """A test's job and its files.
 
     Attributes:
-      job: that runs it.
-      staged: what the job needs in the bucket, by ``gs://…`` folders.
+      job: the job that runs the test.
+      staged: files that the job needs in the bucket, by ``gs://…`` folders.
     """
 
     job: ContainerJob
@@ -44,12 +44,12 @@ def ship(
     """Makes the job that runs a packed test.
 
     Args:
-      nodeid: the test, relative to the archive's root.
-      archive: what it is packed in.
-      order: what the job is to be like.
+      nodeid: the test's node id, relative to the archive's root.
+      archive: the packed test.
+      order: the order for the job.
       ini: pytest's ini file in the archive.
       python_path: folders in the archive for the import path.
-      live: whether what the test prints goes into the job's log as it comes, and not into its report.
+      live: whether the test's output goes to the job's log at once instead of its report.
     """
     stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
     output = f"{GS}{order.target.bucket}/t5x-harness/runs/{_plain(order.name)}/{unique_stamp()}"
@@ -66,7 +66,7 @@ def ship(
         target=order.target,
         machine=order.machine,
         command=_COMMAND,
-        # A test's name may hold what Vertex AI would take for a variable; a dollar sign alone is none.
+        # A test's name may contain what Vertex AI would expand as a variable.
         args=tuple(
             word.replace("$(", "$$(")
             for word in (*does, *(["--live"] if live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)

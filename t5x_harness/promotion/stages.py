@@ -1,4 +1,4 @@
-"""What the stages of a run come to, out of how its job ended and what it wrote."""
+"""The results of a run's stages, from how its job ended and what it wrote."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ def stages_of_job(
     earlier: Earlier = NOTHING,
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
-    """Returns the results of the stages that execute: of all of them, or of the first one if that failed.
+    """Makes the results of the stages that execute: of all, or only of the first if it failed.
 
     Args:
-      executing: the stages; the first is what the job runs, the others are what training does on its way.
-      ended: how it ended.
+      executing: the stages; the job runs the first one, and training does the others on the way.
+      ended: how the job ended.
       job: the job.
       found: what it wrote.
-      first_step: that training starts from.
+      first_step: the step that training starts from.
       log: the file with its log.
-      earlier: what its folder held before it was sent.
-      tpu: the machine, if the job must have run on its TPU.
+      earlier: the files in its folder before it was sent.
+      tpu: the machine, if the job has to run on its TPU.
     """
     first, *later = executing
     done = _first(first, ended, job, found, max(first_step, earlier.last_step), log, earlier)
     if ended.succeeded and tpu is not None:
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
-        return {first: done}  # which leaves out the others
+        return {first: done}
     others = {stage: _ON_THE_WAY[stage](found) for stage in later if stage in _ON_THE_WAY}
     left_out = {stage: _left_out(stage, f"{stage}: a job does not run it") for stage in later if stage not in others}
     return {first: done, **others, **left_out}
 
 
 def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
-    """Returns code, message and fix for a job that did not succeed.
+    """Explains a job that did not succeed: code, message and fix.
 
     Args:
       ended: how it ended.
       job: the job.
-      shipped: whether it ran a test, whose steps are in its own code.
+      shipped: whether it ran a test, whose own code decides its steps.
     """
     if ended.outcome is None:
         return "RUN06", ended.problem, f"see {job.page}"
@@ -79,19 +79,23 @@ def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tupl
         less = "have the test do less" if shipped else "lower its steps="
         return "RUN06", message, f"raise timeout= of the marker, or {less}"
     if "preempted" in reason:
-        return "RUN07", message, "run it again: its machine was taken away, and nothing of the test is at fault"
+        return "RUN07", message, "run it again: its machine was taken away, which is not the test's fault"
     if "low on memory" in reason:
-        return "RUN07", message, "take a machine with more memory, or have each host keep less of data and model"
+        return (
+            "RUN07",
+            message,
+            "use a machine with more memory, or have each host keep less data and a smaller part of the model",
+        )
     if "insufficient" in reason or "stockout" in reason:
-        return "RUN07", message, "run it in another region or on another slice, or later: there is no free machine"
+        return "RUN07", message, "run it in another region, on another slice, or later: no machine is free"
     if "internal error" in reason:
         return (
             "RUN07",
             message,
-            "run it again; an image whose parts drifted says no more: t5x-harness doctor --image in it",
+            "run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
         )
     if ended.outcome.state == "JOB_STATE_CANCELLED":
-        return "RUN07", message, "run it again: somebody cancelled it"
+        return "RUN07", message, "run it again: it was cancelled"
     return "RUN07", message, f"see the end of its log, or all of it at {job.page}"
 
 
@@ -128,10 +132,7 @@ def _first(
 
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
-    """Returns a stage of a job that ended well.
-
-    Failed if it ran on the CPU beside the TPU, and open if nobody knows.
-    """
+    """Fails a stage whose job ran on the host's CPU instead of its TPU; notes that it was not checked if unknown."""
     if not ran_on.platform:
         return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
     if not ran_on.fell_back:
@@ -164,7 +165,7 @@ def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
 
 
 def _evaluated(found: JobResults) -> StageResult:
-    """Returns evaluation on the way, at the last step where it took place there."""
+    """Makes the result of the evaluation that training did, at the last step if it took place there."""
     evaluated = found.evaluated or _last(found.metrics, "training_eval/")
     if not evaluated:
         return _left_out(Stage.EVAL, _NO_EVALUATION)
@@ -192,7 +193,7 @@ def _predicted(found: JobResults) -> StageResult:
 
 
 def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
-    """Yields the numbers that the stage gives here, too, under the same names."""
+    """Yields the same numbers that the stage has when it runs locally."""
     if stage is Stage.TRAIN:
         yield from loss_measures(found.metrics)
     elif stage is Stage.EVAL:

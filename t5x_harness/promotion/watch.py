@@ -1,4 +1,4 @@
-"""Follows a job's log: into a file, and as progress for who waits."""
+"""Writes a job's log to a file, and derives its progress from the lines."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _STATES = {
     "JOB_STATE_RUNNING": "job running",
 }
 
-# What T5X's train loop says: the whole range of steps, how many an epoch has, and each epoch, numbered from step 0.
+# T5X's train loop logs the range of steps, the steps of an epoch, and each epoch, numbered from step 0.
 _RANGE = re.compile(r"Starting main loop over steps (\d+)-(\d+)")
 _LENGTH = re.compile(r'artificial "epochs" of (\d+) steps')
 _EPOCH = re.compile(r"Epoch (\d+) of \d+")
-# What its metrics say, every stats_period steps.
+# T5X logs metrics every stats_period steps.
 _METRICS = re.compile(r"\[(\d+)\] collection=train ")
-# The same of the embedded runtime.
+# Lines of the embedded runtime.
 _FROM_TO = re.compile(r"Epoch (\d+): training from step (\d+) to (\d+)")
 _STANDS = re.compile(r"t5x-harness: training is at step (\d+)")
 _SAVED = re.compile(r"Saving the checkpoint of step (\d+)")
 
 
 class Steps:
-    """Where training stands, out of the lines of its log; only forwards, as every host of a pod writes the same."""
+    """The progress of training according to its log; it never decreases, as every host of a pod logs the same."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -37,7 +37,7 @@ class Steps:
         self._length = 0
 
     def read(self, text: str) -> bool:
-        """Takes a line; returns whether it moved anything."""
+        """Reads a line, and returns whether the progress has changed."""
         before = (self.step, self.of)
         if found := _RANGE.search(text):
             self._first, self.of = int(found[1]), int(found[2])
@@ -58,13 +58,13 @@ class Steps:
 
 
 class JobWatch:
-    """What a job is followed with.
+    """Receives the states and log lines of a job.
 
     Args:
-      log: the file that the log is written to.
-      on_progress: called with ``{"stage", "step", "of", "note"}``; None for nobody.
-      stage: that the job is; empty for a job that is none.
-      say: takes each line of the log; None for nobody.
+      log: the file to write the log to.
+      on_progress: called with ``{"stage", "step", "of", "note"}``; None to drop progress.
+      stage: the stage that the job runs; empty if it is not a stage.
+      say: takes each line of the log; None to drop them.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class JobWatch:
         self._steps = Steps()
 
     def on_state(self, state: str) -> None:
-        """Shows a new state of the job."""
+        """Reports a new state of the job."""
         self._note = _STATES.get(state, "")
         self._tell()
 
     def on_log(self, line: LogLine) -> None:
-        """Shows a line of its log."""
+        """Writes a line of the log, and reports progress."""
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         if self._say is not None:

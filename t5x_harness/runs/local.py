@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FACTORY = "t5x_harness.execute.process:open_run"
 _COMPILING = "t5x_harness.execute.compiling:open_compiling"
-PRELOAD = ("t5x_harness.execute.preload_inputs", "t5x_harness.execute.preload")
-"""What a zygote for these processes imports before it forks, in this order."""
+PRELOAD = ("t5x_harness.execute.preload",)
+"""What a zygote for these processes imports before it forks."""
 
 _LOG = "run.log"
 

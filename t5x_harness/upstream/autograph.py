@@ -1,9 +1,9 @@
-"""AutoGraph's conversions of SeqIO's own functions, and of the embedded T5X's, made once before any run.
+"""AutoGraph's conversions of SeqIO's functions, and of the embedded T5X's, made once before any run.
 
-TensorFlow rewrites the source of every Python function that it traces for an input pipeline and keeps the result by
-the function's code. SeqIO's functions are the same in every run, and rewriting them takes seconds in each; a run that
-is forked from a process that holds the rewritten ones takes them from there. Nothing is traced: TensorFlow's runtime,
-which would not survive the fork, stays untouched.
+TensorFlow rewrites the source of every Python function that it traces for an input pipeline, and keeps the result by
+the function's code. SeqIO's functions are the same in every run, and rewriting them takes each run seconds. A run that
+is forked from a process with the rewritten functions has them, too. Nothing is traced here: TensorFlow's runtime, which
+would not survive the fork, is not started.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ SEQIO_FUNCTIONS = (
     "seqio.vocabularies:Vocabulary.encode_tf",
     "tensorflow_text.python.ops.sentencepiece_tokenizer:SentencepieceTokenizer.tokenize",
 )
-"""As ``module:qualified name``, what nearly every pipeline has converted; a SeqIO without one of them converts less."""
+"""The functions that nearly every pipeline converts, as ``module:qualified name``; missing ones are skipped."""
 
 T5X_FUNCTIONS = ("t5x._infer_chunks:TaskInference._infer.<locals>.<lambda>",)
-"""Likewise of the embedded T5X; an installed one has others."""
+"""The same for the embedded T5X; an installed T5X has other functions."""
 
 
 def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
-    """Converts functions as ``tf.data`` would have them converted, but without AutoGraph's files for debuggers.
+    """Converts functions as ``tf.data`` would, but without AutoGraph's files for debuggers.
 
     Args:
       names: ``module:qualified name`` of each; a name ending in ``<lambda>`` stands for every lambda of its function.
@@ -75,12 +75,12 @@ def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
 
 
 class AutoGraph:
-    """What converts functions in this process and keeps their conversions, as far as no public interface says it.
+    """AutoGraph's converter in this process, and its cache of conversions, which have no public interface.
 
     Args:
       transpiler: AutoGraph's own.
-      context: the options to convert with; a conversion is kept by these options and the function's code.
-      factory_class: of what is kept: it makes the conversion of a function from that of the function's code.
+      context: the options to convert with; the cache has these options and the function's code as its key.
+      factory_class: the class of cached values, which bind the conversion of a function's code to the function.
       loader: AutoGraph's module that loads generated source.
     """
 
@@ -93,41 +93,38 @@ class AutoGraph:
 
     @classmethod
     def find(cls) -> AutoGraph | None:
-        """Returns the one of this process's TensorFlow.
-
-        None where it is built otherwise, and every run converts for itself.
-        """
+        """Finds AutoGraph in this process's TensorFlow; returns None if it is built otherwise."""
         try:
             from tensorflow.python.autograph.core import converter
             from tensorflow.python.autograph.impl import api
             from tensorflow.python.autograph.pyct import loader, transpiler
 
-            # What tf.data asks for.
+            # The options of tf.data.
             options = converter.ConversionOptions(recursive=True, user_requested=False, optional_features=None)
             return cls(api._TRANSPILER, converter.ProgramContext(options), transpiler._PythonFnFactory, loader)
         except (ImportError, AttributeError, TypeError):
             return None
 
     def converts(self, function: types.FunctionType) -> bool:
-        """Converts a function, if it is not yet, and says whether that could be done."""
+        """Converts a function unless it is converted, and returns whether that is possible."""
         before = self._loader.load_source
         self._loader.load_source = self._load
         try:
             self._transpiler.transform(function, self._context)
-        except Exception:  # it raises many kinds for what it cannot convert, and the run will do as it does then
+        except Exception:  # of many types; the run handles the function as it would without this
             return False
         finally:
             self._loader.load_source = before
         return True
 
     def conversion(self, function: types.FunctionType) -> ConvertedFunction:
-        """Returns what this one made of a function."""
+        """Returns the conversion of a function that was converted here."""
         factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
         code = marshal.dumps(self._code[factory.module.__name__])
         return ConvertedFunction(factory._name, code, factory.source_map)
 
     def keep(self, function: types.FunctionType, conversion: ConvertedFunction) -> None:
-        """Keeps what was made of a function elsewhere."""
+        """Puts a conversion that was made elsewhere into the cache."""
         factory = self._factory_class(
             conversion.name, function.__code__.co_freevars, self._transpiler.get_extra_locals()
         )
@@ -138,17 +135,15 @@ class AutoGraph:
         self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
 
     def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> int:
-        """Keeps what was made of functions elsewhere, and says of how many something was."""
-        made = 0
+        """Puts conversions that were made elsewhere into the cache, and returns how many there are."""
         for function, conversion in zip(functions, conversions, strict=True):
             if conversion is not None:
                 self.keep(function, conversion)
-                made += 1
-        return made
+        return sum(conversion is not None for conversion in conversions)
 
     def _load(self, source: str, *_: Any, **__: Any) -> tuple[types.ModuleType, str]:
-        """Loads a module as AutoGraph's ``load_source`` does, but for the file."""
-        file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # conversions are kept: never the same
+        """Loads a module as AutoGraph's ``load_source`` does, but without a file."""
+        file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # unique, as conversions are stored
         return self._run(compile(source, file, "exec", dont_inherit=True)), file
 
     def _run(self, code: types.CodeType) -> types.ModuleType:
@@ -165,12 +160,12 @@ class AutoGraph:
 
 @dataclasses.dataclass(frozen=True)
 class ConvertedFunction:
-    """What AutoGraph made of a function, for any process that has the same function; pickle takes it.
+    """The conversion of a function, for any process with the same function; it can be pickled.
 
     Attributes:
-      name: of the function that it defines.
-      code: of the module that defines it, marshalled.
-      source_map: AutoGraph's own: by location in that module, the location that it came from.
+      name: the name of the converted function.
+      code: the marshalled code of the module that defines it.
+      source_map: AutoGraph's map from locations in that module to the original ones.
     """
 
     name: str
@@ -179,15 +174,12 @@ class ConvertedFunction:
 
 
 def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
-    """Returns the functions that these names stand for, as far as they are there.
-
-    In the same order in every process.
-    """
+    """Finds the functions with these names, in the same order in every process; missing ones are skipped."""
     return [found for name in names for found in _functions(name)]
 
 
 def _functions(name: str) -> Iterator[types.FunctionType]:
-    """Yields the functions of a name, with empty closures: their code is all that counts."""
+    """Yields the functions with a name, with empty closures, as only their code counts."""
     module_name, _, path = name.partition(":")
     outer, _, inner = path.partition(".<locals>.")
     try:

@@ -1,6 +1,6 @@
-"""Conversions of functions, kept beside compiled programs for the sessions and jobs that come.
+"""Stores conversions of functions in the compile cache, for later sessions and jobs.
 
-They are good for as long as the files of the functions, TensorFlow and Python are the same.
+They are valid as long as the files of the functions, TensorFlow and Python stay the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pickle
 import sys
 import tempfile
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from t5x_harness.runtime.compile_cache import FOLDER
@@ -22,8 +22,27 @@ from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, Converted
 _FORMAT = 1
 
 
+def convert_or_load(names: Iterable[str]) -> int:
+    """Gives AutoGraph the conversions of functions: stored ones, or else new ones, which are stored.
+
+    Args:
+      names: as :func:`~t5x_harness.upstream.autograph.convert` takes them.
+
+    Returns:
+      How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
+    """
+    functions, autograph = functions_of(names), AutoGraph.find()
+    if autograph is None or not functions:
+        return 0
+    if (stored := load(functions)) is not None:
+        return autograph.keep_all(functions, stored)
+    made = [autograph.conversion(function) if autograph.converts(function) else None for function in functions]
+    store(functions, made)
+    return sum(conversion is not None for conversion in made)
+
+
 def adopt(_seqio: types.ModuleType) -> None:
-    """Gives AutoGraph the stored conversions of SeqIO's functions once SeqIO is imported."""
+    """Gives AutoGraph the stored conversions of SeqIO's functions, if there are any, once SeqIO is imported."""
     functions = functions_of(SEQIO_FUNCTIONS)
     conversions, autograph = load(functions), AutoGraph.find()
     if conversions and autograph:
@@ -31,27 +50,30 @@ def adopt(_seqio: types.ModuleType) -> None:
 
 
 def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | None] | None:
-    """Returns the conversions of functions, None for one that cannot be converted; None if they are not kept.
+    """Loads the conversions of functions; a function that cannot be converted has None in the list.
 
     Args:
-      functions: all that were stored together, in the same order.
+      functions: all functions that were stored together, in the same order.
+
+    Returns:
+      None if there are no stored conversions.
     """
     place = _place(functions)
     if place is None:
         return None
     try:
         with place.open("rb") as file:
-            # What is kept is code, so anyone who can write it can run anything here, in whatever format it is.
+            # Whatever the format, conversions are code, so anyone who can write the file can run anything here.
             if foreign_file(os.fstat(file.fileno())):
                 return None
             found = pickle.load(file)
-    except Exception:  # it is not there, or not whole, and what pickle raises then is not documented
+    except Exception:  # the file does not exist or is damaged, and pickle does not document what it raises
         return None
     return found if isinstance(found, list) and len(found) == len(functions) else None
 
 
 def store(functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> None:
-    """Keeps the conversions of functions, if there is a place for them."""
+    """Stores the conversions of functions, if there is a place for them."""
     place = _place(functions)
     if place is None:
         return
@@ -66,11 +88,10 @@ def store(functions: Sequence[types.FunctionType], conversions: Sequence[Convert
 
 
 def _place(functions: Sequence[types.FunctionType]) -> Path | None:
-    """Returns the file, in the harness's own compile cache, where that is what JAX uses.
+    """Returns the file in the harness's own compile cache, which trims it along with its other entries.
 
-    It is trimmed along with the rest.
-
-    None where there is no such cache, and where other users may write to it.
+    Returns:
+      None if JAX uses another cache, or if other users may write to it.
     """
     folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
     if folder.parent.name != FOLDER or not folder.is_dir() or foreign_folder(folder.resolve()):

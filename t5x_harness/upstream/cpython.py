@@ -1,4 +1,4 @@
-"""What CPython keeps to itself: how a program ends short of tearing the interpreter down, and how large frames are."""
+"""Private names of CPython: for ending a program without finalizing the interpreter, and for the size of frames."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SLOTS = 1 << 17
-"""Values that the frame claims to need; as many again are left for the frames after it, some thousand of them."""
+"""Values that the frame claims to need; as much memory is left for some thousand frames after it."""
 
 
 def run_exit_functions() -> None:
-    """Waits for the threads of this process, and calls what it registered with :mod:`atexit`."""
+    """Waits for the threads of this process, and calls the functions registered with :mod:`atexit`."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
 
 
 def call_with_preallocated_frames(function: Callable[..., T], *arguments: object) -> T:
-    """Calls ``function(*arguments)``, whose calls in turn, however deep, never wait for memory for their frames.
+    """Calls ``function(*arguments)`` with enough memory for the frames of all nested calls.
 
-    CPython keeps the frames of a thread in pieces of 16 KB. A call that does not fit takes a new piece from the kernel
-    and gives it back when it returns, so a loop that calls where a piece happens to end makes two system calls for each
-    of its own; and tracing with JAX makes millions of calls at all depths. A frame too large for any piece makes
-    CPython take one that holds it and, as sizes are doubled, much more; what nobody touches of that costs nothing.
+    CPython keeps the frames of a thread in pieces of 16 KB. A call that does not fit gets a new piece from the kernel
+    and returns it when it ends. So a loop of calls at the end of a piece makes two system calls in each round, and
+    tracing with JAX makes millions of calls at all depths. For a frame that is larger than a piece, CPython allocates a
+    larger one and, as it doubles sizes, much more; memory that is never touched costs nothing.
     """
     return function(*arguments)
 

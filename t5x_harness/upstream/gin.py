@@ -1,4 +1,4 @@
-"""What Gin has bound, how it reads files, and what it was calling: it has no public way to ask for any of them."""
+"""Private names of Gin: what is bound, how files are read, and what Gin was calling."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gin import config
 
 
 def bound_values() -> dict[tuple[str, str], dict[str, Any]]:
-    """Returns Gin's own table: parameters with their values, by scope and selector."""
+    """Returns Gin's own table of parameters with their values, by scope and selector."""
     table: dict[tuple[str, str], dict[str, Any]] = config._CONFIG
     return table
 
 
 def file_readers() -> MutableSequence[tuple[Callable[[str], Any], Callable[[str], bool]]]:
-    """Returns Gin's own list of readers, each with what says whether it reads a name."""
+    """Returns Gin's own list of readers, each with a function that says whether it can read a file."""
     readers: list[tuple[Callable[[str], Any], Callable[[str], bool]]] = config._FILE_READERS
     return readers
 
@@ -28,7 +28,7 @@ class ConfigurableCall:
     """A configurable that Gin was calling when an exception was raised.
 
     Attributes:
-      name: without its module, such as ``DatasetConfig``.
+      name: its name without the module, such as ``DatasetConfig``.
       scope: the scopes that it was called in; empty for none.
     """
 
@@ -40,12 +40,12 @@ _CALL = re.compile(r"^  In call to configurable '([^']+)' \(.*\)(?: in scope '([
 
 
 def calls_in(text: str) -> list[ConfigurableCall]:
-    """Returns the configurables that an exception's text names as being called, innermost first."""
+    """Parses the configurables that were being called from an exception's text, innermost first."""
     return [ConfigurableCall(name, scope) for name, scope in _CALL.findall(text)]
 
 
 def hidden_exception(error: BaseException) -> BaseException | None:
-    """Returns the exception that Gin raised again with its own account of where; that one has lost its causes."""
+    """Returns the original of an exception that Gin has wrapped to add where it was, without its causes."""
     text = vars(type(error)).get("__str__")
     if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
         return None

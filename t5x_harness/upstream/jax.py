@@ -1,4 +1,4 @@
-"""What JAX keeps to itself: how it writes its cache, and where it asks for devices. Imports no JAX."""
+"""Private names of JAX: how it writes its cache, and where it creates devices. Does not import JAX."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def write_cache_entries_atomically() -> None:
-    """Has JAX put a program into a local cache whole or not at all, from its import on, which may be past.
+    """Has JAX write each entry of a local cache in one step, whether or not JAX is imported already.
 
-    JAX writes into the file that others may be reading by then, and leaves one that is there alone, so what a process
-    wrote by half when it was killed would stay. Here the file takes its name when it is written, in place of any other.
+    JAX itself writes into a file that others may be reading, and never overwrites a file, so an entry that a killed
+    process has written by half would stay. Here a complete file is renamed, and replaces any other.
     """
     after_import("jax._src.lru_cache", _write_atomically)
 
 
 def join_pod_when_needed(pod: Pod) -> None:
-    """Has this process join its pod when JAX is first asked for devices; JAX need not be imported yet."""
+    """Has this process join its pod when something first asks JAX for devices; JAX need not be imported yet."""
     after_import("jax._src.distributed", functools.partial(_complete, pod))
     after_import("jax._src.xla_bridge", _join_before_backends)
 
 
 def is_traceback_carrier(error: BaseException) -> bool:
-    """Returns whether an exception only carries a traceback that JAX has taken from another one, its effect."""
+    """Returns whether an exception only carries the traceback that JAX removed from the exception that it caused."""
     names = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
     return type(error).__name__ in names
 
@@ -40,10 +40,10 @@ def _write_atomically(lru_cache: ModuleType) -> None:
     cache_class: Any = getattr(lru_cache, "LRUCache", None)
     suffix = getattr(lru_cache, "_CACHE_SUFFIX", None)
     put = getattr(cache_class, "put", None)
-    if put is None or suffix is None or hasattr(put, "__wrapped__"):  # a JAX that keeps programs otherwise
+    if put is None or suffix is None or hasattr(put, "__wrapped__"):  # a JAX with another kind of cache
         return
 
-    import secrets  # which programs under exec need not load before they use JAX
+    import secrets  # not before programs under exec use JAX
 
     @functools.wraps(put)
     def put_whole(self: Any, key: str, value: bytes) -> None:
@@ -51,7 +51,7 @@ def _write_atomically(lru_cache: ModuleType) -> None:
         if not key or self.eviction_enabled or "://" in folder:
             put(self, key, value)
             return
-        unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed as if it was an entry
+        unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed like an entry
         try:
             with open(unfinished, "xb", opener=_open_private) as file:
                 file.write(value)
@@ -65,12 +65,12 @@ def _write_atomically(lru_cache: ModuleType) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Opens as :func:`os.open` does, for this user alone whatever the umask: what others may write to is not run."""
+    """Opens a file for this user alone, whatever the umask: programs that others can write are not run."""
     return os.open(path, flags, 0o600)
 
 
 def _complete(pod: Pod, distributed: ModuleType) -> None:
-    """Completes the arguments of ``jax.distributed.initialize()``, which needs none on a TPU pod."""
+    """Fills in the arguments of ``jax.distributed.initialize()``, which needs none on a TPU pod."""
     original = distributed.initialize
     attendances: list[Any] = []
 
@@ -87,7 +87,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
         address = coordinator_address or pod.coordinator
         if _is_reached_directly(address.rpartition(":")[0]):
             _expect_proxies()
-        while attendances:  # of this process itself, which has left the slice since
+        while attendances:  # of this process, which has left the slice since
             attendances.pop().leave()
         attendances.append(attendance := Attendance(pod))  # kept, as others may still be on their way here
         with waiting_for_others(attendance, pod):
@@ -98,7 +98,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
                 *args,
                 **kwargs,
             )
-        # What this process starts from now on (workers that read data) is not a host of the slice.
+        # Processes that this one starts from now on, such as workers that read data, are not hosts of the slice.
         for name in pod.variables():
             os.environ.pop(name, None)
 
@@ -106,22 +106,22 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
 
 
 def _is_reached_directly(host: str) -> bool:
-    """Returns whether no proxy stands between this process and a host, by either spelling of the variable."""
+    """Returns whether this process reaches a host without a proxy, according to both spellings of the variable."""
     return all(host in os.environ.get(name, host).split(",") for name in ("no_proxy", "NO_PROXY")) and (
         "no_proxy" in os.environ or "NO_PROXY" in os.environ
     )
 
 
 def _expect_proxies() -> None:
-    """Has JAX not warn of a hang that proxies may cause, where they are not in the way."""
+    """Silences JAX's warning of a hang that proxies may cause, as none is used here."""
     import jax
 
-    with contextlib.suppress(AttributeError):  # a JAX that does not look for them
+    with contextlib.suppress(AttributeError):  # a JAX without this check
         jax.config.update("jax_check_proxy_envs", False)
 
 
 def _join_before_backends(bridge: ModuleType) -> None:
-    """Joins the pod before backends exist: whatever needs devices goes through this function of JAX first."""
+    """Joins the pod before backends exist: everything that needs devices calls this function of JAX first."""
     original = bridge.backends
     lock = threading.Lock()
 
@@ -131,7 +131,7 @@ def _join_before_backends(bridge: ModuleType) -> None:
 
         with lock:
             if not jax.distributed.is_initialized() and not bridge.backends_are_initialized():
-                # It takes SIGTERM for itself, which on a TPU pod ends a program that has not asked for it.
+                # It would handle SIGTERM, which on a TPU pod ends a program that has not asked for this service.
                 jax.config.update("jax_enable_preemption_service", False)
                 jax.distributed.initialize()
         return original()

@@ -1,6 +1,6 @@
-"""Every private name of another library that the harness uses, by library: what ``t5x-harness doctor`` looks for.
+"""Every private name of another library that the harness uses; ``t5x-harness doctor`` looks for them.
 
-The libraries are not imported. A test holds this table against the code of this folder.
+The libraries are not imported. A test compares this table with the code of this folder.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """A distribution, and the private names that the harness uses of it.
+    """A distribution, and its private names that a module of the harness uses.
 
     Attributes:
-      name: the distribution's.
-      code: the module of the harness that uses them.
-      names: by file in the folder that the distribution is installed in.
+      name: the name of the distribution.
+      code: the file of the harness that uses the names.
+      names: the names by file, relative to the folder that the distribution is installed in.
     """
 
     name: str
@@ -26,17 +26,17 @@ class Library:
 
     @property
     def count(self) -> int:
-        """How many names there are."""
+        """The number of names."""
         return sum(len(names) for _, names in self.names)
 
     def missing(self, folder: str | Path) -> tuple[str, ...] | None:
-        """Returns the names, with their files, that the installed release does not write any more.
+        """Finds the names that the installed release does not have any more.
 
         Args:
           folder: where the distribution is installed.
 
         Returns:
-          ``_load_model of seqio/vocabularies.py`` for each; None where none of the files is there to be read.
+          ``_load_model of seqio/vocabularies.py`` for each; None if none of the files can be read.
         """
         found: list[str] = []
         files_read = 0

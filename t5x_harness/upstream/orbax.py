@@ -1,7 +1,7 @@
-"""Keeps orbax from cutting arrays of a few numbers into a slice for each device.
+"""Keeps orbax from dividing small arrays into a slice for each device.
 
-Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes; for a shrunk model it
-means hundreds of compiled programs that each slice a few bytes. Arrays of at least :data:`SMALLEST_SLICE` bytes a
+Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes. For a shrunk model, it means
+hundreds of compiled programs that each slice a few bytes. Arrays with at least :data:`SMALLEST_SLICE` bytes on each
 device are written as on a TPU.
 """
 
@@ -11,15 +11,15 @@ import jax
 import orbax.checkpoint as ocp
 
 SMALLEST_SLICE = 2**20
-"""In bytes; the size from which orbax spreads an array over its replicas."""
+"""The size in bytes from which on orbax spreads an array over its replicas."""
 
 
 def write_small_arrays_whole() -> None:
-    """Sets the threshold of orbax's handler of ``jax.Array`` in this process; what is restored stays the same."""
+    """Sets the threshold of orbax's handler for ``jax.Array`` in this process; restored values stay the same."""
     current = ocp.type_handlers.get_type_handler(jax.Array)
     handler = ocp.type_handlers.ArrayHandler(
         min_slice_bytes_for_replica_parallel=SMALLEST_SLICE,
-        # Orbax exports no constructor of the store that its own handler writes array_metadatas/ with.
+        # Orbax exports no constructor for the store with which its own handler writes array_metadatas/.
         array_metadata_store=current._array_metadata_store,
     )
     ocp.type_handlers.register_type_handler(jax.Array, handler, override=True)

@@ -1,4 +1,4 @@
-"""What pytest keeps to itself: names that it may change in any release, used here alone."""
+"""Private names of pytest, which it may change in any release."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ if TYPE_CHECKING:
 
 
 def failure(text: str, path: str, line: int, summary: str) -> ReprExceptionInfo:
-    """Builds what an item's ``repr_failure`` returns for a text of its own: the one kind that survives pytest-xdist."""
+    """Builds an item's ``repr_failure`` from a text, in the only form that survives pytest-xdist."""
     return ReprExceptionInfo(
         reprtraceback=ReprTracebackNative([f"{text}\n"]), reprcrash=ReprFileLocation(path, line, summary)
     )
 
 
 def skip_at_item(reason: str) -> NoReturn:
-    """Skips an item as pytest's own marks do: the skip belongs to the item's line, not to the one that raises it."""
+    """Skips an item as pytest's own marks do: at the item's line, not at the line that raises the skip."""
     raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
 def terminal_columns(reporter: pytest.TerminalReporter) -> int:
-    """Returns the columns of pytest's terminal."""
+    """Returns the width of pytest's terminal."""
     return reporter._tw.fullwidth
 
 
 def colors(reporter: pytest.TerminalReporter) -> bool:
-    """Returns whether pytest colors what it prints; its public methods color nothing but whole lines."""
+    """Returns whether pytest colors its output; its public methods color only whole lines."""
     return reporter._tw.hasmarkup
 
 
 def write_past_line(reporter: pytest.TerminalReporter, text: str) -> None:
-    """Writes to pytest's terminal without its knowing, so that it goes on in the line where it was."""
+    """Writes to pytest's terminal without changing pytest's idea of the current line."""
     file = reporter._tw._file
     file.write(text)
     file.flush()
 
 
 def junit_file(config: pytest.Config) -> Any:
-    """Returns what writes ``--junitxml``, as the fixture ``record_testsuite_property`` does; None without it."""
+    """Returns the writer of ``--junitxml`` that ``record_testsuite_property`` uses; None without that option."""
     return config.stash.get(xml_key, None)
 
 
 def compiled_expression(text: str) -> Expression | None:
-    """Compiles an expression of ``-m``; None for one with a mistake in it, which pytest reports when it selects."""
+    """Compiles an expression of ``-m``; returns None for an invalid one, which pytest itself reports."""
     from _pytest.mark.expression import Expression
 
     try:
@@ -58,18 +58,18 @@ def compiled_expression(text: str) -> Expression | None:
 
 
 def temporary_folders(config: pytest.Config) -> pytest.TempPathFactory:
-    """Returns what the fixture ``tmp_path_factory`` gives, outside a test."""
+    """Returns the value of the fixture ``tmp_path_factory`` outside a test."""
     factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
     return factory
 
 
 def fixture_definitions(name: str, item: pytest.Item) -> Sequence[Any]:
-    """Returns the fixtures of a name that an item may use, the closest last."""
+    """Returns the fixtures with a name that an item can use, the closest last."""
     return item.session._fixturemanager.getfixturedefs(name, item) or ()
 
 
 def fixture_value(name: str, item: pytest.Item) -> Any:
-    """Returns a fixture's value for an item that is not a function, as pytest's own items for doctests get theirs."""
+    """Returns a fixture's value for an item that is not a function, as pytest does for doctests."""
     from _pytest.fixtures import TopRequest
 
     item._fixtureinfo = item.session._fixturemanager.getfixtureinfo(  # type: ignore[attr-defined]

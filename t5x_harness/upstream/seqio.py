@@ -1,4 +1,4 @@
-"""What SeqIO keeps to itself: names that it may change in any release, each used in one place, here."""
+"""Private names of SeqIO, which it may change in any release; each is used only here."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import tensorflow as tf
 
 
 def metric_functions(task: seqio.Task) -> Sequence[Callable[..., Any]]:
-    """Returns a task's metric functions, as its module gives them."""
+    """Returns the metric functions that a task was defined with."""
     found: Sequence[Callable[..., Any]] = task._metric_fn_constructor_args
     return found
 
 
 def metric_objects(task: seqio.Task) -> Sequence[Any]:
-    """Returns a task's metrics that are objects, as its module gives them."""
+    """Returns the metric objects that a task was defined with."""
     found: Sequence[Any] = task._metric_objs_constructor_args
     return found
 
 
 def preprocessors(task: seqio.Task) -> Sequence[Callable[..., Any]]:
-    """Returns a task's preprocessors as its module gives them; the public property wraps them."""
+    """Returns the preprocessors that a task was defined with; the public property wraps them."""
     found: Sequence[Callable[..., Any]] = task._preprocessor_constructor_args
     return found
 
@@ -33,7 +33,7 @@ def preprocessors(task: seqio.Task) -> Sequence[Callable[..., Any]]:
 def preprocess(
     task: seqio.Task, dataset: tf.data.Dataset, steps: Sequence[Any], lengths: Mapping[str, int] | None
 ) -> tf.data.Dataset:
-    """Sends examples through some of a task's preprocessors."""
+    """Applies some of a task's preprocessors to examples."""
     return task._preprocess_dataset(dataset, steps, lengths)
 
 
@@ -43,32 +43,32 @@ def replace_source(task: seqio.Task, source: seqio.DataSourceInterface) -> None:
 
 
 def cached_examples_from(task: seqio.Task, source: Callable[[], seqio.DataSourceInterface]) -> None:
-    """Has a task read from a source what it would read from its cache."""
-    # SeqIO asks for these two only where use_cached is set; the second is for a line in the log.
+    """Has a task read from a source in place of its cache."""
+    # SeqIO calls these two only if use_cached is set; the second is for a line in the log.
     task._get_cached_source = lambda split=None: source()
     task.get_cached_stats = lambda split="train": {"examples": 0}
 
 
 def split_patterns(source: seqio.FileDataSource, split: str) -> tuple[str, ...]:
-    """Returns the file patterns of a split; none for a split that the source does not have."""
+    """Returns the file patterns of a split; empty for a split that the source does not have."""
     found = source._split_to_filepattern.get(split, ())
     return (found,) if isinstance(found, str) else tuple(map(str, found))
 
 
 def function_of(source: seqio.DataSourceInterface) -> Callable[..., Any] | None:
-    """Returns the function that a source gets its examples from; None where there is none."""
+    """Returns the function that makes a source's examples; None for a source without one."""
     found: Callable[..., Any] | None = getattr(source, "_dataset_fn", None)
     return found
 
 
 def declared_sizes(source: seqio.DataSourceInterface) -> Mapping[str, int] | None:
-    """Returns the number of examples of each split, as far as a source was given them."""
+    """Returns the numbers of examples by split that a source was defined with."""
     found: Mapping[str, int] | None = getattr(source, "_num_input_examples", None)
     return found
 
 
 def tfds_splits(source: seqio.TfdsDataSource) -> Sequence[str]:
-    """Returns the splits that a source was given; none if it takes TFDS' own. The public property asks TFDS."""
+    """Returns the splits that a source was defined with, without asking TFDS; empty if it takes TFDS' own."""
     return tuple(source._splits or ())
 
 
@@ -93,13 +93,13 @@ def builder_kwargs(loader: Any) -> Mapping[str, Any]:
 
 
 def weights_of(mixture: seqio.Mixture) -> Mapping[str, Any]:
-    """Returns the rate of each task of a mixture, by name, as its module gives it: a number or a function."""
+    """Returns the rate of each task that a mixture was defined with, by name: a number or a function."""
     found: Mapping[str, Any] = mixture._task_to_rate
     return found
 
 
 def vocabulary_file(vocabulary: seqio.Vocabulary) -> str | None:
-    """Returns the file that a vocabulary is read from; None where it has none."""
+    """Returns the file that a vocabulary is read from; None if it has no file."""
     for name in ("sentencepiece_model_file", "_sentencepiece_model_file", "vocab_file"):
         file = inspect.getattr_static(vocabulary, name, None) or vars(vocabulary).get(name)
         if isinstance(file, str):
@@ -108,10 +108,10 @@ def vocabulary_file(vocabulary: seqio.Vocabulary) -> str | None:
 
 
 def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
-    """Has SeqIO open other SentencePiece files in this process; a later call takes the place of an earlier one.
+    """Has SeqIO open other SentencePiece files in this process; a later call replaces an earlier one.
 
     Args:
-      file_for: gives the file to open for a path and a number of extra ids.
+      file_for: returns the file to open for a path and a number of extra ids.
     """
     from seqio import vocabularies
 
@@ -125,12 +125,10 @@ def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
 
 
 def watch_registrations(on_register: Callable[[str, FrameType, Callable[[], None]], None]) -> None:
-    """Has a function called in place of each registration of a task or mixture, while this process lives.
-
-    A later call takes the place of an earlier one.
+    """Calls a function in place of each registration of a task or mixture; a later call replaces an earlier one.
 
     Args:
-      on_register: gets the name, the frame that registers it, and what registers it.
+      on_register: takes the name, the frame that registers it, and a function that registers it.
     """
     registry: Any = seqio.dataset_providers.DatasetProviderRegistry
     current = registry.add_provider.__func__
@@ -152,6 +150,6 @@ def cached_source(folder: str, split: str) -> seqio.FileDataSource:
 
 
 def forget_cache(task: seqio.Task) -> None:
-    """Has a task look again for its cache, and read its statistics again."""
+    """Has a task look for its cache and read its statistics again."""
     task._cache_dir = None
     task._stats = {}

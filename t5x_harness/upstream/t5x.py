@@ -1,6 +1,6 @@
-"""All that the harness changes in T5X, whether it is installed, a fork of it, or the embedded one.
+"""Everything that the harness changes in T5X, whether it is installed, a fork, or the embedded one.
 
-What T5X does without a part that is changed here is said where that part is not there.
+If a T5X lacks something that is changed here, the error names it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from t5x_harness.slices.slice import Slice
 from t5x_harness.system.after_import import after_import
 
 MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
-"""Of ``t5x.partitioning``: what builds a mesh, and what does nothing on CPU devices."""
+"""Functions of ``t5x.partitioning`` that build a mesh, or that do nothing on CPU devices."""
 
 RESTORING = "create_checkpoint_manager_and_restore"
-"""Of ``t5x.utils``: what train, eval and infer restore through."""
+"""The function of ``t5x.utils`` with which train, eval and infer restore."""
 
 INFERRING = "get_infer_fn"
-"""Of ``t5x.utils``: what makes the functions by which eval and infer send examples through the model."""
+"""The function of ``t5x.utils`` that makes the functions with which eval and infer run the model."""
 
 PARSING = "parse_gin_flags"
-"""Of ``t5x.gin_utils``: what reads a program's Gin files and bindings, and locks them."""
+"""The function of ``t5x.gin_utils`` that reads a program's Gin files and bindings, and locks the config."""
 
 CHANGED = {
     "t5x.gin_utils": (PARSING,),
@@ -39,7 +39,7 @@ _ORIGINAL = "__t5x_harness_original__"
 
 
 class T5XLacks(RuntimeError):
-    """The T5X in use has not what the harness changes in T5X; the message names it and where T5X is."""
+    """The T5X in use lacks something that the harness changes; the message names it, and where that T5X is."""
 
     FIX = "give the fork this function, or use the embedded T5X: --t5x-runtime=embedded"
 
@@ -49,15 +49,15 @@ class T5XLacks(RuntimeError):
 
 
 def install_mesh(slice: Slice, data_positions: int | None = None, devices: Sequence[Any] | None = None) -> None:
-    """Makes ``t5x.partitioning`` of whichever runtime build this slice's mesh over the process's CPU devices.
+    """Makes ``t5x.partitioning`` of any runtime build this slice's mesh over the process's CPU devices.
 
-    Acts at once where the module is imported already, and otherwise when it is.  Installing another slice replaces
-    this one.  Costs nothing until then: neither T5X nor JAX is imported.
+    Takes effect when the module is imported, or at once if it is already. Installing another slice replaces this one.
+    Imports neither T5X nor JAX.
 
     Args:
-      slice: whose mesh.
-      data_positions: how many positions along the mesh's data axis are kept, the first ones; None for all.
-      devices: what takes the place of those CPU devices, in the order of the slice's.
+      slice: the slice.
+      data_positions: how many of the first positions along the mesh's data axis to keep; None for all.
+      devices: devices to use instead of CPU devices, in the order of the slice's.
     """
 
     def emulate(module: ModuleType) -> None:
@@ -72,16 +72,16 @@ def emulate_slice(
     data_positions: int | None = None,
     devices: Sequence[Any] | None = None,
 ) -> None:
-    """Makes a ``t5x.partitioning`` build a slice's mesh; a slice emulated earlier is replaced.
+    """Makes ``t5x.partitioning`` build a slice's mesh; a slice that was emulated earlier is replaced.
 
     Args:
       partitioning: the imported module.
-      slice_: what it is to see.
-      data_positions: how many positions along a mesh's data axis are kept, the first ones; None for all.
-      devices: what takes the place of the process's CPU devices, in the order of the slice's.
+      slice_: the slice that it sees.
+      data_positions: how many of the first positions along a mesh's data axis to keep; None for all.
+      devices: devices to use instead of CPU devices, in the order of the slice's.
 
     Raises:
-      T5XLacks: it has no such functions, as in a fork whose partitioners are other ones.
+      T5XLacks: it has no such functions, as in a fork with other partitioners.
     """
     from t5x_harness.slices.emulated_mesh import SliceView
 
@@ -98,7 +98,7 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
 
     Args:
       utils: the imported ``t5x.utils``.
-      prepare: is given the path, and the arguments of ``create_checkpoint_manager_and_restore`` by name.
+      prepare: takes the path, and the arguments of ``create_checkpoint_manager_and_restore`` by name.
 
     Raises:
       T5XLacks: it has no such function.
@@ -118,7 +118,7 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
 
 
 class Observed:
-    """What eval and infer were seen doing.
+    """Observations of eval and infer.
 
     Attributes:
       restored: the paths of the checkpoints that were restored, in order.
@@ -126,15 +126,15 @@ class Observed:
 
     def __init__(self) -> None:
         self.restored: list[str] = []
-        self._examples: dict[int, int] = {}  # by function: one that predicts and one that scores see the same ones
+        self._examples: dict[int, int] = {}  # by function: prediction and scoring see the same examples
 
     @property
     def examples(self) -> int:
-        """How many examples went through the model; those that are predicted and scored, too, count once."""
+        """The number of examples that went through the model; an example that is predicted and scored counts once."""
         return max(self._examples.values(), default=0)
 
     def restoring(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function that restores, with what it restored noted."""
+        """Wraps the function that restores, to note what it restored."""
         signature = inspect.signature(original)
 
         @functools.wraps(original)
@@ -147,7 +147,7 @@ class Observed:
         return restore
 
     def inferring(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function that makes functions of a dataset, with the examples that these were given noted."""
+        """Wraps the function that makes functions of a dataset, to count the examples that these are given."""
 
         @functools.wraps(original)
         def make(*args: Any, **options: Any) -> Any:
@@ -158,7 +158,7 @@ class Observed:
             @functools.wraps(infer)
             def counted(dataset: Any, *rest: Any, **more: Any) -> Any:
                 result = infer(dataset, *rest, **more)
-                self._examples[key] += len(dataset)  # T5X itself needs its length, to pad it
+                self._examples[key] += len(dataset)  # T5X itself needs the length for padding
                 return result
 
             return counted
@@ -168,7 +168,7 @@ class Observed:
 
 @contextlib.contextmanager
 def observe(utils: ModuleType) -> Iterator[Observed]:
-    """Counts what T5X restores and sends through the model while the block lasts.
+    """Observes what T5X restores and sends through the model while the context lasts.
 
     Args:
       utils: the imported ``t5x.utils``.
@@ -189,11 +189,11 @@ def observe(utils: ModuleType) -> Iterator[Observed]:
 
 
 def before_finalizing(gin_utils: ModuleType, change: Callable[[], None]) -> None:
-    """Has T5X's reading of Gin flags call a function before the config that it read is locked.
+    """Has T5X call a function after it has read the Gin flags, before it locks the config.
 
     Args:
       gin_utils: the imported ``t5x.gin_utils``.
-      change: may change what Gin holds. It is not called where the config stays open.
+      change: may change the config. It is not called if the config stays unlocked.
 
     Raises:
       T5XLacks: it has no such function.
@@ -219,11 +219,11 @@ def before_finalizing(gin_utils: ModuleType, change: Callable[[], None]) -> None
 
 
 def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
-    """Has the train loops of a process call a function with the number of each step that they begin.
+    """Has the train loops of a process call a function at the beginning of each step.
 
     Args:
-      trainer: the imported ``t5x.trainer``; one of a fork without ``BaseTrainer.train`` stays as it is.
-      report: is given the step, counted from 1.
+      trainer: the imported ``t5x.trainer``; a fork without ``BaseTrainer.train`` stays unchanged.
+      report: takes the number of the step, counted from 1.
     """
     base = getattr(trainer, "BaseTrainer", None)
     original = getattr(base, "train", None)
@@ -241,9 +241,9 @@ def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
 
 
 def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
-    """Has a trainer's train loop call a function for each batch that it draws, and returns whether it does.
+    """Has a trainer's train loop call a function for each batch, and returns whether it does.
 
-    A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays as it is.
+    A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays unchanged.
     """
     train = getattr(trainer, "train", None)
     if train is None:
@@ -257,12 +257,12 @@ def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
 
 
 def count_taken(batches: Iterator[Any], taken: Callable[[], None]) -> Iterator[Any]:
-    """Returns the same iterator, which calls a function when a batch is taken."""
+    """Wraps an iterator to call a function when a batch is taken."""
     return _Counted(batches, taken)
 
 
 class _Counted:
-    """An iterator that calls a function when a batch is taken and is otherwise the one it wraps."""
+    """Calls a function when a batch is taken, and otherwise behaves like the iterator that it wraps."""
 
     def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
         self._inner = inner

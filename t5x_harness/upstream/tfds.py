@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets keeps to itself: how a builder says and makes its splits."""
+"""Private names of TensorFlow Datasets: how a builder defines and makes its splits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def use_examples(builder: tfds.core.DatasetBuilder, splits: Mapping[str, Iterable[Any]]) -> None:
-    """Has a builder prepare these examples of each split, and say nothing of downloads.
+    """Has a builder prepare given examples, and not log downloads.
 
     Args:
-      builder: changed.
+      builder: the builder to change.
       splits: keys and examples by split.
     """
     builder._split_generators = lambda dl_manager: dict(splits)
@@ -23,7 +23,7 @@ def use_examples(builder: tfds.core.DatasetBuilder, splits: Mapping[str, Iterabl
 
 
 def source_of_splits(builder_cls: type) -> str | None:
-    """Returns the source of the method in which a builder names its splits; None where it cannot be read."""
+    """Returns the source of the method in which a builder names its splits; None if it cannot be read."""
     try:
         return textwrap.dedent(inspect.getsource(builder_cls._split_generators))  # type: ignore[attr-defined]
     except (OSError, TypeError, AttributeError):
@@ -31,7 +31,7 @@ def source_of_splits(builder_cls: type) -> str | None:
 
 
 def made_splits(builder: tfds.core.DatasetBuilder, download_manager: Any) -> tuple[str, ...]:
-    """Returns the splits that a builder makes with a download manager; raises what the builder's code raises."""
+    """Returns the splits that a builder makes with a download manager; errors of the builder's code pass through."""
     arguments: dict[str, Any] = {"dl_manager": download_manager}
     if "pipeline" in inspect.signature(builder._split_generators).parameters:
         arguments["pipeline"] = None

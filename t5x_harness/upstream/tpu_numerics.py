@@ -1,9 +1,9 @@
 """Matrix products on the CPU with the precision that a TPU gives them by default.
 
 A TPU rounds the float32 operands of a matrix product to bfloat16, multiplies them and adds in float32, unless the
-program asks for a higher precision; products by a vector it multiplies elementwise, in float32. On the CPU, JAX ignores
-what is asked for. Here the rounding is put into each program when JAX lowers it, so that derivatives, loops and what is
-computed again have it as well. Importing this imports no JAX.
+program asks for a higher precision. Products with a vector are computed elementwise in float32. On the CPU, JAX ignores
+the precision. Here the rounding is added to each program when JAX lowers it, so that derivatives, loops and
+rematerialized values have it, too. Importing this module does not import JAX.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _PLATFORM = "cpu"
 
 
 class JaxLacksRules(RuntimeError):
-    """The installed JAX does not have the rules that are replaced; the message says which."""
+    """The installed JAX lacks the rules that are replaced; the message names them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contractions:
-    """How many contractions with float32 operands were lowered; one in a loop counts once.
+    """Numbers of contractions with float32 operands that were lowered; one in a loop counts once.
 
     Attributes:
       rounded: at default precision.
-      exact: at a precision that the program asks for, and so left as they are.
-      of_vectors: with a vector, likewise: a TPU's compiler has them outside the matrix unit.
+      exact: at a precision that the program asks for; these are unchanged.
+      of_vectors: with a vector; unchanged, too, as a TPU computes them outside the matrix unit.
     """
 
     rounded: int = 0
@@ -36,34 +36,34 @@ class Contractions:
     of_vectors: int = 0
 
     def since(self, before: Contractions) -> Contractions:
-        """Returns those that came after."""
+        """Returns the numbers since earlier ones."""
         return Contractions(
             self.rounded - before.rounded, self.exact - before.exact, self.of_vectors - before.of_vectors
         )
 
 
 _originals: dict[Any, Callable[..., Any]] = {}
-"""JAX's own rules, by primitive, while others stand in their place."""
+"""JAX's own rules by primitive, while they are replaced."""
 
 _counts = Counter[str]()
-"""Of contractions that were lowered, by the field of :class:`Contractions`."""
+"""Numbers of lowered contractions, by field of :class:`Contractions`."""
 
 
 def lowered() -> Contractions:
-    """Returns how many contractions this process has lowered while it rounded."""
+    """Returns how many contractions this process has lowered with rounding."""
     return Contractions(**_counts)
 
 
 def use_tpu_numerics(on: bool) -> None:
-    """Has programs that are compiled for the CPU from now on round as a TPU does, or be exactly JAX's own again.
+    """Switches the rounding of a TPU on or off for programs that are compiled for the CPU from now on.
 
-    What was compiled under the other choice is forgotten.
+    Compiled programs are dropped from JAX's caches.
 
     Args:
-      on: whether they round.
+      on: whether programs round.
 
     Raises:
-      JaxLacksRules: the installed JAX keeps its rules elsewhere; nothing was changed.
+      JaxLacksRules: the installed JAX has its rules elsewhere; nothing was changed.
     """
     if on == bool(_originals):
         return
@@ -85,7 +85,7 @@ def use_tpu_numerics(on: bool) -> None:
 
 
 def _rule(mlir: Any, primitive: Any) -> Callable[..., Any]:
-    """Returns JAX's rule that lowers a primitive for the CPU."""
+    """Returns JAX's rule for lowering a primitive for the CPU."""
     try:
         rule: Callable[..., Any] = mlir._platform_specific_lowerings[_PLATFORM][primitive].rule
     except (AttributeError, KeyError):
@@ -98,7 +98,7 @@ def _rule(mlir: Any, primitive: Any) -> Callable[..., Any]:
 
 
 def _lower_dot(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """Lowers a dot by JAX's own rule; a TPU's compiler multiplies by a vector elementwise, in float32."""
+    """Lowers a dot by JAX's own rule, with rounding unless an operand is a vector."""
     left, right = context.avals_in
     if _is_of_a_vector(left.shape, right.shape, params["dimension_numbers"]):
         _counts["of_vectors"] += _has_float32(context)
@@ -108,17 +108,17 @@ def _lower_dot(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **par
 
 
 def _lower_convolution(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """Lowers a convolution by JAX's own rule; it is in a TPU's matrix unit whatever its sizes are."""
+    """Lowers a convolution by JAX's own rule, with rounding, as a TPU computes all in the matrix unit."""
     return rule(context, *_rounded(context, (lhs, rhs), params["precision"]), **params)
 
 
 def _is_of_a_vector(lhs: Sequence[int], rhs: Sequence[int], dimensions: Any) -> bool:
-    """Returns whether an operand has a single row or column, or all that is summed is one product.
+    """Returns whether an operand has a single row or column, or only one product is summed.
 
     Args:
       lhs: the shape of the first operand.
-      rhs: that of the second one.
-      dimensions: those that are contracted, and those of the batch, each for both.
+      rhs: the shape of the second operand.
+      dimensions: the contracted and the batch dimensions, each for both operands.
     """
     (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimensions
     sides = ((lhs, {*lhs_summed, *lhs_batch}), (rhs, {*rhs_summed, *rhs_batch}))
@@ -131,7 +131,7 @@ def _has_float32(context: Any) -> bool:
 
 
 def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[Any]:
-    """Returns the operands with those of float32 rounded, if the precision is the default one."""
+    """Rounds the float32 operands if the precision is the default."""
     from jax.extend.mlir.dialects import stablehlo
 
     if not _has_float32(context):
@@ -140,7 +140,7 @@ def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[
         _counts["exact"] += 1
         return operands
     _counts["rounded"] += 1
-    # Not a conversion to bfloat16 and back, which XLA takes out.
+    # XLA would remove a conversion to bfloat16 and back.
     return [
         stablehlo.reduce_precision(operand, exponent_bits=8, mantissa_bits=7) if aval.dtype == "float32" else operand
         for operand, aval in zip(operands, context.avals_in, strict=True)
@@ -148,10 +148,10 @@ def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[
 
 
 def _is_default(precision: Any) -> bool:
-    """Returns whether a TPU rounds float32 operands to bfloat16, and once.
+    """Returns whether a TPU rounds float32 operands to bfloat16, without corrections.
 
     Args:
-      precision: of the contraction, as JAX keeps it: None, one for each operand, or an algorithm for both.
+      precision: the contraction's precision in JAX: None, one for each operand, or an algorithm for both.
     """
     from jax.lax import DotAlgorithmPreset, Precision
 

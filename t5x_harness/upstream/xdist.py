@@ -1,4 +1,4 @@
-"""What pytest-xdist keeps to itself: how it asks which items stay together."""
+"""Private names of pytest-xdist: how it decides which items stay together."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 def scheduling_by(group_of: Callable[[str], str | None]) -> type:
-    """Makes pytest-xdist's ``--dist load`` with groups of items that stay together and in order.
+    """Makes a scheduler like pytest-xdist's ``--dist load`` that keeps groups of items together and in order.
 
     Args:
-      group_of: the name of an item's group by its node id; None for one that xdist shall place.
+      group_of: returns the name of an item's group for its node id; None for an item without a group.
     """
     from xdist.scheduler import LoadGroupScheduling
 

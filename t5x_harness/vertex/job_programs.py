@@ -71,9 +71,9 @@ class T5XPrograms(Programs):
     def prepare(self) -> None:
         """Loads AutoGraph's conversions of SeqIO's functions, which TensorFlow caches by the functions' code."""
         from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-        from t5x_harness.upstream.autograph_sibling import SiblingConversions
+        from t5x_harness.upstream.autograph_cache import convert_or_load
 
-        SiblingConversions(SEQIO_FUNCTIONS).take()
+        convert_or_load(SEQIO_FUNCTIONS)
 
     def entry_point(self, image: str) -> Sequence[str]:
         """Returns ``python -m t5x.main`` for an image with t5x in its own name, not just in the name of its project."""

@@ -1,4 +1,4 @@
-"""Takes conversions over from the process beside, and says what it holds then and what a pipeline makes of it.
+"""Takes or makes conversions, and reports which it has then and what a pipeline makes of them.
 
 For a fork of a process that has imported SeqIO and converted nothing.
 """
@@ -6,7 +6,6 @@ For a fork of a process that has imported SeqIO and converted nothing.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert
-from t5x_harness.upstream.autograph_sibling import SiblingConversions
+from t5x_harness.upstream.autograph_cache import convert_or_load
 
 
 class Converting:
@@ -25,23 +24,16 @@ class Converting:
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
         pass
 
-    def take(self, how: str) -> dict[str, Any]:
-        """Takes over at once, when the process beside has ended (``awaited``), or when it was ``killed``."""
+    def take(self) -> dict[str, Any]:
+        """Takes stored conversions, or makes and stores them."""
         assert not api._TRANSPILER._cache._cache
-        beside = SiblingConversions(SEQIO_FUNCTIONS)
-        forked = beside.child is not None
-        if forked and how == "killed":
-            os.kill(beside.child, signal.SIGKILL)
-        if forked and how == "awaited":
-            os.waitid(os.P_PID, beside.child, os.WEXITED | os.WNOWAIT)
-        converted = beside.take()
+        converted = convert_or_load(SEQIO_FUNCTIONS)
         held = set(api._TRANSPILER._cache._cache)
         foreign = sum(f"_{os.getpid()}_" not in module for module in _generated())
         again = convert()
         data = tf.data.Dataset.from_tensors({"targets": tf.range(5)})
         data = seqio.utils.trim_and_pad_dataset(data, {"targets": 3})
         return {
-            "forked": forked,
             "converted": converted,
             "again": again,
             "held": len(held),
@@ -50,18 +42,9 @@ class Converting:
             "new": sorted(
                 code.co_name for code in set(api._TRANSPILER._cache._cache) - held if "/seqio/" in code.co_filename
             ),
-            "children": _has_children(),
             "files": os.listdir(os.environ["TMPDIR"]),
         }
 
 
 def _generated() -> list[str]:
     return [name for name in sys.modules if name.startswith("__autograph_generated_")]
-
-
-def _has_children() -> bool:
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return False
-    return True

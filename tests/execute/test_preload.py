@@ -59,7 +59,7 @@ def test_every_listed_function_is_converted_once_and_leaves_no_file(
 
 
 NUMBER = len(functions_of(SEQIO_FUNCTIONS))
-ALL_HELD = {"converted": NUMBER, "again": NUMBER, "held": NUMBER, "padded": [0, 1, 2], "new": [], "children": False}
+ALL_HELD = {"converted": NUMBER, "again": NUMBER, "held": NUMBER, "padded": [0, 1, 2], "new": []}
 
 
 Converted = Callable[..., dict[str, Any]]
@@ -74,25 +74,15 @@ def unconverted() -> Iterator[Zygote]:
 
 @pytest.fixture
 def converted(unconverted: Zygote, tmp_path: Path) -> Converted:
-    """What a process says that takes conversions over."""
+    """What a process reports that takes or makes conversions."""
 
-    def call(how: str, cache: Path | None = None) -> dict[str, Any]:
+    def call(cache: Path) -> dict[str, Any]:
         (tmp_path / "tmp").mkdir(exist_ok=True)
-        env = {"TMPDIR": str(tmp_path / "tmp"), "JAX_COMPILATION_CACHE_DIR": str(cache) if cache else None}
+        env = {"TMPDIR": str(tmp_path / "tmp"), "JAX_COMPILATION_CACHE_DIR": str(cache)}
         with unconverted.start("converting:Converting", {}, log=tmp_path / "log", cwd=tmp_path, env=env) as run:
-            return dict(run.call("take", how=how, timeout=240))
+            return dict(run.call("take", timeout=240))
 
     return call
-
-
-@pytest.mark.journey
-@pytest.mark.parametrize(("how", "of_the_child"), [("awaited", {NUMBER}), ("at once", set(range(1, NUMBER + 1)))])
-def test_conversions_are_taken_over_from_the_process_beside_and_generated_for(
-    converted: Converted, how: str, of_the_child: set[int]
-) -> None:
-    found = converted(how)
-    assert found.pop("foreign") in of_the_child
-    assert found == {**ALL_HELD, "forked": True, "files": []}
 
 
 JOB = """
@@ -124,11 +114,10 @@ def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(
 ) -> None:
     cache = tmp_path / "compile-cache" / "jax-0"
     cache.mkdir(parents=True)
-    for foreign, forked in ((0, True), (NUMBER, False), (0, True)):
-        found = converted("killed", cache)
-        assert found == {**ALL_HELD, "foreign": foreign, "forked": forked, "files": []}
+    for foreign in (0, NUMBER, 0):
+        assert converted(cache) == {**ALL_HELD, "foreign": foreign, "files": []}
         (file,) = cache.iterdir()
-        if not forked:
+        if foreign:
             file.write_bytes(file.read_bytes()[:-100])
     assert converted_in_a_job(cache, brief="1") == NUMBER
     assert converted_in_a_job(cache, brief="") == 0

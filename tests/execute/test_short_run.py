@@ -1,4 +1,4 @@
-"""Processes of a few steps are spared what pays only for many: runs here, and T5X jobs that say so."""
+"""Runs, and T5X jobs that ask for it, skip preparations that pay only for many steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,4 @@ def test_the_environment_says_so(zygote: Zygote, tmp_path: Path, brief: bool) ->
     assert found["optimises graphs"] is not brief
     assert found["tunes"] is not brief
     assert found["rewrites"] is not brief
-    assert found["branches"] is not brief
-    said = "[too long] [Condition x < y did not hold element-wise:] [x (args_0:0) = ] [2] [y (Const:0) = ] [2]"
-    assert f"assertion failed: {said}" in found["failure"]
     assert (found["smallest slice"] == SMALLEST_SLICE) is brief

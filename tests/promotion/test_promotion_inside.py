@@ -120,7 +120,10 @@ def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(project: Path, 
         ("", "the report of the job cannot be read: "),
         ("[]", "the report of the job cannot be read: "),
         ('{"version": 2}', "the report of the job cannot be read: "),
-        ('{"version": 99}', "the report of the job has version 99, and 2 is known here: the image's t5x-harness and"),
+        (
+            '{"version": 99}',
+            "the report of the job has version 99, and this t5x-harness reads version 2: it differs from the image's",
+        ),
     ],
 )
 def test_what_is_no_outcome_is_said(text: str, message: str) -> None:

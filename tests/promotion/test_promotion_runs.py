@@ -117,7 +117,7 @@ def test_a_job_that_fails_is_the_runs_failure_with_its_log(run: Run, vertex: Fak
             "*_ gin: infer::infer _*",
             "error RUN07: the job infer-* ended as failed: Internal error occurred for the",
             "    current attempt.",
-            "    fix: run it again; an image whose parts drifted says no more: t5x-harness doctor --image in it",
+            "    fix: run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
             "*log of infer:",
             "  | service: Job failed.",
         ]

@@ -157,9 +157,9 @@ def test_every_other_end_of_a_job_is_told_with_its_fix(run: Run, vertex: FakeVer
     result.stdout.fnmatch_lines(
         [
             "test_preempted: the job test-preempted-* ended as failed: * was preempted, *",
-            "    fix: run it again: its machine was taken away, and nothing of the test is at fault",
+            "    fix: run it again: its machine was taken away, which is not the test's fault",
             "test_stockout: the job test-stockout-* ended as failed: Resources are insufficient in region: us-*",
-            "    fix: run it in another region or on another slice, or later: there is no free machine",
+            "    fix: run it in another region, on another slice, or later: no machine is free",
             "test_slow: the job test-slow-* ended as cancelled: The job ran for longer than its scheduling.timeout *",
             "    fix: raise timeout= of the marker, or have the test do less",
             "test_dies: the job test-dies-* ended as failed: The replica workerpool0-0 exited with *",
@@ -209,9 +209,7 @@ def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex:
     run("def test_it():\n    pass\n", f"--t5x-tpu-reuse={job.name}").assert_outcomes(passed=1)
     other = run("def test_it():\n    assert True\n", "--t5x-tpu-reuse", job.name.rpartition("/")[2])
     other.assert_outcomes(failed=1)
-    other.stdout.fnmatch_lines(
-        ["test_it was not sent as a job: --t5x-tpu-reuse: no job that is given does what this *"]
-    )
+    other.stdout.fnmatch_lines(["test_it was not sent as a job: --t5x-tpu-reuse: no given job does what this *"])
     none = run("def test_it():\n    pass\n", "--t5x-tpu-reuse=12345")
     none.assert_outcomes(failed=1)
     none.stdout.fnmatch_lines(["test_it was not sent as a job: the job 12345 cannot be read: *"])
