@@ -71,7 +71,7 @@ class Shape:
 
     @property
     def in_tiles(self) -> tuple[int, ...]:
-        """Sizes padded to the outermost tiles; inner tiles divide these, or pad what is no dimension."""
+        """Sizes padded to the outermost tiles; inner tiles divide these, or pad sizes of their own."""
         sizes = list(self.dims)
         tile = self.tiles[0] if self.tiles else ()
         for number, part in zip(self.minor_to_major, reversed(tile), strict=False):
