@@ -42,9 +42,13 @@ GOOD = JobResults(
 )
 
 
-def stages(found: JobResults, state: str = "SUCCEEDED", error: str = "", **more: Any) -> dict[Stage, StageResult]:
-    ended = EndedJob(JobOutcome(f"JOB_STATE_{state}", error))
-    return stages_of_job(TRAIN, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), **more})
+SUCCEEDED = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
+
+
+def stages(
+    found: JobResults, ended: EndedJob = SUCCEEDED, executing: tuple[Stage, ...] = TRAIN, **more: Any
+) -> dict[Stage, StageResult]:
+    return stages_of_job(executing, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), **more})
 
 
 def test_a_training_job_answers_for_evaluation_and_inference_too() -> None:
@@ -77,8 +81,7 @@ def test_losses_and_metrics_are_those_of_a_run_here() -> None:
 
 def test_an_eval_job_gives_its_metrics() -> None:
     found = JobResults("gs://b/eval", {"inference_eval/sums/accuracy": {12: 0.5}})
-    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
-    done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
+    done = stages(found, executing=(Stage.EVAL,))[Stage.EVAL]
     assert done.measures == (Measure("accuracy", 0.5, of="sums"),)
 
 
@@ -103,16 +106,13 @@ def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
     assert "left nothing new (earlier jobs came to step 4) in gs://b/model" in idle.errors[0].message
     assert stages(GOOD, earlier=Earlier({"checkpoint_2/state": 10}))[Stage.TRAIN].exercised == 2
     written = JobResults("gs://b/out", predictions=({"prediction": "1"},), files={"t-predict.jsonl": 9})
-    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
-
-    def inferred(earlier: Earlier) -> StageResult:
-        return stages_of_job((Stage.INFER,), ended, JOB, written, first_step=0, log=Path("no.log"), earlier=earlier)[
-            Stage.INFER
-        ]
-
-    assert inferred(Earlier(written.files)).outcome is Outcome.FAILED
-    assert inferred(Earlier({"t-predict.jsonl": 8})).outcome is Outcome.PASSED
-    assert inferred(Earlier()).outcome is Outcome.PASSED
+    for files, outcome in (
+        (written.files, Outcome.FAILED),
+        ({"t-predict.jsonl": 8}, Outcome.PASSED),
+        ({}, Outcome.PASSED),
+    ):
+        inferred = stages(written, executing=(Stage.INFER,), earlier=Earlier(files))
+        assert inferred[Stage.INFER].outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,7 @@ def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
 )
 def test_metrics_of_a_job_that_are_not_finite_are_warned_of(values: tuple[float, float], outcome: Outcome) -> None:
     metrics = {f"inference_eval/sums/{name}": {12: value} for name, value in zip(("a", "b"), values, strict=True)}
-    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
-    found = JobResults("gs://b/eval", metrics)
-    done = stages_of_job((Stage.EVAL,), ended, JOB, found, first_step=0, log=Path("no.log"))[Stage.EVAL]
+    done = stages(JobResults("gs://b/eval", metrics), executing=(Stage.EVAL,))[Stage.EVAL]
     assert done.outcome is outcome
     assert [f.code for f in done.findings] == ["RUN04"]
     on_its_way = stages(dataclasses.replace(GOOD, metrics={**metrics, "train/loss": {12: 1.0}}, checkpoints=()))
@@ -180,7 +178,7 @@ def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: s
     ],
 )
 def test_every_other_end_has_a_fix(state: str, error: str, code: str, fix: str) -> None:
-    found = stages(GOOD, state, error)
+    found = stages(GOOD, EndedJob(JobOutcome(f"JOB_STATE_{state}", error)))
     [finding] = found[Stage.TRAIN].errors
     assert finding.code == code
     assert finding.message.startswith(f"the job run-1 ended as {state.lower()}")
@@ -191,7 +189,7 @@ def test_every_other_end_has_a_fix(state: str, error: str, code: str, fix: str) 
 
 def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
     ended = EndedJob(None, "the job is running after 10 s. It goes on")
-    [finding] = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))[Stage.TRAIN].errors
+    [finding] = stages(GOOD, ended)[Stage.TRAIN].errors
     assert (finding.code, finding.message) == ("RUN06", "the job is running after 10 s. It goes on")
 
 
@@ -207,14 +205,13 @@ def test_a_job_that_nobody_waits_for_any_more_says_what_to_do() -> None:
 def test_a_job_that_ran_beside_its_tpu_proves_nothing_of_it(
     ran_on: RanOn, codes: list[str], not_checked: tuple[str, ...]
 ) -> None:
-    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"), ran_on=ran_on)
-    found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"), tpu=Machine.of_slice("v3-8"))
+    ended = dataclasses.replace(SUCCEEDED, ran_on=ran_on)
+    found = stages(GOOD, ended, tpu=Machine.of_slice("v3-8"))
     assert [finding.code for finding in found[Stage.TRAIN].errors] == codes
     assert found[Stage.TRAIN].outcome is (Outcome.FAILED if codes else Outcome.PASSED)
     assert found[Stage.TRAIN].not_checked == not_checked
     assert list(found) == ([Stage.TRAIN] if codes else [*TRAIN])  # a failure leaves out the others
-    elsewhere = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))
-    assert elsewhere[Stage.TRAIN].outcome is Outcome.PASSED
+    assert stages(GOOD, ended)[Stage.TRAIN].outcome is Outcome.PASSED
 
 
 def test_of_each_task_the_last_evaluation_counts() -> None:
@@ -286,8 +283,7 @@ def test_the_log_is_kept_as_it_grows_and_moves_progress(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_of_a_job_is_said() -> None:
-    ended = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"), notes=("the log cannot be read: 403, not you",))
-    found = stages_of_job(TRAIN, ended, JOB, GOOD, first_step=0, log=Path("no.log"))
+    found = stages(GOOD, dataclasses.replace(SUCCEEDED, notes=("the log cannot be read: 403, not you",)))
     assert found[Stage.TRAIN].not_checked == ("the log cannot be read: 403, not you",)
 
 
@@ -311,9 +307,9 @@ def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: b
     assert (order.shrink, order.steps, order.standins) == (shrink, 200, service == "emulated")
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [("0.4s", 1), ("1.5h", 5400), (None, 4 * 3600)])
-def test_no_order_is_without_a_timeout(timeout: str | None, seconds: int) -> None:
-    """What the service makes of 0 is documented nowhere, and the chip-hours would be none."""
+@pytest.mark.parametrize(("timeout", "seconds"), [("0.4s", 1), (0.5, 1), ("1.5h", 5400), (None, 4 * 3600)])
+def test_no_order_is_without_a_timeout(timeout: float | str | None, seconds: int) -> None:
+    """In whole seconds: what the service makes of 0 is documented nowhere, and the chip-hours would be none."""
     assert order_of("it", TpuResources(timeout=timeout), settings("real"), TARGET, "v3-8").timeout == seconds
 
 
@@ -366,11 +362,6 @@ def test_a_zone_is_no_region() -> None:
         ResourcesError, match=r"^region='us-central1-a': location 'us-central1-a' is not a region: give one "
     ):
         order_of("it", TpuResources(region="us-central1-a"), settings(), TARGET, "v3-8")
-
-
-def test_the_shortest_timeout_is_a_second() -> None:
-    """Vertex AI takes whole ones, and none at all for a week."""
-    assert order_of("it", TpuResources(timeout=0.5), settings(), TARGET, "v3-8").timeout == 1
 
 
 @pytest.mark.parametrize(
