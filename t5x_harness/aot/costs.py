@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t5x_harness.aot.convolutions import ProductSize, product_size
-from t5x_harness.aot.shapes import HBM, Shape, arrays_of
+from t5x_harness.aot.shapes import HBM, Shape
 from t5x_harness.aot.tallies import Tally, added_up
 
 if TYPE_CHECKING:
@@ -227,9 +227,7 @@ class _CostCounter:
         if instruction.opcode == "dynamic-update-slice":
             return 2 * _in_hbm(operands[1].arrays)
         if instruction.opcode.endswith("-start"):  # what it yields has its operands in it, too
-            return _in_hbm(arrays_of(operands[0].value)) + _in_hbm(
-                instruction.arrays[len(operands) : 2 * len(operands)]
-            )
+            return _in_hbm(operands[0].arrays) + _in_hbm(instruction.arrays[len(operands) : 2 * len(operands)])
         return sum(_in_hbm(operand.arrays) for operand in operands) + _in_hbm(instruction.arrays)
 
     def collectives(
@@ -314,13 +312,13 @@ def _collectives(
 
 def _size(kind: str, instruction: Instruction, where: Computation) -> int:
     """Returns the bytes of a collective's operands, or of its result if it gathers."""
-    operands = sum(shape.bytes for name in instruction.operands for shape in where.by_name[name].arrays)
+    operands = [shape for name in instruction.operands for shape in where.by_name[name].arrays]
     if kind != "all-gather":
-        return operands
-    results = instruction.value
-    if instruction.opcode.endswith("-start") and isinstance(results, tuple):
-        return sum(shape.bytes for shape in arrays_of(results[1]))
-    return sum(shape.bytes for shape in instruction.arrays)
+        return sum(shape.bytes for shape in operands)
+    results = instruction.arrays
+    if instruction.opcode.endswith("-start"):  # its value has the operands, too
+        results = results[len(operands) : 2 * len(operands)]
+    return sum(shape.bytes for shape in results)
 
 
 def _sent(kind: str, size: int, members: int) -> int:

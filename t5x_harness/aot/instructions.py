@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from t5x_harness.aot.groups import Groups, groups_of
-from t5x_harness.aot.shapes import Shape, Value, arrays_of
+from t5x_harness.aot.shapes import Shape
 
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([^\s,}]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
@@ -23,7 +23,7 @@ class Instruction:
     Attributes:
       name: as the text has it, without ``%``.
       opcode: such as ``fusion``.
-      value: what it yields.
+      arrays: the arrays of its value, also within tuples.
       operands: names of the instructions whose values it takes.
       literal: the text between its parentheses, for constants and parameters.
       attributes: the text after its operands.
@@ -32,16 +32,11 @@ class Instruction:
 
     name: str
     opcode: str
-    value: Value
+    arrays: tuple[Shape, ...]
     operands: tuple[str, ...]
     literal: str
     attributes: str
     is_root: bool
-
-    @property
-    def arrays(self) -> tuple[Shape, ...]:
-        """The arrays of its value, also within tuples."""
-        return tuple(arrays_of(self.value))
 
     @property
     def op_name(self) -> str:

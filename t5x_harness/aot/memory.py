@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
 from t5x_harness.aot.module_names import MemoryKind, argument, is_backward, module_of, primitive_of
-from t5x_harness.aot.shapes import HBM, Shape, arrays_of, parse_value
+from t5x_harness.aot.shapes import HBM, Shape, parse_arrays
 from t5x_harness.aot.tallies import Tally, added_up
 from t5x_harness.plan.arrays import folded_path
 
@@ -289,8 +289,7 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 def _shape(value: PlacedValue) -> Shape | None:
     """Returns the array of a value; None for a tuple, which is a list of addresses."""
-    parsed = parse_value(value.type) if not value.type.startswith("(") else ()
-    return next(arrays_of(parsed), None)
+    return None if value.type.startswith("(") else parse_arrays(value.type)[0]
 
 
 def _buffer(kind: MemoryKind, module: str, primitive: str, shape: Shape | None, size: int) -> Buffer:

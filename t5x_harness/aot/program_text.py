@@ -14,7 +14,7 @@ from pathlib import Path
 
 from t5x_harness.aot.instructions import Computation, Instruction
 from t5x_harness.aot.loops import Trips, trips_of
-from t5x_harness.aot.shapes import parse_value
+from t5x_harness.aot.shapes import parse_arrays
 
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([^\s(]+) \(.*\{$")
@@ -122,7 +122,7 @@ def _instruction(line: str, where: str) -> Instruction:
     return Instruction(
         name=found[2],
         opcode=opcode,
-        value=parse_value(rest[: at.start(1) - 1]),
+        arrays=parse_arrays(rest[: at.start(1) - 1]),
         operands=() if has_literal else tuple(_OPERAND.findall(inside)),
         literal=inside if has_literal else "",
         attributes=rest[end + 1 :],

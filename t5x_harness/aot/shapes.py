@@ -6,14 +6,11 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator
-from typing import TypeAlias
 
 HBM = 0
 """The number of the memory space of a device's large memory; other spaces are on the chip."""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,<=?]*)\](?:\{([^}]*)\})?")
-_COMMENT = re.compile(r"/\*.*?\*/")
 _TILE = re.compile(r"\(([\d,*]+)\)")
 _SPACE = re.compile(r"S\((\d+)\)")
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
@@ -82,10 +79,6 @@ class Shape:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
 
 
-Value: TypeAlias = Shape | tuple["Value", ...]
-"""What an instruction yields: an array, or a tuple of values."""
-
-
 def bits_of(dtype: str) -> int:
     """Returns the bits of one element of a type, such as 16 for ``bf16``."""
     if dtype in _BITS:
@@ -94,49 +87,25 @@ def bits_of(dtype: str) -> int:
     return int(size[0]) if size else 0
 
 
-def arrays_of(value: Value) -> Iterator[Shape]:
-    """Yields the arrays of a value in order, also from tuples within it."""
-    if isinstance(value, Shape):
-        yield value
-    else:
-        for part in value:
-            yield from arrays_of(part)
-
-
 @functools.cache
-def parse_value(text: str) -> Value:
-    """Parses a type such as ``bf16[8,128]{1,0:T(8,128)(2,1)S(1)}``, or a tuple of them.
+def parse_arrays(text: str) -> tuple[Shape, ...]:
+    """Parses a type such as ``bf16[8,128]{1,0:T(8,128)(2,1)S(1)}``, or the arrays of a tuple in order.
 
     Raises:
-      ValueError: it is not one.
+      ValueError: the text is neither an array nor a tuple.
     """
-    text = _COMMENT.sub("", text).strip()
-    if text.startswith("("):
-        return tuple(parse_value(part) for part in _parts(text[1:-1]))
-    found = _ARRAY.match(text)
-    if found is None:
+    arrays = tuple(_array(found) for found in _ARRAY.finditer(text))
+    if not arrays and not text.lstrip().startswith("("):
         raise ValueError(f"not a type: {text[:80]}")
+    return arrays
+
+
+def _array(found: re.Match[str]) -> Shape:
     layout, _, rest = (found[3] or "").partition(":")
     dims = tuple(int(size.lstrip("<=")) for size in found[2].split(",") if size)
     order = _numbers(layout) or tuple(reversed(range(len(dims))))
     space = _SPACE.search(rest)
-    tiles = _tiles(rest)
-    return Shape(found[1], dims, order, tiles, int(space[1]) if space else HBM)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Splits at commas outside of brackets."""
-    depth = start = 0
-    for index, letter in enumerate(text):
-        if letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == "," and not depth:
-            yield text[start:index]
-            start = index + 1
-    if text[start:].strip():
-        yield text[start:]
+    return Shape(found[1], dims, order, _tiles(rest), int(space[1]) if space else HBM)
 
 
 def _tiles(layout: str) -> tuple[tuple[int, ...], ...]:

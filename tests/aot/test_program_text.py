@@ -7,7 +7,7 @@ import pytest
 from t5x_harness.aot.groups import groups_of
 from t5x_harness.aot.loops import Trips
 from t5x_harness.aot.program_text import ProgramTextError, parse_program
-from t5x_harness.aot.shapes import Shape, parse_value
+from t5x_harness.aot.shapes import Shape, parse_arrays
 
 LOOP = """HloModule jit_step, is_scheduled=true, entry_computation_layout={(f32[])->f32[]}
 
@@ -111,11 +111,12 @@ def test_a_limit_that_the_loop_changes_is_no_limit() -> None:
 
 
 def test_shapes_have_layout_tiles_and_memory() -> None:
-    shape = parse_value("bf16[16,114,6,64]{1,3,2,0:T(8,128)(2,1)S(1)}")
+    (shape,) = parse_arrays("bf16[16,114,6,64]{1,3,2,0:T(8,128)(2,1)S(1)}")
     assert shape == Shape("bf16", (16, 114, 6, 64), (1, 3, 2, 0), ((8, 128), (2, 1)), 1)
     assert shape.bytes == 16 * 114 * 6 * 64 * 2
-    assert parse_value("((f32[8]{0}, s32[]), u32[2]{0:T(256)})") == (
-        (Shape("f32", (8,), (0,)), Shape("s32", ())),
+    assert parse_arrays("((f32[8]{0}, s32[]), u32[2]{0:T(256)})") == (
+        Shape("f32", (8,), (0,)),
+        Shape("s32", ()),
         Shape("u32", (2,), (0,), ((256,),)),
     )
 
@@ -135,7 +136,7 @@ def test_shapes_have_layout_tiles_and_memory() -> None:
     ],
 )
 def test_tiles_are_whole(text: str, padded: int) -> None:
-    shape = parse_value(text)
+    (shape,) = parse_arrays(text)
     assert isinstance(shape, Shape)
     assert shape.padded_bytes == padded
 
