@@ -1,1 +1,1 @@
-"""The full-size steps compiled for the real slice: what they need of its memory, and what they cost."""
+"""Compiles full-size steps for the real slice, to know the memory that they need and their cost."""

@@ -90,7 +90,7 @@ def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1
     """Adds up what one device does in one run of a program.
 
     Args:
-      program: what is run.
+      program: the compiled program.
       mesh: devices by mesh axis, in the order of the mesh that the program was compiled for. The program numbers
         devices as they follow each other in it.
       longest_loop: how often a loop runs whose text does not show it, such as one that decodes until every example
@@ -200,7 +200,7 @@ class _CostCounter:
         return products + self.other_flops(computation)
 
     def _inside(self, instruction: Instruction) -> Computation | None:
-        """Returns the computation of a fusion, or of what is started to run beside others."""
+        """Returns the computation of a fusion, or of an operation that runs asynchronously."""
         if instruction.opcode not in ("fusion", "async-start"):
             return None
         return self._program.computations.get(instruction.called.get("calls", ""))

@@ -79,7 +79,7 @@ class DeviceMemory:
     Attributes:
       peak_bytes: the most that is in use at a moment.
       reserved_bytes: what the compiler allocates, all of which has to fit the device. At another moment than the peak:
-        what is in use, and as large gaps as there are at the peak.
+        what is in use, plus the gaps at the peak.
       kinds: bytes at the peak by kind, without padding, which is a kind of its own; they add up to ``peak_bytes``.
       buffers: what is in memory at the peak, equal layers as one, the largest first.
       padding: by size, the most bytes first; the rest of ``MemoryKind.PADDING`` are single elements in whole tiles, and

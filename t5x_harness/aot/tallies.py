@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
     """Things that are equal in the fields before ``count``, which adds up along with the fields after it."""
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """The values that are equal."""
+        values = vars(self)
+        return tuple(values.values())[: list(values).index("count")]
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The values that add up, by field."""
+        values = vars(self)
+        return dict(list(values.items())[list(values).index("count") :])
 
 
 T = TypeVar("T", bound=Tally)
@@ -22,17 +34,15 @@ def added_up(tallies: Iterable[tuple[T, float]], by: str) -> tuple[T, ...]:
       tallies: each with the factor that its numbers are multiplied by.
       by: the field to sort by, the largest first.
     """
-    totals: dict[tuple[object, ...], list[Any]] = {}
+    equal: dict[tuple[object, ...], list[tuple[T, float]]] = {}
     for tally, factor in tallies:
-        names = [field.name for field in dataclasses.fields(tally)]
-        at = names.index("count")
-        key = tuple(getattr(tally, name) for name in names[:at])
-        total = totals.setdefault(key, [tally, *[0] * len(names[at:])])
-        total[1:] = [sum_ + factor * getattr(tally, name) for sum_, name in zip(total[1:], names[at:], strict=True)]
+        equal.setdefault(tally.what, []).append((tally, factor))
     joined = []
-    for tally, *numbers in totals.values():
-        names = [field.name for field in dataclasses.fields(tally)][-len(numbers) :]
-        rounded = {name: max(0, round(number)) for name, number in zip(names, numbers, strict=True)}
-        if rounded["count"]:
-            joined.append(dataclasses.replace(tally, **rounded))
-    return tuple(sorted(joined, key=lambda tally: -getattr(tally, by)))
+    for same in equal.values():
+        first, _ = same[0]
+        totals = {
+            name: max(0, round(sum(factor * tally.numbers[name] for tally, factor in same))) for name in first.numbers
+        }
+        if totals["count"]:
+            joined.append(dataclasses.replace(first, **totals))
+    return tuple(sorted(joined, key=lambda tally: -tally.numbers[by]))

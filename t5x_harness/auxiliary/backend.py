@@ -47,7 +47,7 @@ class JobBackend(Protocol):
           PassingError: that cannot be known now.
         """
 
-    def look(self, where: str) -> JobStatus:
+    def status(self, where: str) -> JobStatus:
         """Looks up how a job stands.
 
         Raises:

@@ -45,7 +45,7 @@ def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoin
       given: the folder as the train job names it, ``gs://…`` or ``/gcs/…``, which decides how it is written.
 
     Raises:
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
     """
     return sorted(_finished(place, given), key=lambda checkpoint: checkpoint.step)
 

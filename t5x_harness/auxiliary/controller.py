@@ -86,7 +86,7 @@ class Controller:
 
         Raises:
           AuxiliaryError: it cannot go on.
-          StorageError: the bucket is not there, or refuses.
+          StorageError: the bucket does not exist, or access is refused.
         """
         for record in self._in_state(State.RUNNING):
             self._follow(record)
@@ -154,19 +154,19 @@ class Controller:
 
     def _follow(self, record: Record) -> None:
         try:
-            look = self._backend.look(record.job)
+            status = self._backend.status(record.job)
         except PassingError as error:
             self._note_disturbance(str(error))
             return
-        if look.running:
+        if status.running:
             return
-        if look.killed and record.attempt < _MOST_ATTEMPTS:
+        if status.killed and record.attempt < _MOST_ATTEMPTS:
             self._say(f"{_words(record)} was killed, and is started again")
             self._again(record)
             return
-        state = State.SUCCEEDED if look.succeeded else State.FAILED
-        self._journal.update(dataclasses.replace(record, state=state, message=look.message, ended=now()))
-        self._say(f"{_words(record)} {state}{f': {look.message}' if look.message else ''}")
+        state = State.SUCCEEDED if status.succeeded else State.FAILED
+        self._journal.update(dataclasses.replace(record, state=state, message=status.message, ended=now()))
+        self._say(f"{_words(record)} {state}{f': {status.message}' if status.message else ''}")
 
     def _again(self, record: Record) -> None:
         state, attempt = State.STARTING, record.attempt + 1

@@ -80,7 +80,7 @@ class Journal:
 
     Raises:
       AuxiliaryError: a record cannot be read.
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
     """
 
     def __init__(self, place: AnyFolder, name: str) -> None:

@@ -73,7 +73,7 @@ class Processes:
         folder = self._folder / name
         return f"{socket.gethostname()}:{folder}" if (folder / "lock").exists() else None
 
-    def look(self, where: str) -> JobStatus:
+    def status(self, where: str) -> JobStatus:
         """Looks up how a command stands.
 
         Raises:
@@ -127,9 +127,9 @@ class LocalJobs:
         """Looks for the folder of a job."""
         return self._processes.find(name)
 
-    def look(self, where: str) -> JobStatus:
+    def status(self, where: str) -> JobStatus:
         """Looks up a job by its lock and its exit status."""
-        return self._processes.look(where)
+        return self._processes.status(where)
 
 
 def command_of(request: AuxiliaryRequest, job: AuxiliaryJob) -> list[str]:

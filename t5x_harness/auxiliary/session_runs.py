@@ -54,7 +54,7 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
 
     Raises:
       AuxiliaryError: the jobs make no sense, there is no checkpoint, or an evaluation wrote nothing for its checkpoint.
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
     """
     request = _request(trained.spec, asked, trained.model_dir, trained.steps)
     place = folder_at(trained.model_dir, project)
@@ -111,7 +111,7 @@ class SessionRuns:
         del name
         return None
 
-    def look(self, where: str) -> JobStatus:
+    def status(self, where: str) -> JobStatus:
         """Returns whether the last run has passed, which is the one that the controller asks for."""
         del where
         return JobStatus(succeeded=self.done[-1].result.passed)

@@ -79,7 +79,7 @@ class VertexJobs:
             found = with_label(_LABEL, _hash(name), self.target)
             return found[0].name if found else None
 
-    def look(self, where: str) -> JobStatus:
+    def status(self, where: str) -> JobStatus:
         """Asks for a job's state."""
         with _as_auxiliary_errors():
             outcome = SubmittedJob.attach(where, self.target).look()

@@ -89,12 +89,12 @@ class TrainCommand:
     def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
         """Starts it unless it runs or has succeeded, and returns where; T5X continues from its last checkpoint."""
         where = self.processes.find(self.name)
-        look = self.processes.look(where) if where is not None else JobStatus()
-        if where is None or not (look.running or look.succeeded):
+        status = self.processes.status(where) if where is not None else JobStatus()
+        if where is None or not (status.running or status.succeeded):
             where = self.processes.start(self.name, self.words, os.environ, cwd)
             say(f"the train job started: {where}")
         else:
-            say(f"the train job {'goes on' if look.running else 'has succeeded before'}: {where}")
+            say(f"the train job {'goes on' if status.running else 'has succeeded before'}: {where}")
         return where
 
 
@@ -103,7 +103,7 @@ def patience_for(prepared: Prepared, check: Callable[[], None] | None = None) ->
 
     Args:
       prepared: the request.
-      check: called before each wait; raises what is to end the waiting.
+      check: called before each wait; may raise an exception to end the waiting.
     """
     if object_address(prepared.train.model_dir) is not None:
         return Patience.usual(check)
@@ -135,7 +135,7 @@ def watch(
 
     Raises:
       AuxiliaryError: another controller has these jobs, or this one cannot continue; its jobs do.
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
     """
     train, request = prepared.train, prepared.request
     patience = patience or patience_for(prepared)
@@ -150,15 +150,15 @@ def watch(
         where = train_command.ensure(request.train.cwd, note) if train_command is not None else ""
         while True:
             lock.renew()
-            look = train_command.processes.look(where) if train_command is not None else JobStatus(running=True)
-            if controller.advance(train_has_ended=not look.running or train_has_ended()):
+            status = train_command.processes.status(where) if train_command is not None else JobStatus(running=True)
+            if controller.advance(train_has_ended=not status.running or train_has_ended()):
                 break
             if happened:
                 happened.clear()
                 patience.renew()
             patience.wait(float("inf"))
         return dataclasses.replace(
-            _status(prepared, journal), last_seen=controller.last_seen, train_failure=look.message
+            _status(prepared, journal), last_seen=controller.last_seen, train_failure=status.message
         )
 
 
@@ -167,7 +167,7 @@ def status_of(prepared: Prepared, project: str | None = None) -> Status:
 
     Raises:
       AuxiliaryError: a record cannot be read.
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
     """
     train = prepared.train
     place = folder_at(train.model_dir, project)

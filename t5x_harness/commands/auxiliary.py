@@ -267,7 +267,7 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
 
 def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
     where = command.processes.find(command.name) if command is not None else None
-    if command is not None and where is not None and command.processes.look(where).running:
+    if command is not None and where is not None and command.processes.status(where).running:
         yield f"interrupted; the train job goes on: {where}"
     for record in status.running:
         yield f"interrupted; checkpoint_{record.step}, {record.mixture} goes on: {record.job}"

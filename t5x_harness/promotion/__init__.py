@@ -1,1 +1,1 @@
-"""Tests that become TPU jobs: what they ask for, how they are packed, and how their outcome comes back."""
+"""Tests that become TPU jobs: their resources, their packing, and how their outcome is fetched."""

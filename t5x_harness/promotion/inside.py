@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--python-path", action="append", default=[], metavar="DIR", help="folder in the archive to import from"
     )
-    parser.add_argument("--live", action="store_true", help="do not capture what it prints")
+    parser.add_argument("--live", action="store_true", help="do not capture its output")
     parser.add_argument("nodeid", help="the test")
     return parser
 

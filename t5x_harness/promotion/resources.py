@@ -33,7 +33,7 @@ class TpuResources:
         Vertex AI and full size on the real one.
       ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
         ``full_size``, as the test's own code decides its sizes.
-      files: globs, relative to pytest's root folder, of files that a shipped test needs beside its package.
+      files: globs, relative to pytest's root folder, of files that a shipped test needs in addition to its package.
       strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for it and what follows.
       max_wait_duration: limit of the wait with ``FLEX_START``: seconds, or text such as ``2h``.
       reservation: ``any``, ``none``, or a reservation's name.

@@ -86,7 +86,7 @@ def read_results(folder: Folder) -> JobResults:
       folder: its MODEL_DIR, or the output folder of an eval or infer job.
 
     Raises:
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
       MetricsError: TensorBoard is not installed.
     """
     names = dict(folder.names())

@@ -123,7 +123,7 @@ class ShippedTest:
             # The job paid for a TPU, and ran on its host's CPU.
             name, machine = self._submitted.submitted.display_name, str(self._order.machine)
             message, fix = outcome.ran_on.no_tpu(name, machine)
-            meant = "A test that is meant for the CPU says so with JAX_PLATFORMS=cpu"
+            meant = "A test for the CPU sets JAX_PLATFORMS=cpu"
             raise ShipFailed(f"{self._test.name}: {message}\n    fix: {fix}. {meant}")
 
     def _followed(

@@ -85,16 +85,16 @@ def ship(
 
 
 def read_outcome(folder: Folder) -> ShippedOutcome | None:
-    """Returns the outcome that a job left in its folder; None if it left none.
+    """Reads the outcome that a job wrote into its folder; returns None if there is none.
 
     Raises:
-      ShippedOutcomeError: what it left is none.
-      StorageError: the bucket is not there, or refuses.
+      ShippedOutcomeError: the file is not an outcome.
+      StorageError: the bucket does not exist, or access is refused.
     """
     content = folder.read(_OUTCOME)
     return ShippedOutcome.from_text(content.decode(errors="replace")) if content is not None else None
 
 
 def _plain(name: str) -> str:
-    """Returns a name that a folder, a job and a label can have."""
+    """Makes a name that is valid for a folder, a job and a label."""
     return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split())[:63] or "test"

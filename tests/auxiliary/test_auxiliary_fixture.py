@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from train_desk import EVAL_OF_SAMPLES
 
 pytest.importorskip("seqio")
 
-EVAL = """
-from __gin__ import dynamic_registration
-import __main__ as eval_script
-from t5x import utils
-import t5x_harness.sample_tasks.tasks
-
-include 'models/tiny_bytes.gin'
-include 't5x/configs/runs/eval.gin'
-
-TASK_FEATURE_LENGTHS = {'inputs': 80, 'targets': 12}
-DROPOUT_RATE = 0.0
-
-utils.DatasetConfig:
-  split = 'validation'
-  batch_size = 16
-"""
+EVAL = EVAL_OF_SAMPLES.replace("batch_size = 8", "batch_size = 16")
 TEST = """
 import os
 import pathlib

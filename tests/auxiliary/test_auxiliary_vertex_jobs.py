@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_desk import Desk
+from train_desk import EVAL_OF_SAMPLES, Desk
 
 from t5x_harness.commands.main import main
 from t5x_harness.google.gcs import FakeGcs
@@ -22,20 +22,6 @@ from t5x_harness.vertex.cloud import GoogleSession
 
 pytest.importorskip("google.cloud.aiplatform_v1")
 pytest.importorskip("google_crc32c", reason="needs the extra google")
-
-EVAL = """
-from __gin__ import dynamic_registration
-import __main__ as eval_script
-from t5x import utils
-import t5x_harness.sample_tasks.tasks
-include 'models/tiny_bytes.gin'
-include 't5x/configs/runs/eval.gin'
-TASK_FEATURE_LENGTHS = {'inputs': 80, 'targets': 12}
-DROPOUT_RATE = 0.0
-utils.DatasetConfig:
-  split = 'validation'
-  batch_size = 8
-"""
 
 
 class Cloud:
@@ -264,7 +250,7 @@ def test_what_does_not_fit_its_slice_is_refused_before_anything_starts(
     cloud: Cloud, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("seqio")
-    (tmp_path / "eval.gin").write_text(EVAL)
+    (tmp_path / "eval.gin").write_text(EVAL_OF_SAMPLES)
     words = [word for word in cloud.words("--auxiliary_job_mixtures=sample_classify") if word != "--no-plan"]
     start = [sys.executable, "-c", f"open({str(tmp_path / 'started')!r}, 'w')"]
     words = [word for word in words if word != "--auxiliary_job_mixtures=numbers"]

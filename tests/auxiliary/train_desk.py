@@ -24,6 +24,19 @@ EVAL = (
     "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/eval.gin'\n"
     "DROPOUT_RATE = 0.0\n"
 )
+EVAL_OF_SAMPLES = """
+from __gin__ import dynamic_registration
+import __main__ as eval_script
+from t5x import utils
+import t5x_harness.sample_tasks.tasks
+include 'models/tiny_bytes.gin'
+include 't5x/configs/runs/eval.gin'
+TASK_FEATURE_LENGTHS = {'inputs': 80, 'targets': 12}
+DROPOUT_RATE = 0.0
+utils.DatasetConfig:
+  split = 'validation'
+  batch_size = 8
+"""
 FINETUNE = (
     "from __gin__ import dynamic_registration\nimport __main__ as train_script\n"
     "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/finetune.gin'\n"
