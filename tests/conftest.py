@@ -23,7 +23,7 @@ from t5x_harness.workers import Zygote
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions
 
-pytest_plugins = ["pytester", "skips"]
+pytest_plugins = ["pytester", "shared_process", "skips"]
 
 # No test asserts a time: a busy machine is not a mistake.
 hypothesis.settings.register_profile("unhurried", deadline=None)

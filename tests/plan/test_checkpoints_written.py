@@ -48,7 +48,7 @@ def facts(result: StageResult) -> dict[str, str]:
 
 
 @pytest.mark.journey
-def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
+def test_a_run_writes_what_was_planned(run_until: Callable[..., RunResult]) -> None:
     gin = examples.trained(
         "TRAIN_STEPS = 5",
         "BATCH_SIZE = 8",
@@ -60,7 +60,7 @@ def test_a_run_writes_what_was_planned(run: Callable[..., RunResult]) -> None:
         "utils.SaveCheckpointConfig.save_dataset = True",
         "utils.SaveCheckpointConfig.dtype = 'bfloat16'",
     )
-    result = run(gin, Stage.TRAIN)
+    result = run_until(Stage.TRAIN, gin, full_size=True)
     assert result.passed, result.stages[-1].findings
     planned = facts(result.stage(Stage.PLAN))
     assert planned["checkpoints written"] == "5, from step 0 each 2 steps to 5, and at 3; the last 2 kept, 3 deleted"

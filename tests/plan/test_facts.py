@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-import t5x_in_use
-from local_run import LocalRun
 
 from t5x_harness.findings import examples
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
-from t5x_harness.spec import Outcome, RunSpec, Severity, Stage, StageResult
-from t5x_harness.workers import Zygote
+from t5x_harness.spec import Outcome, RunResult, Severity, Stage, StageResult
 
 FROM_CHECKPOINT = (
     "utils.RestoreCheckpointConfig.path = 'gs://bucket/t5/checkpoint_1000000'",
@@ -25,17 +21,12 @@ PlanOn = Callable[..., StageResult]
 
 
 @pytest.fixture
-def plan_on(zygote: Zygote, tmp_path: Path) -> PlanOn:
-    """Plans a config on a slice; further files may replace the examples'."""
+def plan_on(run_until: Callable[..., RunResult]) -> PlanOn:
+    """Plans a config on a slice; further modules may replace the examples'."""
 
-    def planned(gin: str, slice_: str = "v3-8", **files: str) -> StageResult:
-        for name, text in {**examples.FILES, **{f"{k}.py": v for k, v in files.items()}, "run.gin": gin}.items():
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        spec = RunSpec(
-            ("run.gin",), slice=slice_, runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path)
-        )
-        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300) as backend:
-            return backend.stage(Stage.PLAN)
+    def planned(gin: str, slice_: str = "v3-8", **modules: str) -> StageResult:
+        files = {**examples.FILES, **{f"{name}.py": text for name, text in modules.items()}}
+        return run_until(Stage.PLAN, gin, files, slice=slice_).stages[-1]
 
     return planned
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import t5x_in_use
-from local_run import LocalRun
 
 from t5x_harness.findings import examples
 from t5x_harness.google.pool import GooglePool
-from t5x_harness.spec import Finding, RunSpec, Severity, Stage, StageResult
-from t5x_harness.workers import Zygote
+from t5x_harness.spec import Finding, RunResult, Severity, Stage, StageResult
 
 SPLIT = "utils.DatasetConfig.split = 'validation'"
 FOLDER = "gs://my-bucket/run"
@@ -21,25 +19,19 @@ Plan = Callable[..., StageResult]
 
 
 @pytest.fixture
-def plan(zygote: Zygote, tmp_path: Path) -> Iterator[Plan]:
+def plan(run_until: Callable[..., RunResult], tmp_path: Path) -> Iterator[Plan]:
     """Plans a config with files in a bucket of the user's, in an emulated Google Cloud that has it."""
-    google: list[GooglePool] = []
+    with contextlib.ExitStack() as stack:
 
-    def run(gin: str, *objects: str) -> StageResult:
-        for name, text in {**examples.FILES, "run.gin": gin, **dict.fromkeys(objects, "")}.items():
-            file = tmp_path / (f"buckets/my-bucket/{name}" if name in objects else name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        google.append(GooglePool(tmp_path / "buckets"))
-        spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(tmp_path),), cwd=str(tmp_path))
-        led = google[0].enter()
-        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "work", timeout=300, env=led) as backend:
-            backend.stage(Stage.RESOLVE)
-            return backend.stage(Stage.PLAN)
+        def run(gin: str, *objects: str) -> StageResult:
+            for name in objects:
+                file = tmp_path / "buckets/my-bucket" / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+            google = stack.enter_context(contextlib.closing(GooglePool(tmp_path / "buckets")))
+            return run_until(Stage.PLAN, gin, env=google.enter()).stages[-1]
 
-    yield run
-    for each in google:
-        each.close()
+        yield run
 
 
 def removed(result: StageResult) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +24,12 @@ def again():
 VALIDATION = "utils.DatasetConfig.split = 'validation'"
 # Python makes these examples one by one: a tenth of them shows what all 10,000 would.
 FEWER = "from t5x_harness.resolve import samples, sampling\nsamples.EXAMPLES_TO_THE_END = sampling.READ = 1_000\n"
+
+
+@pytest.fixture
+def resolve(resolve: Resolve) -> Resolve:
+    """Resolves in processes of their own: these sources leave threads behind, or change how much is read."""
+    return functools.partial(resolve, own_process=True)
 
 
 def of(result: StageResult, code: str) -> Finding:

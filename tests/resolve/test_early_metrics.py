@@ -273,7 +273,7 @@ def test_a_metric_that_needs_the_network_is_not_judged(resolve: Resolve) -> None
 
 def test_a_metric_that_does_not_come_back_is_left_behind(resolve: Resolve) -> None:
     patience = "import t5x_harness.resolve.early_metrics\nt5x_harness.resolve.early_metrics.SECONDS = 1.0\n"
-    result = resolve(EVALUATED, metric("import time; time.sleep(600)", before=patience))
+    result = resolve(EVALUATED, metric("import time; time.sleep(600)", before=patience), own_process=True)
     assert result.outcome is Outcome.PASSED
     assert unseen(result) == ["the metrics of counting: they took too long"]
 

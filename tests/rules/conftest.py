@@ -1,4 +1,4 @@
-"""Runs the examples of rules through resolve and plan, forked from one warmed process."""
+"""Runs the examples of rules through resolve and plan, most of them in a process that they share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import t5x_in_use
 from local_run import LocalRun
+from shared_process import SharedProcesses
 
 from t5x_harness.findings.examples import FOLDER
 from t5x_harness.findings.rule import Example
@@ -21,7 +22,7 @@ Examined = Callable[[Example, Stage], StageResult]
 
 
 @pytest.fixture
-def examine(zygote: Zygote, tmp_path: Path) -> Examined:
+def examine(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Path) -> Examined:
     """Gives the result of the last stage that ran, of those up to the given one."""
 
     def run(example: Example, until: Stage) -> StageResult:
@@ -45,7 +46,8 @@ def examine(zygote: Zygote, tmp_path: Path) -> Examined:
             cwd=str(tmp_path),
             settings=RunSettings(aot=AotMode.MEMORY if until is Stage.AOT else None),
         )
-        with LocalRun(spec, zygote=zygote, workspace=tmp_path / "run", timeout=120, env=given) as backend:
+        processes = zygote if until is Stage.AOT else shared_processes
+        with LocalRun(spec, zygote=processes, workspace=tmp_path / "run", timeout=120, env=given) as backend:
             for stage in backend.stages[: backend.stages.index(until) + 1]:
                 result = backend.stage(stage)
                 if result.outcome is not Outcome.PASSED:
