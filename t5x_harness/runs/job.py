@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results
-from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
 from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.report.programs import verdicts
-from t5x_harness.runs.verdicts import aot_mode
 from t5x_harness.spec import (
     AotMode,
     Change,
@@ -290,6 +290,22 @@ def job_executor(
         order = dataclasses.replace(order, shrink=False)
     mode, why_unseen = aot_mode(aot, full_size=not order.shrink)
     return lambda local: JobExecutor(local, order, jobs, mode, why_unseen)
+
+
+def aot_mode(given: str | None, *, full_size: bool) -> tuple[AotMode | None, str]:
+    """Returns how a job's programs are compiled before it is sent; or None, and in words why they are not.
+
+    Args:
+      given: a mode, or ``off``; None if the user says nothing.
+      full_size: whether the job runs at the sizes of its config. A shrunk run fits, and nothing is reported.
+    """
+    if given and given != UNSEEN:
+        return AotMode(given), ""
+    if not full_size:
+        return None, ""
+    if given:
+        return None, "this was asked to be left out"
+    return (AotMode.DEPTHS, "") if is_installed() else (None, str(LibtpuMissing()))
 
 
 def _executing(run: Run) -> list[Stage]:

@@ -94,11 +94,11 @@ def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (folder / "writer.gin").write_text(CONFIGS["train"].replace("{checkpoint}", f"gs://none/checkpoint_{STEP}"))
     spec = RunSpec(("writer.gin",), runtime=t5x_in_use.name, slice="v3:1x1", cwd=str(folder))
     writer = zygote.start(
-        "full_size:open_writer",
+        "checkpoint_writer:open_writer",
         {"spec": spec.to_json(), "workspace": str(folder / "writer")},
         log=folder / "writer.log",
         cwd=folder,
-        python_path=(str(HERE), str(REFERENCE)),
+        python_path=(str(HERE.parent), str(HERE), str(REFERENCE)),
     )
     with writer:
         folders = {layout: str(folder / "buckets/mine" / layout) for layout in ("orbax", "legacy")}

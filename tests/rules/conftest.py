@@ -61,14 +61,16 @@ def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None
     (folder / "writer.gin").write_text(gin, encoding="utf-8")
     spec = RunSpec(("writer.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
     writer = zygote.start(
-        "written_checkpoints:open_writer",
+        "checkpoint_writer:open_writer",
         {"spec": spec.to_json(), "workspace": str(folder / "writer")},
         log=folder / "writer.log",
         cwd=folder,
-        python_path=(str(Path(__file__).parent), str(folder)),
+        python_path=(str(Path(__file__).parents[1]), str(folder)),
     )
     with writer:
-        assert writer.call("write", folder=str(folder / name), timeout=120) > 0
+        place = folder / name
+        step = int(name.rpartition("_")[2])
+        assert writer.call("write", folders={"orbax": str(place.parent)}, step=step, timeout=120) > 0
 
 
 def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResult:

@@ -43,9 +43,14 @@ def socket_path(tmp_path: Path) -> Path:
     return folder / "socket"
 
 
+def keep(socket_path: Path, folder: Path, **settings: Any) -> Zygote:
+    """The zygote that is kept; not started."""
+    return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path, **settings)
+
+
 @pytest.fixture
 def keeper(socket_path: Path, folder: Path) -> Iterator[Zygote]:
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as zygote:
+    with keep(socket_path, folder) as zygote:
         zygote.await_ready()
         yield zygote
 
@@ -76,7 +81,7 @@ def test_the_keeper_may_have_begun_in_a_folder_that_is_gone(
     gone, store = tmp_path / "gone", tmp_path / "store"
     gone.mkdir()
     monkeypatch.chdir(gone)
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
+    with keep(socket_path, folder) as keeper:
         keeper.await_ready()
         gone.rmdir()
         monkeypatch.chdir(tmp_path)
@@ -99,7 +104,7 @@ def test_a_session_waits_for_one_that_still_imports(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"open({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
+    with keep(socket_path, folder) as keeper:
         keeper.warm()
         zygote = session()
         zygote.warm()
@@ -133,7 +138,7 @@ def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
     socket_path: Path, folder: Path, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
+    with keep(socket_path, folder) as keeper:
         keeper.await_ready()
         monkeypatch.delenv("PYTHONPATH")
         zygote = session()
@@ -176,10 +181,7 @@ def test_another_environment_is_refused(
     wanted: str,
     refusal: str,
 ) -> None:
-    keeper = Zygote(
-        preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path, env={name: kept}
-    )
-    with keeper:
+    with keep(socket_path, folder, env={name: kept}) as keeper:
         keeper.await_ready()
         zygote = session(env={name: wanted})
         assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own
@@ -243,7 +245,7 @@ def test_a_file_written_while_it_was_imported_counts_as_changed(
     file, gate = folder / "heavy_module.py", tmp_path / "gate"
     os.mkfifo(gate)
     file.write_text(f"VALUE = 1\nopen({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
+    with keep(socket_path, folder) as keeper:
         keeper.warm()
         with gate.open("w"):  # it has been read
             file.write_text("VALUE = 2\n")
@@ -260,10 +262,7 @@ def change(file: Path, text: str) -> None:
 
 @pytest.fixture
 def renewed(socket_path: Path, folder: Path) -> Iterator[WarmZygotes]:
-    def make(path: Path) -> Zygote:
-        return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=path)
-
-    with WarmZygotes(socket_path.parent, make) as kept:
+    with WarmZygotes(socket_path.parent, lambda path: keep(path, folder)) as kept:
         kept.renew()
         yield kept
 
@@ -359,7 +358,7 @@ def test_a_keeper_that_dies_while_it_imports_is_replaced(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"import os\nif not os.environ.get('HERE'): open({str(gate)!r}).read()\n")
-    with Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path) as keeper:
+    with keep(socket_path, folder) as keeper:
         keeper.warm()
         zygote = session(env={"HERE": "1"})
         zygote.warm()

@@ -121,8 +121,8 @@ class _Submission:
         specs = [dataclasses.replace(job.run, mode=Mode(job.run_mode.value)) for job in plannable]
         if not specs:
             return True
+        from t5x_harness.runs.job import aot_mode
         from t5x_harness.runs.several import plan_specs
-        from t5x_harness.runs.verdicts import aot_mode
 
         given = {**vars(self._args), **from_environment([option_of("tpu_aot")], vars(self._args), os.environ)}
         aot, why = aot_mode(given["tpu_aot"], full_size=True)

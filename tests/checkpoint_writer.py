@@ -1,4 +1,4 @@
-"""Writes a config's full-size checkpoints, as its user has them, in a process of its own."""
+"""Writes a config's full-size checkpoints, as a run's own checkpointer would, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from t5x_harness.execute.execution import Execution, open_execution
 from t5x_harness.execute.process import run_stage
 from t5x_harness.spec import Stage
+
+__all__ = ["open_writer"]
 
 
 def open_writer(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> Writer:
@@ -29,6 +31,7 @@ class Writer:
         run_stage(self._run, Stage.RESOLVE)
         run_stage(self._run, Stage.PLAN)
         plan = self._run.planned
+        assert plan is not None
         for layout, folder in folders.items():
             write_standin(folder, step, plan.shapes, plan.partitioner, kind=CheckpointKind(layout))
         return len(plan.shapes.leaves)
