@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions
+from t5x_harness.google.vertex.wire.errors import ApiError, invalid_argument
 from t5x_harness.slices.generations import GENERATIONS
 from t5x_harness.slices.slice import Slice, SliceError, get_slice
 
@@ -55,16 +55,16 @@ def runtime_versions() -> list[str]:
 
 
 def check_zone(zone: str) -> None:
-    """Raises TpuError for a location that is not a zone."""
+    """Raises ApiError for a location that is not a zone."""
     if not _ZONE.fullmatch(zone):
-        raise TpuError("INVALID_ARGUMENT", f"Location {zone} is not a zone, such as us-central1-a")
+        raise invalid_argument(f"Location {zone} is not a zone, such as us-central1-a")
 
 
 def slice_of(node: Mapping[str, object], zone: str) -> Slice:
     """Returns the slice for a node's ``acceleratorType`` or ``acceleratorConfig``.
 
     Raises:
-      TpuError: there is no such slice, or not in this zone.
+      ApiError: there is no such slice, or not in this zone.
     """
     config = node.get("acceleratorConfig")
     if isinstance(config, Mapping):
@@ -98,18 +98,17 @@ def config_of(slice_: Slice) -> dict[str, str]:
 
 
 def check_runtime(version: str, slice_: Slice) -> None:
-    """Raises TpuError for a runtime version that does not exist, or that is for other generations."""
+    """Raises ApiError for a runtime version that does not exist, or that is for other generations."""
     generation = slice_.generation.name
     fits = [name for name, of in _RUNTIMES.items() if not of or generation in of]
     if not version:
-        raise TpuError("INVALID_ARGUMENT", f"Runtime version must be specified, such as {fits[0]}")
+        raise invalid_argument(f"Runtime version must be specified, such as {fits[0]}")
     of = _generations_of(version)
     if of is None:
-        message = f"Runtime version {version} was not found; those for {generation} are {', '.join(fits)}"
-        raise TpuError("INVALID_ARGUMENT", message)
+        raise invalid_argument(f"Runtime version {version} was not found; those for {generation} are {', '.join(fits)}")
     if of and generation not in of:
         message = f"Runtime version {version} is for {' and '.join(of)}, not for {type_of(slice_)}; "
-        raise TpuError("INVALID_ARGUMENT", f"{message}those for {generation} are {', '.join(fits)}")
+        raise invalid_argument(f"{message}those for {generation} are {', '.join(fits)}")
 
 
 def _generations_of(version: str) -> tuple[str, ...] | None:
@@ -135,7 +134,7 @@ def _spelled(generation: str) -> str:
     return "v5litepod" if generation == "v5e" else generation
 
 
-def _not_found(asked: str, zone: str, why: str) -> TpuError:
+def _not_found(asked: str, zone: str, why: str) -> ApiError:
     code = zlib.crc32(f"{asked} {zone}".encode())
     message = f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone}"
-    return TpuError("INVALID_ARGUMENT", f"{message} [EID: {code:#x}] ({PRODUCT}: {why})")
+    return invalid_argument(f"{message} [EID: {code:#x}] ({PRODUCT}: {why})")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.vertex.jobs.replicas import free_ports
 from t5x_harness.google.vertex.state import StateStore
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 Result = TypeVar("Result")
 
@@ -59,8 +59,8 @@ class Kept:
         """Returns the numbers of free addresses. A number is used again as late as possible."""
         taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
         if len(taken) + count > _ADDRESSES:
-            raise TpuError(
-                "RESOURCE_EXHAUSTED", f"{PRODUCT} has {_ADDRESSES} addresses for workers, and all are in use"
+            raise ApiError(
+                StatusCode.RESOURCE_EXHAUSTED, f"{PRODUCT} has {_ADDRESSES} addresses for workers, and all are in use"
             )
         found: list[int] = []
         while len(found) < count:
@@ -141,9 +141,9 @@ def below(kept: Mapping[str, Json], parent: str) -> list[Json]:
     return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
 
 
-def already_there(name: str) -> TpuError:
-    return TpuError("ALREADY_EXISTS", f"Resource '{name}' already exists")
+def already_there(name: str) -> ApiError:
+    return ApiError(StatusCode.ALREADY_EXISTS, f"Resource '{name}' already exists")
 
 
-def not_found(name: str) -> TpuError:
-    return TpuError("NOT_FOUND", f"Resource '{name}' was not found")
+def not_found(name: str) -> ApiError:
+    return ApiError(StatusCode.NOT_FOUND, f"Resource '{name}' was not found")

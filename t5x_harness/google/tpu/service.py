@@ -16,13 +16,13 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import checks
 from t5x_harness.google.tpu.compute import ZONES
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.processes import end_orphans
 from t5x_harness.google.tpu.vms import TpuVms, typed
 from t5x_harness.google.tpu.workers import Workers
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, failed_precondition
 
 HOST = "tpu.googleapis.com"
 OWN_PATH = f"{PRIVATE}/tpu/worker"
@@ -87,11 +87,10 @@ class TpuService:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         try:
             found = await asyncio.to_thread(self._answer, scope["method"], scope["path"], query, document)
-        except (TpuError, StateError) as error:
-            code, status = (error.http_status, error.code) if isinstance(error, TpuError) else (503, "UNAVAILABLE")
-            return await asgi.answer_json(
-                send, code, {"error": {"code": code, "message": str(error), "status": status}}
-            )
+        except StateError as error:
+            return await _answer_error(send, ApiError(StatusCode.UNAVAILABLE, str(error)))
+        except ApiError as error:
+            return await _answer_error(send, error)
         if found is None:
             message = f"{PRODUCT} does not emulate {scope['method']} {HOST}{scope['path']}; {_EMULATED}"
             return await asgi.answer_json(send, asgi.NOT_EMULATED, asgi.not_emulated(message))
@@ -121,9 +120,9 @@ class TpuService:
         address, user, command = (str(body.get(name) or "") for name in ("address", "user", "command"))
         worker = vms.worker_at(address)
         if worker is None:
-            raise TpuError("NOT_FOUND", f"{address}: no TPU VM of this session has a worker there any more")
+            raise ApiError(StatusCode.NOT_FOUND, f"{address}: no TPU VM of this session has a worker there any more")
         if worker.state != "READY":
-            raise TpuError("FAILED_PRECONDITION", f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
+            raise failed_precondition(f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
         environment = self._workers.environment(worker, user, command)
         home, limit = str(self._workers.home(worker)), self._workers.limit(worker)
         return {"environment": environment, "home": home, "limit": limit}
@@ -148,9 +147,9 @@ class _Request:
         return {**node, "apiVersion": "V2" if self.version == "v2" else "V2_ALPHA1"}
 
     def named(self, field: str, name: str, known: Sequence[str]) -> Json:
-        """Returns an accelerator type or a runtime version; raises TpuError if it is not known."""
+        """Returns an accelerator type or a runtime version; raises ApiError if it is not known."""
         if name not in known:
-            raise TpuError("NOT_FOUND", f"Resource '{self.name}' was not found")
+            raise ApiError(StatusCode.NOT_FOUND, f"Resource '{self.name}' was not found")
         return {"name": f"{self.name.rpartition('/')[0]}/{name}", field: name}
 
 
@@ -213,3 +212,8 @@ _METHODS: Mapping[str, Callable[[_Request], Json]] = {
 
 def _location(name: str) -> Json:
     return {"name": name, "locationId": name.rpartition("/")[2]}
+
+
+async def _answer_error(send: Send, error: ApiError) -> None:
+    status = error.code.http_status
+    await asgi.answer_json(send, status, {"error": {"code": status, "message": error.message, "status": error.code}})

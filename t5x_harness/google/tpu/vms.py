@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from t5x_harness.google.tpu import fields
 from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.kept import Kept, KeptInState, already_there, below, endpoint_of, not_found
 from t5x_harness.google.tpu.workers import Worker, Workers
 from t5x_harness.google.vertex.state import StateStore
+from t5x_harness.google.vertex.wire.errors import failed_precondition, invalid_argument
 from t5x_harness.slices.slice import get_slice
 
 _MOST_OPERATIONS = 500
@@ -75,7 +75,7 @@ class TpuVms:
         if not named or (wrong := [field for field in named if field.partition(".")[0] not in _CHANGEABLE]):
             known = ", ".join(sorted(_CHANGEABLE))
             what = f"{', '.join(wrong)} cannot be changed" if named else "update_mask is required"
-            raise TpuError("INVALID_ARGUMENT", f"{what}; these can: {known}")
+            raise invalid_argument(f"{what}; these can: {known}")
 
         fields.check_types(given)
 
@@ -95,8 +95,7 @@ class TpuVms:
         def delete(kept: Kept) -> tuple[Json, Json]:
             node = kept.node(name, self._clock())
             if owner := node.get("queuedResource"):
-                message = f"{name} belongs to the queued resource {owner}: delete that one with force"
-                raise TpuError("FAILED_PRECONDITION", message)
+                raise failed_precondition(f"{name} belongs to the queued resource {owner}: delete that one with force")
             del kept.nodes[name]
             return node, self._operation(kept, _parent(name), name, "delete", 0, {})
 
@@ -108,7 +107,7 @@ class TpuVms:
         """Starts or stops a TPU VM of one host; returns the operation.
 
         Raises:
-          TpuError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is in the wrong state.
+          ApiError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is in the wrong state.
         """
 
         def change(kept: Kept) -> tuple[Json, Json]:
@@ -116,9 +115,9 @@ class TpuVms:
             state = self._shown(node)["state"]
             wanted = {"stop": "READY", "start": "STOPPED"}[verb]
             if len(node["networkEndpoints"]) > 1:
-                raise TpuError("FAILED_PRECONDITION", f"{name} has several hosts: it cannot be {_done(verb)}")
+                raise failed_precondition(f"{name} has several hosts: it cannot be {_done(verb)}")
             if state != wanted:
-                raise TpuError("FAILED_PRECONDITION", f"{name} is {state}, not {wanted}: it cannot be {_done(verb)}")
+                raise failed_precondition(f"{name} is {state}, not {wanted}: it cannot be {_done(verb)}")
             node["state"] = "STOPPED" if verb == "stop" else "READY"
             return node, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
 
@@ -145,7 +144,7 @@ class TpuVms:
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
         specs = fields.objects_at(fields.object_at(given, "tpu"), "nodeSpec")
         if not specs:
-            raise TpuError("INVALID_ARGUMENT", "queued_resource.tpu.node_spec must be specified")
+            raise invalid_argument("queued_resource.tpu.node_spec must be specified")
 
         def create(kept: Kept) -> tuple[list[str], Json]:
             if name in kept.queue:
@@ -180,8 +179,7 @@ class TpuVms:
             made = kept.queued(name)
             state = self._shown_queued(made)["state"]["state"]
             if state not in ("ACCEPTED", "FAILED", "SUSPENDED", "WAITING_FOR_RESOURCES") and not force:
-                message = f"{name} is {state}, and its TPU VMs would go with it: delete it with force"
-                raise TpuError("FAILED_PRECONDITION", message)
+                raise failed_precondition(f"{name} is {state}, and its TPU VMs would go with it: delete it with force")
             folders = [kept.nodes.pop(each)["_folder"] for each in made["_nodes"] if each in kept.nodes]
             del kept.queue[name]
             return folders, self._operation(kept, _parent(name), name, "delete", 0, {})
@@ -296,7 +294,7 @@ def _public(kept: Json) -> Json:
 
 def _checked(given: str, field: str) -> str:
     if not _GIVEN_ID.fullmatch(given):
-        raise TpuError("INVALID_ARGUMENT", f"{field} {given!r} does not match {_GIVEN_ID.pattern}")
+        raise invalid_argument(f"{field} {given!r} does not match {_GIVEN_ID.pattern}")
     return given
 
 

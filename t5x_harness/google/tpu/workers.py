@@ -17,13 +17,13 @@ from pathlib import Path, PurePath
 from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import machine_programs
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.fields import Json
 from t5x_harness.google.tpu.processes import end_processes, is_uid, limit_of
 from t5x_harness.google.tpu.remote_shell import write_gcloud_configuration
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.wire.errors import failed_precondition
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 from t5x_harness.system.ownership import foreign_folder
@@ -128,7 +128,7 @@ class Workers:
           command: the command that is run; empty for a shell.
 
         Raises:
-          TpuError: the state was not written by a server.
+          ApiError: the state was not written by a server.
         """
         home = self.home(worker)
         temporary = str(_temporary(home))
@@ -154,7 +154,7 @@ class Workers:
         hosts = len(worker.addresses)
         if not _COORDINATOR.fullmatch(worker.coordinator):
             message = f"the state has {worker.coordinator!r} as the address of the workers, which no server writes"
-            raise TpuError("FAILED_PRECONDITION", f"{worker.addresses[worker.index]}: {message}")
+            raise failed_precondition(f"{worker.addresses[worker.index]}: {message}")
         pod = Pod(worker.coordinator, hosts, worker.index) if hosts > 1 else None
         seen = programs.environment(variables, programs.runs([command]), worker.slice, pod)
         first = [_programs_of(home), self._programs, seen["PATH"]]

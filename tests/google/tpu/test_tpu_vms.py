@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from stepped_store import SteppedStore, interleave
 
-from t5x_harness.google.tpu.errors import TpuError
 from t5x_harness.google.tpu.vms import TpuVms
+from t5x_harness.google.vertex.wire.errors import ApiError
 
 ZONE = "projects/p/locations/us-central2-b"
 NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
@@ -67,9 +67,9 @@ def other(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
 
 
 def refused(function: Any, *args: Any, **fields: Any) -> str:
-    with pytest.raises(TpuError) as caught:
+    with pytest.raises(ApiError) as caught:
         function(*args, **fields)
-    return f"{caught.value.code}: {caught.value}"
+    return str(caught.value)
 
 
 def test_a_node_is_created_and_then_ready(vms: TpuVms, now: list[float]) -> None:
@@ -268,7 +268,7 @@ def test_of_many_who_make_the_same_one_does(vms: TpuVms) -> None:
     def make() -> None:
         try:
             results.append(vms.create_node(ZONE, "t", NODE)["name"])
-        except TpuError as error:
+        except ApiError as error:
             results.append(error.code)
 
     threads = [threading.Thread(target=make) for _ in range(8)]
@@ -369,9 +369,9 @@ def test_of_two_servers_that_make_the_same_one_does(
         lambda: other.create_node(ZONE, "t", NODE),
         order,
     )
-    lost = [each for each in made if isinstance(each, TpuError)]
-    assert [str(each) for each in lost] == [f"Resource '{ZONE}/nodes/t' already exists"]
-    assert bool(vms.list_queued(ZONE)) == isinstance(made[1], TpuError)
+    lost = [each for each in made if isinstance(each, ApiError)]
+    assert [each.message for each in lost] == [f"Resource '{ZONE}/nodes/t' already exists"]
+    assert bool(vms.list_queued(ZONE)) == isinstance(made[1], ApiError)
 
 
 def test_a_server_that_is_killed_leaves_a_change_whole_or_not_at_all(

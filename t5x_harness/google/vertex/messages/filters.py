@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import Literal
 
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.errors import ApiError, invalid_argument
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", ":"]
 
@@ -206,7 +206,7 @@ class _Parser:
 
     def _wrong(self, at: int, what: str) -> ApiError:
         where = f"at {self._text[at:][:40]!r}" if at < len(self._text.rstrip()) else "at its end"
-        return ApiError(StatusCode.INVALID_ARGUMENT, f"Invalid filter {self._text!r}: {what}, {where}")
+        return invalid_argument(f"Invalid filter {self._text!r}: {what}, {where}")
 
 
 def _unquoted(token: _Token) -> str:

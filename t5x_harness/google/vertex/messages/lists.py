@@ -26,7 +26,7 @@ from t5x_harness.google.vertex.messages.paths import (
     snake_case,
 )
 from t5x_harness.google.vertex.services import ApiCall
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
+from t5x_harness.google.vertex.wire.errors import ApiError, invalid_argument, invalid_field
 
 _SEAL = 12
 _ORDERED = ("google.protobuf.Timestamp", "google.protobuf.Duration")
@@ -59,8 +59,7 @@ class PageToken:
             data = b""
         seal, content = data[:_SEAL], data[_SEAL:]
         if not content or seal != _seal(request, content):
-            raise ApiError(
-                StatusCode.INVALID_ARGUMENT,
+            raise invalid_argument(
                 "Invalid page_token: it is not from a page of this list; parent, filter and "
                 "order_by have to be the same as for the first page",
             )

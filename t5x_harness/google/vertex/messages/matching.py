@@ -13,7 +13,7 @@ from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.messages.paths import ABSENT, FieldPath, NoField, SeveralValues, is_repeated
 from t5x_harness.google.vertex.services import Services
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.errors import ApiError, invalid_argument
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -129,4 +129,4 @@ def _text_matches(text: str, wanted: str) -> bool:
 
 
 def _invalid(what: str) -> ApiError:
-    return ApiError(StatusCode.INVALID_ARGUMENT, f"Invalid filter: {what}")
+    return invalid_argument(f"Invalid filter: {what}")

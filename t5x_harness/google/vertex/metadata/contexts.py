@@ -12,7 +12,7 @@ from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
 from t5x_harness.google.vertex.metadata.stores import title_of
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.errors import invalid_argument
 
 _MOST_PARENTS = 10
 
@@ -51,10 +51,10 @@ def remove_children(call: ApiCall) -> Message:
 def _check_child(child: Any, parent: Any, above: set[str]) -> None:
     if child.name in above:
         message = f"Context {child.name} cannot be a child of {parent.name}: the contexts would form a cycle"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(message)
     if parent.name not in child.parent_contexts and len(child.parent_contexts) >= _MOST_PARENTS:
         message = f"Context {child.name} has {len(child.parent_contexts)} parents; at most {_MOST_PARENTS} are allowed"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(message)
 
 
 def _with_ancestors(services: Services, context: Any) -> set[str]:
@@ -73,7 +73,7 @@ def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool
     """Evaluates ``in_context("NAME")``: whether an artifact or an execution is in a context."""
     if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.name, EXECUTION.name):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"Invalid filter: {message}")
+        raise invalid_argument(f"Invalid filter: {message}")
     return arguments[0] in links.contexts_of(services, node.name)
 
 
@@ -81,7 +81,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     """Evaluates ``child_contexts:"NAME"``: whether a context is a parent of another."""
     operator, wanted = arguments
     if operator != ":":
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: child_contexts can be compared only with `:`")
+        raise invalid_argument("Invalid filter: child_contexts can be compared only with `:`")
     found = links.children(services, context.name)
     return bool(found) if wanted == "*" else wanted in found
 
@@ -90,9 +90,7 @@ def _schema_title(_: Services, schema: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``schema_title="system.*"``: whether a schema's title matches; ``*`` stands for anything."""
     operator, wanted = arguments
     if operator not in ("=", "!=", ":"):
-        raise ApiError(
-            StatusCode.INVALID_ARGUMENT, "Invalid filter: schema_title can be compared only with =, != and :"
-        )
+        raise invalid_argument("Invalid filter: schema_title can be compared only with =, != and :")
     pattern = re.escape(wanted).replace(r"\*", ".*")
     return bool(re.fullmatch(pattern, title_of(schema))) == (operator != "!=")
 

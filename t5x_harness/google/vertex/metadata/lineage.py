@@ -14,7 +14,7 @@ from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, get_node
 from t5x_harness.google.vertex.services import ApiCall, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field
+from t5x_harness.google.vertex.wire.errors import failed_precondition, invalid_field
 
 _LARGEST = 1000
 _Subgraph = lineage_subgraph.LineageSubgraph.pb()
@@ -95,4 +95,4 @@ def _nodes(services: Services, names: Iterable[str], kind: ResourceKind) -> list
 def _check_size(*parts: Any) -> None:
     if any(len(part) > _LARGEST for part in parts):
         message = f"The lineage has more than {_LARGEST} artifacts, executions or events; ask for fewer hops"
-        raise ApiError(StatusCode.FAILED_PRECONDITION, message)
+        raise failed_precondition(message)

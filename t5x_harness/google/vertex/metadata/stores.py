@@ -21,7 +21,7 @@ from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, store_of
 from t5x_harness.google.vertex.services import ApiCall, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
 _VERSION_OF_ALL = "0.0.1"
 _COLLECTION = "metadataSchemas"
@@ -140,12 +140,10 @@ def conform(services: Services, node: Any, kind: ResourceKind, name: str) -> Non
         message = f"MetadataSchema with title {wanted} is not registered in {store_of(name)}; {registered}"
         raise ApiError(StatusCode.NOT_FOUND, message)
     if schema.schema_type not in (_type_of(kind), _ANY_KIND):
-        message = f"The schema {node.schema_title!r} is not one for {kind.collection}."
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(f"The schema {node.schema_title!r} is not one for {kind.collection}.")
     found = list(violations(parse_schema(schema.schema), json_format.MessageToDict(node.metadata)))
     if found:
-        message = f"The metadata does not match the schema {node.schema_title!r}: {' '.join(found)}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(f"The metadata does not match the schema {node.schema_title!r}: {' '.join(found)}")
 
 
 def schemas_of(services: Services, store: str) -> list[Any]:
@@ -180,9 +178,9 @@ def parse_schema(text: str) -> Mapping[str, Any]:
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"The schema is not YAML: {error}") from None
+        raise invalid_argument(f"The schema is not YAML: {error}") from None
     if not isinstance(read, Mapping):
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "The schema is not a YAML mapping with a title and properties.")
+        raise invalid_argument("The schema is not a YAML mapping with a title and properties.")
     return read
 
 
@@ -216,10 +214,10 @@ def create_schema(call: ApiCall) -> Message:
     title = parse_schema(schema.schema).get("title", "")
     if not _TITLE.fullmatch(str(title)):
         message = f"MetadataSchema must include a schema title that satisfies the following regex: {_TITLE.pattern}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(message)
     if not _VERSION.fullmatch(schema.schema_version):
         message = f"schema_version {schema.schema_version!r} does not satisfy the following regex: {_VERSION.pattern}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(message)
     known = schemas_of(call.services, call.request.parent)
     if any((title_of(each), each.schema_version) == (title, schema.schema_version) for each in known):
         message = f"MetadataSchema with title {title} and version {schema.schema_version} already exists"

@@ -19,7 +19,14 @@ from t5x_harness.google.vertex.messages.paths import snake_case
 from t5x_harness.google.vertex.messages.standard import answered
 from t5x_harness.google.vertex.models.versions import Versions, alias_faults, split_name
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
+from t5x_harness.google.vertex.wire.errors import (
+    ApiError,
+    FieldViolation,
+    StatusCode,
+    failed_precondition,
+    invalid_argument,
+    invalid_field,
+)
 
 # Not one of the standard kinds: a model is uploaded, and kept together with its versions.
 _MODEL = ResourceKind("ModelService", "Model")
@@ -141,7 +148,7 @@ def _check_files(services: Services, uri: str) -> None:
     """Raises ApiError for a folder without files, which the service would copy."""
     folder = Store(services.settings.root).local(uri) if uri else None
     if uri and (folder is None or not folder.is_dir() or next(folder.iterdir(), None) is None):
-        raise ApiError(StatusCode.FAILED_PRECONDITION, f'There are no files under "{uri}" to copy.')
+        raise failed_precondition(f'There are no files under "{uri}" to copy.')
 
 
 def get(call: ApiCall) -> Message:
@@ -198,8 +205,7 @@ def delete(call: ApiCall) -> Message:
     """Deletes a model with all its versions."""
     name, version = split_name(call.request.name)
     if version:
-        message = f"{call.request.name!r} is the name of a version: DeleteModelVersion deletes one"
-        raise invalid_field("name", message)
+        raise invalid_field("name", f"{call.request.name!r} is the name of a version: DeleteModelVersion deletes one")
     call.services.resources.delete(name)
     return answered(call, empty_pb2.Empty(), about=parent_of(name))
 
@@ -207,8 +213,7 @@ def delete(call: ApiCall) -> Message:
 def _version_of(request: Any) -> tuple[str, str]:
     name, version = split_name(request.name)
     if not version:
-        message = f"{request.name!r} names no version: it has to end in one, as in {request.name}@1"
-        raise invalid_field("name", message)
+        raise invalid_field("name", f"{request.name!r} names no version: it has to end in one, as in {request.name}@1")
     return name, version
 
 
@@ -226,7 +231,7 @@ def _model_id(_: Services, model: Any, arguments: Sequence[str]) -> bool:
     """Evaluates ``model=ID``."""
     operator, wanted = arguments
     if operator not in ("=", "!="):
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid filter: model can be compared only with = and !=")
+        raise invalid_argument("Invalid filter: model can be compared only with = and !=")
     found = split_name(model.name)[0].rpartition("/")[2]
     return (found == wanted) == (operator == "=")
 

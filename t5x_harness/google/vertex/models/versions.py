@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from t5x_harness.google.vertex.messages.masks import apply_mask
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field, not_found
+from t5x_harness.google.vertex.wire.errors import (
+    ApiError,
+    FieldViolation,
+    StatusCode,
+    failed_precondition,
+    invalid_field,
+    not_found,
+)
 
 DEFAULT = "default"
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
@@ -112,8 +119,7 @@ class Versions:
             if field not in of_this:
                 mine, name = ("model", self._own.name) if whole else ("version", target.name)
                 other = "a version: name it, as in MODEL@1" if whole else "the model: name it without a version"
-                message = f"`{path}` is not a field of the {mine} {name}, but of {other}"
-                raise ApiError(StatusCode.FAILED_PRECONDITION, message)
+                raise failed_precondition(f"`{path}` is not a field of the {mine} {name}, but of {other}")
         known = [self._etag(each) for each in (self._versions() if whole else [target])]
         if given.etag and given.etag not in known:
             message = f"Specified Model `etag`: `{given.etag}` does not match server `etag`: `{max(known)}`"
@@ -132,7 +138,7 @@ class Versions:
         removed = {change[1:] for change in changes if change.startswith("-") and change[1:] not in changes}
         if DEFAULT in removed and DEFAULT in target.version_aliases:
             message = f"{target.name} is the default version: give another one the alias {DEFAULT} instead"
-            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
+            raise failed_precondition(message)
         target.version_aliases[:] = [each for each in target.version_aliases if each not in removed]
         self._move(sorted(added), target)
 
@@ -140,11 +146,10 @@ class Versions:
         """Deletes a version; raises ApiError (NOT_FOUND, or FAILED_PRECONDITION for the only or the default one)."""
         target = self._find(version)
         if len(self._versions()) == 1:
-            message = f"{target.name} is the only version of its model: delete the model instead"
-            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
+            raise failed_precondition(f"{target.name} is the only version of its model: delete the model instead")
         if DEFAULT in target.version_aliases:
             message = f"{target.name} is the default version: give another one the alias {DEFAULT} first"
-            raise ApiError(StatusCode.FAILED_PRECONDITION, message)
+            raise failed_precondition(message)
         target.Clear()
 
     @property

@@ -122,16 +122,14 @@ def read_blobs(call: ApiCall) -> Iterator[Message]:
 def _checked_most(given: int) -> int:
     most = given or _POINTS
     if most != _ALL and not 0 < most <= _MOST_POINTS:
-        message = f"{most} is neither from 1 to {_MOST_POINTS}, nor {_ALL} for all"
-        raise invalid_field("max_data_points", message)
+        raise invalid_field("max_data_points", f"{most} is neither from 1 to {_MOST_POINTS}, nor {_ALL} for all")
     return most
 
 
 def _check_in_tensorboard(request: Any) -> None:
     for number, name in enumerate(request.time_series):
         if tensorboard_of(name) != request.tensorboard:
-            message = f"{name!r} is not in {request.tensorboard}"
-            raise invalid_field(f"time_series[{number}]", message)
+            raise invalid_field(f"time_series[{number}]", f"{name!r} is not in {request.tensorboard}")
 
 
 def _viewed(services: Services, name: str) -> Any:

@@ -16,7 +16,7 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.tensorboard.tensorboards import count_run, uncount_runs
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_argument, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 TensorboardRun = tensorboard_run.TensorboardRun.pb()
@@ -44,8 +44,7 @@ def claimed(services: Services, parent: str, display_name: str, kind: str) -> It
     if not display_name:
         raise invalid_field("display_name", f"a {kind} has to have one")
     if not services.state.create(_key(parent, display_name), b""):
-        message = f"{kind} with display name {display_name} already exists in {parent}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message)
+        raise invalid_argument(f"{kind} with display name {display_name} already exists in {parent}")
     try:
         yield
     except BaseException:
@@ -143,8 +142,7 @@ def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: st
     """Answers each request of a batch, and undoes all of them if one fails."""
     requests = call.request.requests
     if len(requests) > _MOST_IN_A_BATCH:
-        message = f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch"
-        raise invalid_field("requests", message)
+        raise invalid_field("requests", f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch")
     rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/{method.partition('.')[2]}"]
     made: list[Any] = []
     try:

@@ -60,8 +60,7 @@ def _checked(services: Services, request: Any) -> Iterator[tuple[str, Any]]:
     """Yields the full name of each time series that a request writes, with its data; raises ApiError."""
     points = sum(len(data.values) for data in request.time_series_data)
     if points > _MOST_POINTS:
-        message = f"{points} data points; at most {_MOST_POINTS} can be written at once"
-        raise invalid_field("time_series_data", message)
+        raise invalid_field("time_series_data", f"{points} data points; at most {_MOST_POINTS} can be written at once")
     for number, data in enumerate(request.time_series_data):
         name = f"{request.tensorboard_run}/timeSeries/{data.tensorboard_time_series_id}"
         if not _ID.fullmatch(data.tensorboard_time_series_id):

@@ -27,7 +27,7 @@ from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
 from t5x_harness.google.vertex.tensorboard.points import Points
-from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode, invalid_argument
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
 _EMULATED = (
@@ -208,9 +208,7 @@ def _parsed(rpc: Rpc, request: bytes) -> Message:
     try:
         return rpc.request.FromString(request)
     except DecodeError:
-        raise ApiError(
-            StatusCode.INVALID_ARGUMENT, f"the request is not a {rpc.request.DESCRIPTOR.full_name}"
-        ) from None
+        raise invalid_argument(f"the request is not a {rpc.request.DESCRIPTOR.full_name}") from None
 
 
 def _bytes_for(version: str, answer: Any) -> bytes:

@@ -94,6 +94,16 @@ class ApiError(Exception):
         return cls(StatusCode.INVALID_ARGUMENT, f"List of found errors:\t{''.join(found)}", listed)
 
 
+def invalid_argument(message: str) -> ApiError:
+    """Returns INVALID_ARGUMENT."""
+    return ApiError(StatusCode.INVALID_ARGUMENT, message)
+
+
+def failed_precondition(message: str) -> ApiError:
+    """Returns FAILED_PRECONDITION."""
+    return ApiError(StatusCode.FAILED_PRECONDITION, message)
+
+
 def invalid_field(field: str, message: str) -> ApiError:
     """Returns INVALID_ARGUMENT with one violation."""
     return ApiError.of_violations([FieldViolation(field, message)])

@@ -161,8 +161,7 @@ def _answer(api: Api, request: RestRequest) -> bytes:
             for each in answers
         ]
     except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
-        message = f"The answer cannot be JSON: {error} Use gRPC instead."
-        raise ApiError(StatusCode.INTERNAL, message) from None
+        raise ApiError(StatusCode.INTERNAL, f"The answer cannot be JSON: {error} Use gRPC instead.") from None
     return (f"[{','.join(items)}]" if found.rpc.streams else items[0]).encode()
 
 
