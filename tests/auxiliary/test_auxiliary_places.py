@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from t5x_harness.auxiliary.checkpoints import Checkpoint, finished_checkpoints
+from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, finished_checkpoints
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.journal import Journal, Record, State
 from t5x_harness.buckets.folders import AnyFolder, folder_at
@@ -40,11 +40,11 @@ def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
             "run/checkpoint_7/_CHECKPOINT_METADATA": "{",
         }
     )
-    direct = [Checkpoint(2, by_orbax=True), Checkpoint(3, by_orbax=False)]
+    direct = [FinishedCheckpoint(2, by_orbax=True), FinishedCheckpoint(3, by_orbax=False)]
     place = folder_at(f"{address}/run")
     assert finished_checkpoints(place, place.address) == direct
     mounted = f"{address.replace('gs://', '/gcs/')}/run"
-    assert finished_checkpoints(folder_at(mounted), mounted) == [*direct, Checkpoint(5, by_orbax=True)]
+    assert finished_checkpoints(folder_at(mounted), mounted) == [*direct, FinishedCheckpoint(5, by_orbax=True)]
 
 
 def test_a_record_is_written_by_one_alone(place: AnyFolder) -> None:
