@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.system.installation import ORIGIN
 from t5x_harness.variables import RUNTIME_VARIABLE
-from t5x_harness.version import ORIGIN
 
 # Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
 _READ_BY_IMPORTS = (

@@ -367,6 +367,22 @@ def test_t5x_stays_where_a_program_gives_pythons_an_import_path(tmp_path: Path) 
     assert done.stdout.split() == ["True", "True", "mine", "False"], done.stderr
 
 
+def test_two_harnesses_on_the_path_do_not_start_each_others_python_for_ever(tmp_path: Path) -> None:
+    """As where a job that one harness started runs the command of another."""
+    second = shutil.copytree(BOOTSTRAP_PATH, tmp_path / "second")
+    folders = [Path(BOOTSTRAP_PATH, "programs"), Path(second, "programs"), Path(sys.executable).parent]
+    path = os.pathsep.join(map(str, folders))
+    done = subprocess.run(
+        ["python", "-S", "-c", "print('once')"],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "once\n"
+
+
 def test_a_python_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     shell = shutil.which("sh")
     assert shell

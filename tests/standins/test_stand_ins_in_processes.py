@@ -154,7 +154,7 @@ def test_why_there_is_none_stands_below_the_traceback_too(end: str, times: int, 
     (tmp_path / "buckets" / "mine").mkdir(parents=True)
     program = (
         "from t5x_harness.execute import program_standins as p; from t5x_harness.buckets.emulated import store; "
-        f"here = store(); p._Process(here, here.standins, '.')._explain('checkpoint x', 'gs://mine/x'); {end}"
+        f"here = store(); p._ProcessStandIns(here, here.standins, '.')._explain('checkpoint x', 'gs://mine/x'); {end}"
     )
     environment = {**os.environ, ROOT_VARIABLE: str(tmp_path), STANDINS_VARIABLE: "."}
     done = subprocess.run(
