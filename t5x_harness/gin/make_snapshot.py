@@ -85,7 +85,7 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
-def library_text(package: str) -> str:
+def interface_text(package: str) -> str:
     """Returns the text of the snapshot of an installed library: what Gin would find in its public modules.
 
     A name that several modules have is recorded where it is first found, in the package itself if it is there; the
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for argument in arguments:
         if argument in LIBRARIES:
-            _FOLDER.joinpath(f"{argument}_api.json").write_text(library_text(argument), encoding="utf-8")
+            _FOLDER.joinpath(f"{argument}_api.json").write_text(interface_text(argument), encoding="utf-8")
         else:
             api = json.loads(Path(argument).read_text(encoding="utf-8"))
             _FOLDER.joinpath("t5x_api.json").write_text(snapshot_text(api), encoding="utf-8")

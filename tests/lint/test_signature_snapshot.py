@@ -53,7 +53,7 @@ def test_the_snapshot_of_a_library_is_that_of_the_version_that_the_harness_asks_
         pytest.skip(f"{library} is not installed")
     assert json.loads(shipped)["version"] == version, f"run: python -m t5x_harness.gin.make_snapshot {library}"
     program = (
-        f"import sys; from t5x_harness.gin import make_snapshot as m; sys.stdout.write(m.library_text({library!r}))"
+        f"import sys; from t5x_harness.gin import make_snapshot as m; sys.stdout.write(m.interface_text({library!r}))"
     )
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shipped == made.stdout, f"run: python -m t5x_harness.gin.make_snapshot {library}"

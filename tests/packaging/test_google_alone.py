@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
+
+from structure import arrows_of
 
 BELOW = (
     "buckets.addresses",
@@ -24,18 +25,12 @@ IMPORT = re.compile(r"\s*(from|import) t5x_harness\b")
 
 
 def test_it_imports_nothing_that_knows_t5x(repository: Path) -> None:
-    wrong = []
-    for path in sorted((repository / "t5x_harness" / "google").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("t5x_harness"):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Import):
-                names = [f"{alias.name}." for alias in node.names if alias.name.startswith("t5x_harness")]
-            else:
-                continue
-            wrong += [
-                f"{path.name}:{node.lineno} {name}" for name in names if not name.partition(".")[2].startswith(BELOW)
-            ]
+    wrong = [
+        f"{module}:{line} imports {other}"
+        for module, imported in arrows_of(repository).items()
+        for other, line in imported.items()
+        if module.split(".")[0] == "google" and not other.startswith(BELOW)
+    ]
     assert wrong == []
 
 
