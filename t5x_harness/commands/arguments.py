@@ -34,7 +34,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
     Returns:
       The groups of arguments, by heading.
     """
-    job, fit = command == "submit", command == "fit"
+    job = command == "submit"
     what = parser.add_argument_group("what to run")
     what.add_argument(
         "files",
@@ -52,11 +52,10 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
     )
     rows = RUNS if not job else [_JOB_ROWS.get(row.field, row) for row in RUNS]
     groups = {"what to run": what}
-    if fit:
-        add_to_command(parser, [row for row in rows if row.field in _OF_FIT], "plan", groups)
+    add_to_command(parser, rows, command, groups)
+    if command == "fit":
         _add_format_arguments(parser.add_argument_group("output"), FORMATS[:2])
         return groups
-    add_to_command(parser, rows, command, groups)
     if job:
         parser.set_defaults(full_size=True, full_mesh=True)
     _add_output_arguments(groups["output"], FORMATS[:2] if job else FORMATS)
@@ -73,13 +72,6 @@ _JOB_ROWS = {
         default="the folder that the config names, or one of its own in the bucket",
     ),
 }
-
-
-_OF_FIT = (
-    *("bindings", "search_paths", "python_path", "mode", "runtime", "gcs_root", "tfds_data_dir"),
-    *("standins", "read_seconds", "gcs", "timeout", "network", "ignore"),
-)
-"""Options of ``plan`` that decide how a config is read and planned, whatever it is compiled for."""
 
 
 def _add_format_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ class SessionOptions:
         "time limit of one stage of a run",
         pytest=True,
         metavar="SECONDS",
-        commands=RUNNING,
+        commands=(*RUNNING, "fit"),
         group="the process that runs it",
     )
     ahead: int | None = option(
@@ -71,7 +71,7 @@ class SessionOptions:
         pytest=True,
         ini=True,
         choices=("forbid", "allow"),
-        commands=RUNNING,
+        commands=(*RUNNING, "fit"),
         group="the process that runs it",
     )
     github_annotations: str = option(

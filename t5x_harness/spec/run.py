@@ -43,7 +43,7 @@ class RunSpec(JsonValue):
         form=OptionForm.BINDINGS,
         joined="after",
         metavar="'NAME = VALUE'",
-        commands=READING,
+        commands=(*READING, "fit"),
         group="what to run",
     )
     search_paths: tuple[str, ...] = option(
@@ -55,7 +55,7 @@ class RunSpec(JsonValue):
         key=True,
         form=OptionForm.ADDRESSES,
         metavar="DIR,DIR",
-        commands=READING,
+        commands=(*READING, "fit"),
         group="what to run",
     )
     python_path: tuple[str, ...] = option(
@@ -65,11 +65,16 @@ class RunSpec(JsonValue):
         key=True,
         form=OptionForm.FOLDERS,
         metavar="DIR,DIR",
-        commands=READING,
+        commands=(*READING, "fit"),
         group="what to run",
     )
     mode: Mode | None = option(
-        None, "what the config is for", "what it binds", shell="--run_mode", commands=READING, group="what to run"
+        None,
+        "what the config is for",
+        "what it binds",
+        shell="--run_mode",
+        commands=(*READING, "fit"),
+        group="what to run",
     )
     slice: str = option(
         DEFAULT_SLICE,
@@ -85,7 +90,7 @@ class RunSpec(JsonValue):
         "which T5X: the installed one, the embedded one, or auto, the installed one if there is any",
         shell="--t5x-runtime",
         pytest=True,
-        commands=READING,
+        commands=(*READING, "fit"),
     )
     cwd: str = "."
     settings: RunSettings = dataclasses.field(default_factory=RunSettings)

@@ -50,7 +50,7 @@ class RunSettings(JsonValue):
         key=True,
         form=OptionForm.BUCKETS,
         metavar="DIR",
-        commands=READING,
+        commands=(*READING, "fit"),
     )
     tfds_data_dir: str | None = option(
         None,
@@ -59,7 +59,7 @@ class RunSettings(JsonValue):
         pytest=("--t5x-tfds-data-dir", "--tfds_data_dir"),
         form=OptionForm.ADDRESS,
         metavar="DIR",
-        commands=PLANNING,
+        commands=(*PLANNING, "fit"),
     )
     standins: StandInPolicy = option(
         StandInPolicy.MISSING,
@@ -68,7 +68,7 @@ class RunSettings(JsonValue):
         pytest=True,
         old=True,
         key=True,
-        commands=PLANNING,
+        commands=(*PLANNING, "fit"),
     )
     read_seconds: int = option(
         READ_SECONDS,
@@ -77,7 +77,7 @@ class RunSettings(JsonValue):
         pytest=True,
         key=True,
         metavar="SECONDS",
-        commands=PLANNING,
+        commands=(*PLANNING, "fit"),
     )
     gcs: GcsPaths = option(
         GcsPaths.FOLDER,
@@ -87,7 +87,7 @@ class RunSettings(JsonValue):
         pytest=True,
         old=True,
         key=True,
-        commands=PLANNING,
+        commands=(*PLANNING, "fit"),
     )
     model_dir: str | None = option(
         None,
@@ -182,7 +182,7 @@ class RunSettings(JsonValue):
         key=True,
         form=OptionForm.CODES,
         metavar="CODE,CODE",
-        commands=READING,
+        commands=(*READING, "fit"),
         group="output",
     )
     select: tuple[str, ...] = option(

@@ -169,10 +169,40 @@ def _code_set_by(statement: ast.stmt) -> str | None:
     return None
 
 
-def modules_that_name(repository: Path, option: str) -> list[str]:
-    """Returns the modules that have an option's name, as an identifier or in a text, whatever divides its words."""
-    pattern = re.compile(rf"(?<![a-z]){option.replace('_', '[-_ ]')}(?![a-z])", re.IGNORECASE)
-    return [module.name for module in modules_of(repository).values() if pattern.search(module.text)]
+def modules_that_set(repository: Path, option: str) -> list[str]:
+    """Returns the modules that declare an option, list it, or take it from the settings: not those it is passed to."""
+    found = []
+    for module in modules_of(repository).values():
+        fields = [s for c in module.classes for s in c.body if isinstance(s, ast.AnnAssign)]
+        declared = any(isinstance(field.target, ast.Name) and field.target.id == option for field in fields)
+        nodes = list(ast.walk(module.tree))
+        listed = any(isinstance(node, ast.Constant) and node.value == option for node in nodes)
+        taken = any(isinstance(node, ast.Attribute) and node.attr == option for node in nodes)
+        if declared or listed or taken:
+            found.append(module.name)
+    return found
+
+
+def classes_on_the_way(repository: Path) -> list[str]:
+    """Returns the classes between a RunSpec and its RunResult: those with a method that takes a stage or a spec.
+
+    The zygote and the fork are added, which pass a stage on by its name; protocols and what only records are left out.
+    """
+    found = ["Zygote", "ForkedRun"]
+    for module in modules_of(repository).values():
+        if module.room in ("runs", "execute"):
+            for node in module.classes:
+                methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+                taken = {
+                    argument.annotation.id
+                    for method in methods
+                    for argument in (*method.args.args, *method.args.kwonlyargs)
+                    if isinstance(argument.annotation, ast.Name) and {"stage", "run"} & {each.name for each in methods}
+                }
+                is_protocol = any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+                if taken & {"Stage", "RunSpec", "Run"} and not is_protocol:
+                    found.append(node.name)
+    return found
 
 
 def counts(repository: Path) -> Iterator[tuple[str, int]]:
@@ -185,8 +215,8 @@ def counts(repository: Path) -> Iterator[tuple[str, int]]:
     yield "rooms", len(rooms)
     yield "modules", len(modules)
     yield "fields of RunSpec", fields_of(modules["spec.run"], "RunSpec")
-    yield "modules that name the option read_seconds", len(modules_that_name(repository, "read_seconds"))
-    yield "classes of runs/", sum(len(list(m.classes)) for m in modules.values() if m.room == "runs")
+    yield "places of the option read_seconds", len(modules_that_set(repository, "read_seconds"))
+    yield "classes on the way of a local run", len(set(classes_on_the_way(repository)) - {"JobExecutor"})
     yield "constructions of RunResult", len(calls_of(repository, "RunResult"))
     yield "codes with two definitions", sum(len(where) > 1 for where in codes_of(repository).values())
     yield "modules in circles of imports", len(circle(arrows_of(repository)))

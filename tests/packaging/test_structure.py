@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from structure import calls_of, classes_by_name, fields_of, long_files, modules_of, public_names
+from structure import (
+    calls_of,
+    classes_by_name,
+    classes_on_the_way,
+    fields_of,
+    long_files,
+    modules_of,
+    modules_that_set,
+    public_names,
+)
 
 
 def test_no_file_is_longer_than_a_reader_takes_in(repository: Path) -> None:
@@ -22,3 +31,20 @@ def test_a_run_s_result_is_built_in_one_place(repository: Path) -> None:
 
 def test_what_to_run_has_few_fields_and_groups_the_rest(repository: Path) -> None:
     assert fields_of(modules_of(repository)["spec.run"], "RunSpec") <= 12
+
+
+def test_few_classes_pass_a_run_on(repository: Path) -> None:
+    assert set(classes_on_the_way(repository)) == {
+        "RunRegistry",
+        "RunPool",
+        "Run",
+        "LocalExecutor",
+        "JobExecutor",  # of a run that is a job, in place of the one above
+        "Zygote",
+        "ForkedRun",
+        "Execution",
+    }
+
+
+def test_an_option_is_named_where_it_is_declared_and_where_it_is_used(repository: Path) -> None:
+    assert modules_that_set(repository, "read_seconds") == ["execute.resolve", "spec.settings"]
