@@ -150,7 +150,7 @@ def _run(
 def _auxiliary_errors() -> Iterator[None]:
     """Fails the test without a traceback if its auxiliary jobs are wrong or their results cannot be stored."""
     from t5x_harness.auxiliary.errors import AuxiliaryError
-    from t5x_harness.buckets.bucket_folder import StorageError
+    from t5x_harness.buckets.folders import StorageError
 
     try:
         yield

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 
 from t5x_harness.buckets.addresses import GCS, GS
-from t5x_harness.buckets.bucket_folder import COMMITTED
-from t5x_harness.buckets.folders import AnyFolder
+from t5x_harness.buckets.folders import COMMITTED, AnyFolder
 
 _FINISHED = re.compile(r"checkpoint_(\d+)")
 _METADATA = "_CHECKPOINT_METADATA"

@@ -13,8 +13,7 @@ from __future__ import annotations
 from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint
 from t5x_harness.auxiliary.jobs import FOLDER
 from t5x_harness.buckets.addresses import GS
-from t5x_harness.buckets.bucket_folder import COMMITTED
-from t5x_harness.buckets.folders import AnyFolder
+from t5x_harness.buckets.folders import COMMITTED, AnyFolder
 
 _PINNED = "PINNED"
 _MARK = b"held by t5x-harness for auxiliary jobs\n"

@@ -15,8 +15,7 @@ from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
 from t5x_harness.buckets.addresses import object_address
-from t5x_harness.buckets.bucket_folder import Folder
-from t5x_harness.buckets.folders import AnyFolder, folder_at
+from t5x_harness.buckets.folders import AnyFolder, Folder, folder_at
 from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary

@@ -11,7 +11,7 @@ from t5x_harness.auxiliary.backend import JobStatus, PassingError
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
-from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import StorageError
 from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.describing import refusals, verdict_of

@@ -21,8 +21,7 @@ from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
 from t5x_harness.buckets.addresses import GS, object_address
-from t5x_harness.buckets.bucket_folder import COMMITTED
-from t5x_harness.buckets.folders import AnyFolder, folder_at
+from t5x_harness.buckets.folders import COMMITTED, AnyFolder, folder_at
 from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.spec import Finding
 from t5x_harness.vertex.waiting import Patience

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from t5x_harness.buckets.bucket_folder import StorageError
-from t5x_harness.buckets.folders import AnyFolder, LocalFolder
+from t5x_harness.buckets.folders import AnyFolder, LocalFolder, StorageError
 
 _RENEWED_AFTER, _LOST_AFTER = 20.0, 120.0
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5x_harness.buckets.bucket_folder import StorageError
-from t5x_harness.buckets.folders import folder_at
+from t5x_harness.buckets.folders import StorageError, folder_at
 from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.caching.request import CacheError
 

@@ -19,7 +19,7 @@ from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
 from t5x_harness.auxiliary.status import Status
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
-from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import StorageError
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import UsageError, add_job_options, pairs, require_google_sdk
 from t5x_harness.commands.statuses import FOUND

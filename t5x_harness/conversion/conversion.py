@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.buckets.bucket_folder import COMMITTED
 from t5x_harness.buckets.emulated import local_path
+from t5x_harness.buckets.folders import COMMITTED
 from t5x_harness.conversion.architecture import Architecture, architecture_of
 from t5x_harness.conversion.checking import compare, require_libraries
 from t5x_harness.conversion.comparing import require_same

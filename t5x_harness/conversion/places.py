@@ -15,8 +15,7 @@ from pathlib import Path
 from etils import epath
 
 from t5x_harness.buckets.addresses import GS, bucket_of
-from t5x_harness.buckets.bucket_folder import COMMITTED, StorageError
-from t5x_harness.buckets.folders import folder_at
+from t5x_harness.buckets.folders import COMMITTED, StorageError, folder_at
 from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.conversion.errors import ConversionError, first_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.addresses import GS
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import Folder
 from t5x_harness.spec import Checkpoint, Measure
 from t5x_harness.vertex.metrics import read_metrics
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.buckets.bucket_folder import Folder, StorageError
+from t5x_harness.buckets.folders import Folder, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import PackingError, listed_files, pack

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from t5x_harness.buckets.addresses import GS, mounted
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile
+from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.shipped import ShippedOutcome

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
 from t5x_harness.buckets.addresses import GS, object_address
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN

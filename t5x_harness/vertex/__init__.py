@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from t5x_harness.buckets.bucket_folder import Folder as Folder
-    from t5x_harness.buckets.bucket_folder import StagedFile as StagedFile
-    from t5x_harness.buckets.bucket_folder import StorageError as StorageError
+    from t5x_harness.buckets.folders import Folder as Folder
+    from t5x_harness.buckets.folders import StagedFile as StagedFile
+    from t5x_harness.buckets.folders import StorageError as StorageError
     from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
     from t5x_harness.vertex.chip_hours import ChipHours as ChipHours
     from t5x_harness.vertex.chip_hours import ChipHoursError as ChipHoursError

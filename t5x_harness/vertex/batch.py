@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.interrupts import Interrupts

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from t5x_harness.buckets.addresses import GS, mounted
-from t5x_harness.buckets.bucket_folder import StagedFile
+from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram, Include
 from t5x_harness.gin.reader import open_named

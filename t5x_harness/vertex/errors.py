@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from t5x_harness.buckets.bucket_folder import WITHOUT_CREDENTIALS
+from t5x_harness.buckets.folders import WITHOUT_CREDENTIALS
 
 _FOUND = re.compile(r"\t\d+\.")
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from t5x_harness.buckets.bucket_folder import StagedFile
+from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.spec import RunSpec
 
 

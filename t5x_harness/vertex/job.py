@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from t5x_harness.buckets.addresses import GS, bucket_of, mounted, object_address
-from t5x_harness.buckets.bucket_folder import StagedFile
+from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.spec import Mode, RunSettings, RunSpec
 from t5x_harness.version import __version__
 from t5x_harness.vertex.chip_hours import ChipHours

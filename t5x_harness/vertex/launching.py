@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from t5x_harness.buckets.bucket_folder import StagedFile
+from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.gin.modules import FoundModule, ModuleFinder, module_path
 from t5x_harness.gin.parse_module import parse_module
 from t5x_harness.gin.program import MAIN, GinProgram

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import Folder
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.vertex.errors import as_vertex_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.target import EMULATED, VertexTarget

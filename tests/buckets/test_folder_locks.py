@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.buckets import locks
-from t5x_harness.buckets.bucket_folder import StorageError
-from t5x_harness.buckets.folders import AnyFolder, Folder, folder_at
+from t5x_harness.buckets.folders import AnyFolder, Folder, StorageError, folder_at
 from t5x_harness.buckets.locks import locked
 
 NAME = "made/writer.json"

@@ -12,7 +12,7 @@ import pytest
 
 import t5x_harness.promotion.jobs as jobs_module
 import t5x_harness.vertex.launching as launching_module
-from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import Folder
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings

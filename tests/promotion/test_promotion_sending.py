@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.buckets.bucket_folder import Folder, StagedFile
+from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
 from t5x_harness.promotion.order import JobOrder

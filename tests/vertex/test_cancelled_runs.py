@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import Folder
 from t5x_harness.commands.submit.batch import PrintedBatch
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.google.vertex_admin import FakeVertex

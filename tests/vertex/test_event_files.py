@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.buckets.bucket_folder import Folder
+from t5x_harness.buckets.folders import Folder
 from t5x_harness.vertex.events import scalars_of
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from t5x_harness.buckets.bucket_folder import StorageError
+from t5x_harness.buckets.folders import StorageError
 from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.errors import VertexError

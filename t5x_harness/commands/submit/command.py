@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.buckets.bucket_folder import Folder, StorageError
+from t5x_harness.buckets.folders import Folder, StorageError
 from t5x_harness.commands.google_arguments import root_of
 from t5x_harness.commands.submit.arguments import (
     as_emulated,
