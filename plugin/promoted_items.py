@@ -23,7 +23,7 @@ from .reports import JOB_SECTION
 from .session import SESSION
 
 if TYPE_CHECKING:
-    from t5x_harness.promotion.shipped_reports import RepeatedReports
+    from t5x_harness.promotion.shipped import RepeatedReports
     from t5x_harness.promotion.shipped_test import ShippedTest
 
 _DECIDED_THERE = frozenset({"skip", "skipif", "xfail"})
@@ -117,7 +117,7 @@ class ShippedItem(JobItem):
 
     @property
     def _reports(self) -> RepeatedReports | None:
-        from t5x_harness.promotion.shipped_reports import RepeatedReports
+        from t5x_harness.promotion.shipped import RepeatedReports
 
         return RepeatedReports(self.test.outcome, self) if self.test.outcome is not None else None
 
@@ -135,7 +135,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     promotion = config.stash[PROMOTION]
     if not promotion.active:
         return
-    from t5x_harness.promotion.order import planned
+    from t5x_harness.promotion.settings import planned
     from t5x_harness.runs.early_jobs import jobs_after_plans
 
     with usage_errors():

@@ -134,7 +134,7 @@ class Promotion(PromotionSession):
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
         """Yields the machines of the jobs that will run T5X, as far as they are known; mistakes are reported later."""
-        from t5x_harness.promotion.order import machine_of
+        from t5x_harness.promotion.settings import machine_of
 
         # The stages of a run are one job.
         sent = [item for item in items if getattr(item, "stage", Stage.TRAIN).executes]

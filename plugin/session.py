@@ -216,7 +216,7 @@ class SessionInterruption:
     """Handles Ctrl-C in a session with runs: kills them at once, and reports their results so far.
 
     Registered as a plugin of its own, because the hook is not given pytest's configuration. Where there are jobs,
-    Ctrl-C is theirs: see :class:`t5x_harness.vertex.interrupts.Interrupts`.
+    Ctrl-C is theirs: see :class:`t5x_harness.vertex.waiting.Interrupts`.
     """
 
     def __init__(self, session: HarnessSession) -> None:

@@ -16,9 +16,7 @@ from t5x_harness.lint.configured import restore_config
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.stage import lint
 from t5x_harness.spec import Finding, Severity, Stage
-from t5x_harness.vertex.output_folder import output_folder_of
-from t5x_harness.vertex.overrides import normalized
-from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.arguments import RunMode, normalized, output_folder_of
 
 _JUDGED_HERE = ("AUX02", "AUX04", "AUX05", "CKP05")
 """Codes of lint that assume what the controller does, which is known here."""

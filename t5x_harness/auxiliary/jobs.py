@@ -9,9 +9,7 @@ from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reading import program_of
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS
 from t5x_harness.spec import Mode, RunSpec
-from t5x_harness.vertex.output_folder import output_macro_of
-from t5x_harness.vertex.overrides import argument_of, normalized
-from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.arguments import RunMode, argument_of, normalized, output_macro_of
 
 FOLDER = "auxiliary"
 """The folder in the train job's folder that belongs to auxiliary jobs."""

@@ -6,8 +6,8 @@ import dataclasses
 import re
 
 from t5x_harness.spec import DEFAULT_SLICE, RunSpec
+from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.run_mode import RunMode
 
 _MODES = {f"t5x.{mode}": mode for mode in (RunMode.TRAIN, RunMode.EVAL, RunMode.INFER)}
 MAIN = "t5x.main"

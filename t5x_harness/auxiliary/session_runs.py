@@ -20,8 +20,7 @@ from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec
-from t5x_harness.vertex.events import scalars_of
-from t5x_harness.vertex.metrics import EVALUATED
+from t5x_harness.vertex.metrics import EVALUATED, scalars_of
 from t5x_harness.vertex.waiting import Patience
 
 _EVENTS = "events.out.tfevents"

@@ -12,8 +12,7 @@ from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.lint.configured import save_config
 from t5x_harness.lint.rule import Context
-from t5x_harness.vertex.output_folder import output_folder_of
-from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.arguments import RunMode, output_folder_of
 
 _TRAIN = f"{MAIN}.train"
 

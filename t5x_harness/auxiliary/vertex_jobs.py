@@ -12,18 +12,15 @@ from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.buckets.folders import StorageError
-from t5x_harness.vertex.chip_hours import ChipHoursError
-from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
+from t5x_harness.vertex.arguments import RunMode
+from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob, JobOptions
 from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import JobError, T5XJob
-from t5x_harness.vertex.job_options import JobOptions
 from t5x_harness.vertex.launching import LaunchedJob
-from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.outcome import ENDED
-from t5x_harness.vertex.run_mode import RunMode
-from t5x_harness.vertex.submitted import SubmittedJob, with_label
+from t5x_harness.vertex.machine import ChipHoursError, Machine
+from t5x_harness.vertex.modules import ClosureError
+from t5x_harness.vertex.submitted import ENDED, SubmittedJob, with_label
 from t5x_harness.vertex.target import VertexTarget
 
 _LABEL = "t5x_harness_auxiliary"

@@ -19,7 +19,7 @@ from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
-from t5x_harness.vertex.job_options import STRATEGIES
+from t5x_harness.vertex.container import STRATEGIES
 
 FORMATS = ("text", "json", "sarif", "github", "junit")
 
@@ -121,7 +121,7 @@ def _report_file(text: str) -> Path:
 
 
 def add_job_options(group: argparse._ArgumentGroup) -> None:
-    """Adds an option for each field of :class:`~t5x_harness.vertex.job_options.JobOptions`, by its name."""
+    """Adds an option for each field of :class:`~t5x_harness.vertex.container.JobOptions`, by its name."""
     group.add_argument(
         "--strategy",
         metavar="NAME",

@@ -33,17 +33,15 @@ from t5x_harness.settings.options import option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError
 from t5x_harness.spec import DEFAULT_SLICE, Severity
-from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
-from t5x_harness.vertex.container import FOUR_HOURS
+from t5x_harness.vertex.arguments import OverrideError
+from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import ClosureError
-from t5x_harness.vertex.interrupts import Interrupts
-from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
-from t5x_harness.vertex.machine import Machine, MachineError
-from t5x_harness.vertex.overrides import OverrideError
+from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
+from t5x_harness.vertex.modules import ClosureError
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.waiting import Interrupts
 
 _CELL = re.compile(r"[a-z]{2}")
 _REPLACE = "--replace_gin_file"

@@ -13,7 +13,7 @@ from typing import Any
 from t5x_harness.execute.execution import Execution
 from t5x_harness.plan.checkpoint_source import checkpoint_steps
 from t5x_harness.spec import Checkpoint, Mode
-from t5x_harness.vertex.events import scalars_of
+from t5x_harness.vertex.metrics import scalars_of
 
 
 def read_artifacts(run: Execution) -> dict[str, Any]:

@@ -4,3 +4,6 @@ from __future__ import annotations
 
 PACKAGE = __name__.partition(".")[0]
 PRODUCT = PACKAGE.replace("_", "-")
+
+SERVER_NAME = "google-emulator"
+"""The name of a server's process in ``ps``."""

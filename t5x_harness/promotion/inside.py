@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
-from t5x_harness.promotion.shipped import ShippedOutcome
-from t5x_harness.promotion.shipped_reports import warning_to_json
+from t5x_harness.promotion.shipped import ShippedOutcome, warning_to_json
 from t5x_harness.version import __version__
 
 _UNPACKING_FAILED = 2

@@ -9,22 +9,19 @@ from typing import Any
 
 from t5x_harness.buckets.addresses import GS
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
-from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.resources import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.promotion.settings import NOT_SENT, JobOrder, PromotionSettings
 from t5x_harness.promotion.watch import JobWatch
+from t5x_harness.vertex.arguments import OverrideError
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
-from t5x_harness.vertex.chip_hours import ChipHoursError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import SPEC_LABEL, JobError, T5XJob
 from t5x_harness.vertex.launching import LaunchedJob
-from t5x_harness.vertex.machine import MachineError
-from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.overrides import OverrideError
-from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
-from t5x_harness.vertex.submitted import SubmittedJob, running_with_label
+from t5x_harness.vertex.logs import UNKNOWN, RanOn
+from t5x_harness.vertex.machine import ChipHoursError, MachineError
+from t5x_harness.vertex.modules import ClosureError
+from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob, running_with_label
 from t5x_harness.vertex.target import placeholders_in
 from t5x_harness.vertex.waiting import WaitError
 
@@ -189,7 +186,7 @@ class PromotedJobs:
           raised: the exception since the last call, if any, as a Ctrl-C that was raised is not lost.
 
         Raises:
-          KeyboardInterrupt: a Ctrl-C was dropped, see :class:`~t5x_harness.vertex.interrupts.Interrupts`.
+          KeyboardInterrupt: a Ctrl-C was dropped, see :class:`~t5x_harness.vertex.waiting.Interrupts`.
         """
         if isinstance(raised, KeyboardInterrupt):
             self._batch.interrupts.forget()

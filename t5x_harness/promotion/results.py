@@ -1,16 +1,30 @@
-"""Reads what a T5X job wrote into its bucket, as the parts of a RunResult."""
+"""Reads what a T5X job wrote into its bucket, and makes the results of a run's stages of that and of how it ended."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.folders import Folder
-from t5x_harness.spec import Checkpoint, Measure
+from t5x_harness.findings.losses import (
+    infinite_losses,
+    loss_in_words,
+    loss_measures,
+    undefined_metrics,
+    why_no_number,
+)
+from t5x_harness.findings.work import judged
+from t5x_harness.promotion.jobs import EndedJob
+from t5x_harness.spec import Checkpoint, Finding, Measure, Outcome, Severity, Stage, StageResult
+from t5x_harness.system.diagnosis import read_tail
+from t5x_harness.vertex.logs import RanOn
+from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.metrics import read_metrics
+from t5x_harness.vertex.submitted import SubmittedJob
 
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)/")
 _OF_STEP = re.compile(r"(?P<task>.+)-(?P<step>\d+)\.jsonl")
@@ -125,3 +139,199 @@ def _checkpoints(address: str, names: Mapping[str, int]) -> tuple[Checkpoint, ..
         if found := _CHECKPOINT.match(name):
             sizes[int(found[1])] = sizes.get(int(found[1]), 0) + size
     return tuple(Checkpoint(step, f"{address}/checkpoint_{step}", size) for step, size in sorted(sizes.items()))
+
+
+NOTHING = Earlier()
+_NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_cfg or train_eval_dataset_cfg"
+_NO_PREDICTIONS = (
+    "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
+)
+_TPU_NOT_CHECKED = "whether the job ran on its TPU: its log names no devices"
+
+
+def stages_of_job(
+    executing: Sequence[Stage],
+    ended: EndedJob,
+    job: SubmittedJob,
+    found: JobResults,
+    *,
+    first_step: int,
+    log: Path,
+    earlier: Earlier = NOTHING,
+    tpu: Machine | None = None,
+) -> dict[Stage, StageResult]:
+    """Makes the results of the stages that execute: of all, or only of the first if it failed.
+
+    Args:
+      executing: the stages; the job runs the first one, and training does the others on the way.
+      ended: how the job ended.
+      job: the job.
+      found: what it wrote.
+      first_step: the step that training starts from.
+      log: the file with its log.
+      earlier: the files in its folder before it was sent.
+      tpu: the machine, if the job has to run on its TPU.
+    """
+    first, *later = executing
+    done = _first(first, ended, job, found, max(first_step, earlier.last_step), log, earlier)
+    if ended.succeeded and tpu is not None:
+        done = _on_tpu(done, ended.ran_on, job, tpu)
+    if done.outcome is Outcome.FAILED:
+        return {first: done}
+    others = {stage: _ON_THE_WAY[stage](found) for stage in later if stage in _ON_THE_WAY}
+    left_out = {stage: _left_out(stage, f"{stage}: a job does not run it") for stage in later if stage not in others}
+    return {first: done, **others, **left_out}
+
+
+def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
+    """Explains a job that did not succeed: code, message and fix.
+
+    Args:
+      ended: how it ended.
+      job: the job.
+      shipped: whether it ran a test, whose own code decides its steps.
+    """
+    if ended.outcome is None:
+        return "RUN06", ended.problem, f"see {job.page}"
+    reason, message = ended.outcome.error.lower(), f"the job {job.display_name} ended as {ended.outcome}"
+    if "timeout" in reason or "longer than" in reason:
+        less = "have the test do less" if shipped else "lower its steps="
+        return "RUN06", message, f"raise timeout= of the marker, or {less}"
+    if "preempted" in reason:
+        return "RUN07", message, "run it again: its machine was taken away, which is not the test's fault"
+    if "low on memory" in reason:
+        return (
+            "RUN07",
+            message,
+            "use a machine with more memory, or have each host keep less data and a smaller part of the model",
+        )
+    if "insufficient" in reason or "stockout" in reason:
+        return "RUN07", message, "run it in another region, on another slice, or later: no machine is free"
+    if "internal error" in reason:
+        return (
+            "RUN07",
+            message,
+            "run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
+        )
+    if ended.outcome.state == "JOB_STATE_CANCELLED":
+        return "RUN07", message, "run it again: it was cancelled"
+    return "RUN07", message, f"see the end of its log, or all of it at {job.page}"
+
+
+def _first(
+    stage: Stage,
+    ended: EndedJob,
+    job: SubmittedJob,
+    found: JobResults,
+    first_step: int,
+    log: Path,
+    earlier: Earlier,
+) -> StageResult:
+    if not ended.succeeded:
+        code, message, fix = ending(ended, job)
+        finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
+        tail = read_tail(log) if log.exists() else ""
+        return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
+    exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
+    if stage is not Stage.TRAIN and earlier.is_all_of(found.files):
+        exercised = 0
+    new = "nothing" if not earlier.files else f"nothing new (earlier jobs came to step {earlier.last_step})"
+    measures = tuple(_measures(stage, found))
+    result = StageResult(
+        stage,
+        Outcome.NOT_RUN,
+        tuple(_findings(stage, found)),
+        tuple(_facts(found)),
+        ended.notes,
+        exercised=exercised,
+        measures=measures,
+    )
+    unproved = why_no_number(measures) if stage is Stage.EVAL else ""
+    return judged(result, idle=f"the job ended well and left {new} in {found.folder}", unproved=unproved)
+
+
+def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
+    """Fails a stage whose job ran on the host's CPU instead of its TPU; notes that it was not checked if unknown."""
+    if not ran_on.platform:
+        return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
+    if not ran_on.fell_back:
+        return done
+    message, fix = ran_on.no_tpu(job.display_name, str(tpu))
+    finding = Finding("RUN11", Severity.ERROR, done.stage, message, fix=fix)
+    return judged(dataclasses.replace(done, findings=(finding, *done.findings)))
+
+
+def _findings(stage: Stage, found: JobResults) -> Iterator[Finding]:
+    yield from infinite_losses(stage, found.metrics)
+    if stage is Stage.EVAL:
+        yield from undefined_metrics(stage, found.metrics_of_tasks)
+    last = found.checkpoints[-1].step if found.checkpoints else None
+    if stage is Stage.TRAIN and last is not None and last != found.steps:
+        yield Finding(
+            "RUN03",
+            Severity.ERROR,
+            stage,
+            f"the last checkpoint is of step {last}, and training ended at step {found.steps}",
+            fix="let the checkpoint period or checkpoint_steps end at the last step",
+        )
+
+
+def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
+    if loss := loss_in_words(found.metrics):
+        yield "loss", loss
+    if found.checkpoints:
+        yield "checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in found.checkpoints)
+
+
+def _evaluated(found: JobResults) -> StageResult:
+    """Makes the result of the evaluation that training did, at the last step if it took place there."""
+    evaluated = found.evaluated or _last(found.metrics, "training_eval/")
+    if not evaluated:
+        return _left_out(Stage.EVAL, _NO_EVALUATION)
+    last = {name: values[max(values)] for name, values in sorted(evaluated.items())}
+    facts = [("evaluated by", "the training job itself")]
+    facts += [(name, f"{value:.4g} at step {max(evaluated[name])}") for name, value in last.items()]
+    result = StageResult(
+        Stage.EVAL,
+        Outcome.NOT_RUN,
+        tuple(undefined_metrics(Stage.EVAL, found.metrics_of_tasks)),
+        tuple(facts),
+        exercised=len(last),
+        measures=tuple(_measures(Stage.EVAL, found)),
+    )
+    return judged(result, unproved=why_no_number(Measure(name, value) for name, value in last.items()))
+
+
+def _predicted(found: JobResults) -> StageResult:
+    if not found.predictions:
+        return _left_out(Stage.INFER, _NO_PREDICTIONS)
+    keys = ", ".join(sorted(found.predictions[0]))
+    facts = (("predicted by", "the training job itself"), ("predictions", f"{_examples(found)} lines with {keys}"))
+    measures = tuple(_measures(Stage.INFER, found))
+    return judged(StageResult(Stage.INFER, Outcome.NOT_RUN, (), facts, exercised=_examples(found), measures=measures))
+
+
+def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
+    """Yields the same numbers that the stage has when it runs locally."""
+    if stage is Stage.TRAIN:
+        yield from loss_measures(found.metrics)
+    elif stage is Stage.EVAL:
+        yield from found.metrics_of_tasks
+    elif found.predictions:
+        yield Measure("predictions", len(found.predictions), "lines")
+
+
+def _last(metrics: Mapping[str, Mapping[int, float]], prefix: str) -> dict[str, Mapping[int, float]]:
+    return {name: values for name, values in metrics.items() if name.startswith(prefix) and name.endswith("/loss")}
+
+
+def _examples(found: JobResults) -> int:
+    return len(found.predictions) or len(found.metrics)
+
+
+def _left_out(stage: Stage, reason: str) -> StageResult:
+    return StageResult(stage, Outcome.NOT_RUN, not_checked=(reason,))
+
+
+_ON_THE_WAY: Mapping[Stage, Callable[[JobResults], StageResult]] = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
+"""The stages that a training job runs on its way, and what their results are made of."""

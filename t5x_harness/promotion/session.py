@@ -20,8 +20,8 @@ from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
-    from t5x_harness.promotion.order import JobOrder
     from t5x_harness.promotion.resources import TpuResources
+    from t5x_harness.promotion.settings import JobOrder
     from t5x_harness.vertex.machine import Machine
 
 
@@ -110,8 +110,8 @@ class PromotionSession:
         return [f"{begin} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]
 
     def order(self, name: str, resources: TpuResources, slice_name: str, target: VertexTarget) -> JobOrder:
-        """Returns a test's order for a job; see :func:`~t5x_harness.promotion.order.order_of`."""
-        from t5x_harness.promotion.order import order_of
+        """Returns a test's order for a job; see :func:`~t5x_harness.promotion.settings.order_of`."""
+        from t5x_harness.promotion.settings import order_of
 
         return order_of(name, resources, self.settings, target, slice_name)
 

@@ -1,4 +1,4 @@
-"""Settings of promoted tests: where their jobs go, how many run at once, and what they may cost."""
+"""Where the jobs of promoted tests go, what they may cost, and each test's order for one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from t5x_harness.promotion.resources import TpuResources, resources_in
-from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.promotion.resources import ResourcesError, TpuResources, resources_in
+from t5x_harness.spec import RunSpec
+from t5x_harness.vertex.container import FOUR_HOURS, JobOptions
+from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
 from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
 
 DEFAULT_PARALLEL = 4
@@ -110,3 +112,121 @@ def target_of(
             "--t5x-tpu-dry-run shows them with placeholders",
             error.missing,
         ) from None
+
+
+_EMULATED_SECONDS = 900
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOrder:
+    """The properties of a job that do not depend on what it runs.
+
+    Attributes:
+      name: the job's name, derived from the test's.
+      target: where it goes.
+      machine: the machine that it runs on.
+      timeout: seconds after which Vertex AI ends it.
+      shrink: whether the config runs at the sizes of smoke.
+      steps: train steps; None for the config's, or for smoke's if the config is shrunk.
+      env: variables of its container.
+      labels: its labels.
+      options: further options of its spec.
+      standins: whether checkpoints that cannot be read here are generated even if the config is not shrunk.
+    """
+
+    name: str
+    target: VertexTarget
+    machine: Machine
+    timeout: int
+    shrink: bool = False
+    steps: int | None = None
+    standins: bool = False
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: JobOptions = dataclasses.field(default_factory=JobOptions)
+
+
+def order_of(
+    name: str, resources: TpuResources, settings: PromotionSettings, target: VertexTarget, slice_name: str
+) -> JobOrder:
+    """Makes the order for a test.
+
+    Args:
+      name: the name of the test.
+      resources: the arguments of its marker.
+      settings: the settings of the session.
+      target: where jobs go; the marker's region and image override its own.
+      slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
+
+    Raises:
+      ResourcesError: the marker names no valid machine or region.
+    """
+    own = {
+        "location": resources.region,
+        "image": resources.image_uri,
+        "service_account": resources.service_account,
+    }
+    try:
+        target = dataclasses.replace(target, **{field: value for field, value in own.items() if value})
+    except VertexTargetError as error:
+        raise ResourcesError(f"region={resources.region!r}: {error}") from None
+    return JobOrder(
+        name=name,
+        target=target,
+        machine=machine_of(resources, slice_name),
+        # Whole seconds, and never 0, which could mean no limit while the chip-hours would be 0.
+        timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
+        shrink=settings.shrinks(resources),
+        steps=resources.steps,
+        standins=settings.emulated,
+        env=resources.env or {},
+        labels=resources.labels or {},
+        options=resources.options,
+    )
+
+
+def machine_of(resources: TpuResources, slice_name: str) -> Machine:
+    """Returns the machine that a test asks for, or the machine of the slice if its marker names none.
+
+    Raises:
+      ResourcesError: the marker names a machine incompletely, or one that does not exist.
+    """
+    try:
+        return _machine(resources, slice_name)
+    except MachineError as error:
+        raise ResourcesError(str(error)) from None
+
+
+def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
+    """Returns a run with the slice of its job, for planning.
+
+    Raises:
+      ResourcesError: see :func:`machine_of`.
+    """
+    found = machine_of(resources, spec.slice).slice
+    if found is None or found.name == spec.slice:
+        return spec
+    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for the other slice
+
+
+def _machine(resources: TpuResources, slice_name: str) -> Machine:
+    if not resources.names_machine and resources.accelerator_count:
+        raise ResourcesError(
+            f"accelerator_count={resources.accelerator_count} needs accelerator_type, whose cores these are: TPU_V2 or "
+            "TPU_V3"
+        )
+    if not resources.names_machine:
+        return Machine.of_slice(slice_name)
+    if resources.accelerator_type and not resources.accelerator_count:
+        raise ResourcesError(
+            f"accelerator_type={resources.accelerator_type!r} needs accelerator_count, the number of its cores: 8 for "
+            "a v3-8"
+        )
+    if resources.machine_type is None and resources.tpu_topology is not None:
+        raise ResourcesError(f"tpu_topology={resources.tpu_topology!r} needs machine_type, such as ct5lp-hightpu-4t")
+    return Machine(
+        resources.machine_type or "cloud-tpu",
+        resources.accelerator_type,
+        resources.accelerator_count or 0,
+        resources.tpu_topology,
+    )

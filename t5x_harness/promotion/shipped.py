@@ -1,13 +1,22 @@
-"""The outcome of a shipped test: the reports of its phases, as pytest in the job wrote them."""
+"""The outcome of a shipped test, as pytest in the job wrote it, and its reports and warnings repeated here.
+
+Pytest can serialize its reports, but not the warnings of a test.
+"""
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import json
+import os
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
-from t5x_harness.vertex.ran_on import RanOn
+import pytest
+
+from t5x_harness.vertex.logs import RanOn
 
 _VERSION = 2
 
@@ -33,7 +42,7 @@ class ShippedOutcome:
       platform: the platform of these devices: ``tpu``, ``cpu``, …; empty if there are none.
       platform_set: whether JAX's platform was set, as by JAX_PLATFORMS. Otherwise, JAX chooses the best it finds.
       versions: versions of Python, pytest, the harness and JAX.
-      warnings: warnings of the test, as :mod:`t5x_harness.promotion.shipped_reports` serializes them.
+      warnings: warnings of the test, as :mod:`t5x_harness.promotion.shipped` serializes them.
     """
 
     nodeid: str
@@ -82,3 +91,86 @@ class ShippedOutcome:
             return cls(**{**value, **{name: tuple(value[name]) for name in ("reports", "warnings")}})
         except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise ShippedOutcomeError(f"the report of the job cannot be read: {error}") from None
+
+
+class RepeatedReports:
+    """The reports and warnings of an outcome, for the local item of its test.
+
+    Args:
+      outcome: the outcome from the job.
+      item: the local item.
+    """
+
+    def __init__(self, outcome: ShippedOutcome, item: pytest.Item) -> None:
+        self._outcome = outcome
+        self._item = item
+
+    def phase(self, when: str) -> pytest.TestReport | None:
+        """Returns the report of a phase; None if there is none."""
+        # The last one, as reports of subtests and of a plugin's reruns come before the test's own.
+        found = next((report for report in reversed(self._outcome.reports) if report["when"] == when), None)
+        return self._here(found) if found is not None else None
+
+    def repeat_subtests(self) -> ShipFailed | None:
+        """Reports each subtest as pytest does; returns a failure if one failed that pytest here does not support."""
+        failed = None
+        for report in self._outcome.reports:
+            if report.get("_report_type") == "SubTestReport":
+                if (here := self._here(report)) is not None:
+                    self._item.ihook.pytest_runtest_logreport(report=here)
+                elif report["outcome"] == "failed":
+                    failed = ShipFailed(
+                        f"{self._item.name}: a subtest failed in the job, and pytest here knows no subtests: take the "
+                        "release of pytest that the image has"
+                    )
+        return failed
+
+    def repeat_warnings(self) -> None:
+        """Adds the test's warnings to this session's warnings."""
+        for value in self._outcome.warnings:
+            warning = warning_from_json(value, self._item.config.rootpath)
+            recorded = {"warning_message": warning, "when": "runtest", "nodeid": self._item.nodeid, "location": None}
+            self._item.ihook.pytest_warning_recorded.call_historic(kwargs=recorded)
+
+    def _here(self, report: Mapping[str, Any]) -> pytest.TestReport | None:
+        """Makes a report for the local item; None if pytest here does not support its kind."""
+        item, longrepr = self._item, report["longrepr"]
+        if isinstance(longrepr, list):  # why it was skipped, as JSON has no tuples; the file is the local one
+            file, line, reason = longrepr
+            longrepr = (str(item.path) if Path(file).name == item.path.name else file, line, reason)
+        pairs = {name: [*map(tuple, report[name])] for name in ("user_properties", "sections")}
+        data = {**report, **pairs, "nodeid": item.nodeid, "location": item.location, "longrepr": longrepr}
+        here: pytest.TestReport | None = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
+        return here
+
+
+def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str, Any]:
+    """Serializes a warning for JSON.
+
+    Args:
+      warning: the recorded warning.
+      folder: the folder with the unpacked test; files in it are named relative to it.
+    """
+    file = Path(os.path.abspath(warning.filename))
+    return {
+        "category": warning.category.__name__,
+        "text": str(warning.message),
+        "file": str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file),
+        "line": warning.lineno,
+    }
+
+
+def warning_from_json(value: Mapping[str, Any], folder: Path) -> warnings.WarningMessage:
+    """Makes a warning from the result of :func:`warning_to_json`.
+
+    Warning classes of other libraries are not imported; their name becomes a prefix of the text.
+
+    Args:
+      value: the serialized warning.
+      folder: the folder that the test was packed from.
+    """
+    name, text = value["category"], value["text"]
+    category = getattr(builtins, name, None) or getattr(pytest, name, None)
+    if not isinstance(category, type) or not issubclass(category, Warning):
+        category, text = UserWarning, f"{name}: {text}"
+    return warnings.WarningMessage(text, category, str(folder / value["file"]), int(value["line"]))

@@ -14,9 +14,8 @@ from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
-from t5x_harness.promotion.results import Earlier, JobResults, read_results
+from t5x_harness.promotion.results import Earlier, JobResults, read_results, stages_of_job
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
-from t5x_harness.promotion.stages import stages_of_job
 from t5x_harness.report.programs import verdicts
 from t5x_harness.spec import (
     AotMode,
@@ -30,15 +29,15 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
+from t5x_harness.vertex.arguments import RunMode
+from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
-from t5x_harness.vertex.local_data import unstaged_files
 from t5x_harness.vertex.metrics import MetricsError
-from t5x_harness.vertex.run_mode import RunMode
 from t5x_harness.workers.errors import WorkerError
 
 if TYPE_CHECKING:
-    from t5x_harness.promotion.order import JobOrder
+    from t5x_harness.promotion.settings import JobOrder
     from t5x_harness.runs.local import LocalExecutor
     from t5x_harness.runs.run import Run
     from t5x_harness.vertex.launching import LaunchedJob

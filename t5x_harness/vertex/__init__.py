@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from t5x_harness.buckets.folders import Folder as Folder
     from t5x_harness.buckets.folders import StagedFile as StagedFile
     from t5x_harness.buckets.folders import StorageError as StorageError
-    from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
-    from t5x_harness.vertex.chip_hours import ChipHours as ChipHours
-    from t5x_harness.vertex.chip_hours import ChipHoursError as ChipHoursError
+    from t5x_harness.vertex.arguments import OverrideError as OverrideError
+    from t5x_harness.vertex.arguments import RunMode as RunMode
+    from t5x_harness.vertex.arguments import RunModeError as RunModeError
     from t5x_harness.vertex.container import ContainerJob as ContainerJob
     from t5x_harness.vertex.errors import VertexError as VertexError
-    from t5x_harness.vertex.files import ClosureError as ClosureError
     from t5x_harness.vertex.job import JobError as JobError
     from t5x_harness.vertex.job import T5XJob as T5XJob
     from t5x_harness.vertex.launching import DuplicateError as DuplicateError
     from t5x_harness.vertex.launching import LaunchedJob as LaunchedJob
     from t5x_harness.vertex.launching import RunEnd as RunEnd
+    from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
+    from t5x_harness.vertex.machine import ChipHours as ChipHours
+    from t5x_harness.vertex.machine import ChipHoursError as ChipHoursError
     from t5x_harness.vertex.machine import Machine as Machine
     from t5x_harness.vertex.machine import MachineError as MachineError
     from t5x_harness.vertex.metrics import MetricsError as MetricsError
     from t5x_harness.vertex.metrics import RunMetrics as RunMetrics
     from t5x_harness.vertex.metrics import read_metrics as read_metrics
-    from t5x_harness.vertex.outcome import JobOutcome as JobOutcome
-    from t5x_harness.vertex.overrides import OverrideError as OverrideError
-    from t5x_harness.vertex.run_mode import RunMode as RunMode
-    from t5x_harness.vertex.run_mode import RunModeError as RunModeError
+    from t5x_harness.vertex.modules import ClosureError as ClosureError
+    from t5x_harness.vertex.submitted import JobOutcome as JobOutcome
     from t5x_harness.vertex.submitted import SubmittedJob as SubmittedJob
     from t5x_harness.vertex.target import VertexTarget as VertexTarget
     from t5x_harness.vertex.target import VertexTargetError as VertexTargetError
     from t5x_harness.vertex.target import find_target as find_target
-    from t5x_harness.vertex.tensorboard import create_tensorboard as create_tensorboard
-    from t5x_harness.vertex.tensorboard import upload_events as upload_events
+    from t5x_harness.vertex.tracking import create_tensorboard as create_tensorboard
+    from t5x_harness.vertex.tracking import upload_events as upload_events
     from t5x_harness.vertex.waiting import WaitError as WaitError
 
 

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.logs import LogLine
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
-from t5x_harness.vertex.outcome import ENDED, JobOutcome
-from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.submitted import ENDED, JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun
-from t5x_harness.vertex.waiting import Patience
+from t5x_harness.vertex.waiting import Interrupts, Patience
 
 
 @dataclasses.dataclass(frozen=True)

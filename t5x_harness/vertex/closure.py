@@ -7,10 +7,13 @@ staged copies include each other by these names, so that a job never searches fo
 from __future__ import annotations
 
 import dataclasses
+import glob
 import hashlib
+import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,9 +23,8 @@ from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram, Include
 from t5x_harness.gin.reader import open_named
 from t5x_harness.gin.reading import program_of
-from t5x_harness.spec import RunSpec
-from t5x_harness.vertex.files import ClosureError, LocalRoots
-from t5x_harness.vertex.modules import modules_of
+from t5x_harness.spec import RunResult, RunSpec, Stage
+from t5x_harness.vertex.modules import ClosureError, LocalRoots, modules_of
 
 _INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
 _UNREADABLE: Mapping[ProblemKind, str] = {
@@ -124,7 +126,7 @@ def closure_of(spec: RunSpec) -> Closure:
     """Reads the files that a run needs.
 
     Args:
-      spec: the run, whose bindings are :func:`~t5x_harness.vertex.overrides.normalized`.
+      spec: the run, whose bindings are :func:`~t5x_harness.vertex.arguments.normalized`.
 
     Raises:
       ClosureError: a file cannot be read, or is behind a link that leads out of the project.
@@ -232,3 +234,65 @@ def _including(line: str, target: str, where: str) -> str:
             f"{where}: this include cannot be changed to the staged file; write it as include '{target}'"
         )
     return changed
+
+
+# Tables of the stage resolve, with the column for the file and the column for its users.
+_TABLES = {"vocabulary": ("file", "of"), "sources": ("read from", "task")}
+_WHAT = {"vocabulary": "the vocabulary of", "sources": "the examples of"}
+_MODEL = "model"
+
+
+def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
+    """Returns the files of this machine that the run's tasks and model read, with what to do about each.
+
+    Files that are staged with their package, and files of T5X and other installed packages are left out, because the
+    job has them with its modules.
+
+    Args:
+      closure: the files that the job gets.
+      result: the result of the checked run; without the stage resolve nothing is known.
+    """
+    cwd = Path(os.path.abspath(result.spec.cwd))
+    image = _places_of_image(closure)
+    found: dict[str, None] = {}
+    for what, path, users in _named(result):
+        matching = [Path(each) for each in glob.glob(os.path.join(cwd, path)) if os.path.isfile(each)]
+        if not matching or any(note.startswith(f"{path},") for note in closure.passed_over):
+            continue
+        if os.path.isabs(path) and all(_has(closure, file, image) for file in matching):
+            continue
+        found.setdefault(not_of_a_job(path, f"{_WHAT[what]} {users}"))
+    return tuple(found)
+
+
+def _named(result: RunResult) -> Iterator[tuple[str, str, str]]:
+    """Yields each local path that the tables of resolve name: the table, the path, and its users."""
+    stage = next((each for each in result.stages if each.stage is Stage.RESOLVE), None)
+    for table in stage.tables if stage else ():
+        if table.name not in _TABLES:
+            continue
+        file, user = (table.columns.index(column) for column in _TABLES[table.name])
+        for row in table.rows:
+            named = str(row[file]) if len(row) > file else ""
+            users = ", ".join("the " + each if each == _MODEL else each for each in str(row[user]).split(", "))
+            for path in named.split(", "):
+                if "://" not in path and not path.startswith(("/gcs/", "t5x/")):
+                    yield table.name, path, users
+
+
+def _places_of_image(closure: Closure) -> Sequence[Path]:
+    """Returns the folders whose files are expected in the image: installed packages, T5X, and this package."""
+    installed = [sysconfig.get_paths()[name] for name in ("purelib", "platlib")]
+    samples = importlib.util.find_spec("t5x_harness.sample_tasks")
+    harness = [Path(__file__).parents[1], *((samples and samples.submodule_search_locations) or ())]
+    t5x = [os.path.join(closure.program.t5x_parent, "t5x")] if closure.program.t5x_parent else []
+    return [Path(each).resolve() for each in (*installed, *harness, *t5x)]
+
+
+def _has(closure: Closure, file: Path, image: Sequence[Path]) -> bool:
+    """Returns whether the job has a file in its stage or in the image, next to the module that names it."""
+    real = file.resolve()
+    if any(real.is_relative_to(place) for place in image):
+        return True
+    ends = (each for each in closure.modules if real.as_posix().endswith(f"/{each.name.removeprefix('python/')}"))
+    return any(each.content == real.read_bytes() for each in ends)

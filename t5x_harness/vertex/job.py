@@ -17,14 +17,10 @@ from t5x_harness.buckets.addresses import GS, bucket_of, mounted, object_address
 from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.spec import Mode, RunSettings, RunSpec
 from t5x_harness.version import __version__
-from t5x_harness.vertex.chip_hours import ChipHours
+from t5x_harness.vertex.arguments import OutputBinding, RunMode, argument_of, normalized, output_folder_of
 from t5x_harness.vertex.closure import Closure, closure_of
-from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
-from t5x_harness.vertex.job_options import JobOptions
-from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.output_folder import OutputBinding, output_folder_of
-from t5x_harness.vertex.overrides import argument_of, normalized
-from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob, JobOptions
+from t5x_harness.vertex.machine import ChipHours, Machine
 from t5x_harness.vertex.target import VertexTarget
 
 if TYPE_CHECKING:

@@ -13,17 +13,13 @@ from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.interrupts import Interrupts
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
-from t5x_harness.vertex.logs import LogError, LogLine, LogReader
+from t5x_harness.vertex.logs import UNKNOWN, LogError, LoggedDevices, LogLine, LogReader, RanOn
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
-from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.ran_on import UNKNOWN, LoggedDevices, RanOn
-from t5x_harness.vertex.submitted import SubmittedJob, running_with_label, send
+from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
-from t5x_harness.vertex.tensorboard import uploading
-from t5x_harness.vertex.tracking import TrackedRun
-from t5x_harness.vertex.waiting import Patience, wait_for
+from t5x_harness.vertex.tracking import TrackedRun, uploading
+from t5x_harness.vertex.waiting import Interrupts, Patience, wait_for
 
 _LOG_SECONDS = 5.0  # between two requests: Cloud Logging allows a project sixty a minute
 

@@ -1,8 +1,10 @@
-"""Reads a job's log from Cloud Logging as it grows."""
+"""Reads a job's log from Cloud Logging as it grows, and finds the devices that it names."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -138,3 +140,129 @@ def _reason(answer: Any) -> str:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return str(answer.reason)
+
+
+_CPU, _TPU = "cpu", "TPU"
+_THE_CPU = "the CPU"
+_NOT_SAID = "not named in its log"
+
+# T5X logs its mesh of TPUs, of several slices, and, if model_parallel_submesh is bound, of CPUs, each in one line, and
+# its shape in a later line. With num_partitions alone, T5X does not log a mesh of CPUs.
+_MESH = re.compile(r"global_mesh devices: \[+(?P<kind>\w+?)Device\(")
+_SHAPE = re.compile(r"global_mesh devices shape: \((?P<shape>[\d, ]+)\)")
+# The same line of the embedded runtime.
+_EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is (?P<kind>\w+?)Device\(")
+# On this machine T5X sees the slice's devices, each of which is a CPU device.
+_KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
+
+# JAX's messages if it chooses the platform itself: why it has no TPU; that there are chips, but no libtpu; and the
+# message of older releases. If its platforms are set, it logs none of them.
+_FELL_BACK = re.compile(
+    r"Unable to initialize backend 'tpu': .+"
+    r"|A Google TPU may be present on this machine, but .+ Falling back to cpu\."
+    r"|No GPU/TPU found, falling back to CPU\."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RanOn:
+    """The devices that JAX used in a job.
+
+    Attributes:
+      devices: the devices, such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
+      platform: their platform: ``tpu``, ``cpu``, …; empty if there are none. It is also ``cpu`` if all that is known is
+        that JAX found no TPU, which leaves the CPU of the TPU's host.
+      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; otherwise it chooses the best. None if that
+        is not known.
+      reason: JAX's message why it found no TPU, if it logged one.
+      unknown: why nothing is known of the devices.
+    """
+
+    devices: str = ""
+    platform: str = ""
+    platform_set: bool | None = None
+    reason: str = ""
+    unknown: str = _NOT_SAID
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether the job ran on the CPU although nothing is known to have asked for that."""
+        return self.platform == _CPU and not self.platform_set
+
+    def about(self, *, tpu: bool, emulated: bool) -> str:
+        """Describes the devices in words.
+
+        Args:
+          tpu: whether the job's machine has a TPU.
+          emulated: whether the job was sent to the emulated Vertex AI.
+        """
+        if not tpu or self.platform != _CPU:
+            return self.devices or self.unknown
+        devices = self.devices or _THE_CPU
+        if emulated:
+            return f"{devices}: the emulated Vertex AI has no TPU"
+        why = {True: ", as JAX was set to take the CPU", False: ", as JAX found no TPU", None: ""}[self.platform_set]
+        return f"{devices}: nothing ran on the TPU{why}"
+
+    def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
+        """Returns what is wrong with a job that :attr:`fell_back` on a TPU's host, and the fix.
+
+        Args:
+          job: its display name.
+          machine: the machine that it asked for.
+        """
+        on = f"it ran on {self.devices or _THE_CPU}, and on no TPU: "
+        doctor = "t5x-harness doctor --image, run inside it, says what is wrong"
+        if self.platform_set is None:
+            return (
+                f"{on}T5X in the job {job} made its mesh of the CPU of {machine}",
+                "remove what makes JAX use the CPU: JAX_PLATFORMS in the image, jax_platforms in a module, or the "
+                f"partitioner's backend. If there is none, the image needs jax[tpu], with its libtpu: {doctor}",
+            )
+        reason = f": {self.reason}" if self.reason else ""
+        return (
+            f"{on}JAX in the job {job} found none on {machine}, and fell back to the CPU{reason}",
+            f"the image needs jax[tpu], with its libtpu: {doctor}",
+        )
+
+
+UNKNOWN = RanOn()
+"""The devices if the log does not name any, or was not read."""
+
+
+class LoggedDevices:
+    """Finds the devices of a T5X job in the lines of its log.
+
+    Each of several hosts logs the same. If any line names a mesh of TPUs, the job ran on TPUs.
+    """
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._number = 0
+        self._reason = ""
+
+    def read(self, text: str) -> None:
+        """Reads a line."""
+        if found := _MESH.search(text):
+            self._take(found["kind"])
+        elif found := _EMBEDDED_MESH.search(text):
+            self._take(found["kind"], int(found["number"]))
+        elif self._kind and not self._number and (found := _SHAPE.search(text)):
+            self._number = math.prod(int(side) for side in found["shape"].split(",") if side.strip())
+        elif found := _FELL_BACK.search(text):
+            self._reason = self._reason or found[0]
+
+    @property
+    def ran_on(self) -> RanOn:
+        """The devices that the lines so far name."""
+        kind = _KINDS.get(self._kind, self._kind)
+        devices = f"{self._number} x {kind}" if self._number else kind
+        if kind and kind != _CPU:
+            return RanOn(devices, kind.lower())
+        if self._reason:
+            return RanOn(devices, _CPU, platform_set=False, reason=self._reason)
+        return RanOn(devices, kind)
+
+    def _take(self, kind: str, number: int = 0) -> None:
+        if not self._kind or (_KINDS.get(kind) == _TPU and self._kind != kind):
+            self._kind, self._number = kind, number

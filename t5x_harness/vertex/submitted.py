@@ -1,7 +1,8 @@
-"""Jobs on Vertex AI, which were just sent, or are found by their names."""
+"""Jobs on Vertex AI, which were just sent or are found by their names, and the states in which they end."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -10,17 +11,50 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from t5x_harness.vertex.arguments import OUTPUT_MACROS
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError, as_vertex_error
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.outcome import ENDED, JobOutcome
-from t5x_harness.vertex.output_folder import OUTPUT_MACROS
 from t5x_harness.vertex.target import VertexTarget
 
 if TYPE_CHECKING:
     from google.cloud import aiplatform
     from google.cloud.aiplatform_v1 import JobServiceClient, types
+
+ENDED = frozenset(
+    {
+        "JOB_STATE_SUCCEEDED",
+        "JOB_STATE_FAILED",
+        "JOB_STATE_CANCELLED",
+        "JOB_STATE_EXPIRED",
+        "JOB_STATE_PARTIALLY_SUCCEEDED",
+    }
+)
+"""The names of the final states. A paused job may go on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOutcome:
+    """How a job ended.
+
+    Attributes:
+      state: its state, such as ``JOB_STATE_SUCCEEDED``.
+      error: the service's error message, if there is one.
+    """
+
+    state: str
+    error: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it completed."""
+        return self.state == "JOB_STATE_SUCCEEDED"
+
+    def __str__(self) -> str:
+        name = self.state.removeprefix("JOB_STATE_").lower().replace("_", " ")
+        return f"{name}: {self.error}" if self.error else name
+
 
 _LATE_HERE = timedelta(seconds=2)  # the emulation receives all lines in one process, and so almost in order
 _A_WEEK = 7 * 24 * 3600

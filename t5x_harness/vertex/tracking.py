@@ -1,27 +1,117 @@
-"""A job in Vertex AI Experiments: parameters, metrics, and the lineage from config and dataset to the model.
+"""A job in Vertex AI Experiments and in Vertex AI TensorBoard: parameters, metrics, lineage, and its event files.
 
-The run begins and ends with the job. It has an execution for the job, whose inputs are the run's config and its dataset
-and whose output is the model; the console draws these as lineage.
+The run in an experiment begins and ends with the job. It has an execution for the job, whose inputs are the run's
+config and its dataset and whose output is the model; the console draws these as lineage. Vertex AI does not upload the
+event files of TPU jobs, whatever their spec says: the SDK's uploader does, from the bucket.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.buckets.addresses import bucket_of, object_address
 from t5x_harness.buckets.folders import Folder
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value, is_required
-from t5x_harness.vertex.errors import as_vertex_error
+from t5x_harness.vertex.errors import VertexError, as_vertex_error
 from t5x_harness.vertex.metrics import RunMetrics
-from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.submitted import SubmittedJob
-from t5x_harness.vertex.target import LONGEST_RUN
+from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob
+from t5x_harness.vertex.target import LONGEST_RUN, VertexTarget
 
 if TYPE_CHECKING:
     from t5x_harness.vertex.job import T5XJob
+
+_LAST_LOOK = 3.0
+"""Seconds in which the uploader, which looks once a second, finds what was written last."""
+
+
+def create_tensorboard(display_name: str, target: VertexTarget) -> str:
+    """Creates a TensorBoard, and returns its resource name.
+
+    Raises:
+      VertexError: the service refuses.
+    """
+    from google.cloud import aiplatform
+
+    with as_vertex_error(f"the TensorBoard {display_name} cannot be created", target.project):
+        made = aiplatform.Tensorboard.create(
+            display_name=display_name, project=target.project, location=target.location
+        )
+        return str(made.resource_name)
+
+
+def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> None:
+    """Uploads the event files of a run that exist now.
+
+    Args:
+      model_dir: the ``gs://…`` folder; each folder below it with event files becomes a run in the TensorBoard.
+      run: the name of the TensorBoard's experiment.
+      tensorboard: the number or resource name of the TensorBoard.
+      target: the project and region.
+
+    Raises:
+      VertexError: the folder's address has no bucket, the service refuses, or the uploader's libraries are not
+        installed.
+    """
+    if object_address(model_dir) is not None and not bucket_of(model_dir):
+        raise VertexError(
+            f"the event files of {run} cannot be uploaded: {model_dir!r} names no bucket: give a folder of one, as "
+            "gs://BUCKET/FOLDER"
+        )
+    from google.cloud import aiplatform
+
+    with _as_upload_error(run, target):
+        aiplatform.upload_tb_log(
+            tensorboard_id=_number(tensorboard),
+            tensorboard_experiment_name=run,
+            logdir=model_dir,
+            project=target.project,
+            location=target.location,
+            verbosity=0,
+        )
+
+
+@contextlib.contextmanager
+def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> Iterator[None]:
+    """Uploads a run's event files as they grow while a block lasts, and once more when it ends.
+
+    Raises:
+      VertexError: the service refuses, or the uploader's libraries are not installed.
+    """
+    from google.cloud import aiplatform
+
+    with _as_upload_error(run, target):
+        aiplatform.start_upload_tb_log(
+            tensorboard_id=_number(tensorboard),
+            tensorboard_experiment_name=run,
+            logdir=model_dir,
+            project=target.project,
+            location=target.location,
+        )
+    try:
+        yield
+    finally:
+        time.sleep(_LAST_LOOK)
+        aiplatform.end_upload_tb_log()
+
+
+@contextlib.contextmanager
+def _as_upload_error(run: str, target: VertexTarget) -> Iterator[None]:
+    with as_vertex_error(f"the event files of {run} cannot be uploaded", target.project):
+        try:
+            yield
+        except ImportError as error:
+            raise VertexError(f"the uploader needs TensorFlow and TensorBoard: {error}") from None
+
+
+def _number(tensorboard: str) -> str:
+    return tensorboard.rpartition("/")[2]
+
 
 CONFIG = "config.gin"
 """The file into which T5X writes its config when it begins."""

@@ -12,7 +12,7 @@ from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.commands.main import main
 from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
-from t5x_harness.vertex.output_folder import OUTPUT_MACROS
+from t5x_harness.vertex.arguments import OUTPUT_MACROS
 
 T5X = "--auxiliary_job_build_target=//t5x:eval"
 

@@ -8,7 +8,7 @@ from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.target import EMULATED, VertexTarget
-from t5x_harness.vertex.tensorboard import upload_events
+from t5x_harness.vertex.tracking import upload_events
 
 pytest.importorskip("google.cloud.storage")
 

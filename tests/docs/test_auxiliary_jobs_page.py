@@ -61,7 +61,7 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 @pytest.mark.journey
 def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: tuple[Path, list[str]]) -> None:
-    from t5x_harness.vertex.events import scalars_of
+    from t5x_harness.vertex.metrics import scalars_of
 
     folder, (first, status) = run_by_the_page
     assert first == status

@@ -91,7 +91,7 @@ def test_a_task_is_cached_and_its_training_goes_on_where_it_was_stopped(page: st
     for line in blocks(page, "shell")[2].splitlines():
         assert shlex.split(line)[:2] == ["t5x-harness", "exec"]
         shell(line)
-    from t5x_harness.vertex.events import scalars_of
+    from t5x_harness.vertex.metrics import scalars_of
 
     losses = []
     for model in ("whole", "halves"):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.promotion.packing import listed_files, pack
-from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError
-from t5x_harness.promotion.shipped_reports import warning_from_json
+from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError, warning_from_json
 
 MODULE = """
 import os

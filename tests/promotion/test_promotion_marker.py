@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.promotion.duration import seconds_of
 from t5x_harness.promotion.expression import promotes
-from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged
+from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged, seconds_of
 
 
 @pytest.mark.parametrize(

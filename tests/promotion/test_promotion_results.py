@@ -10,21 +10,17 @@ from typing import Any, cast
 import pytest
 
 from t5x_harness.promotion.jobs import EndedJob
-from t5x_harness.promotion.order import machine_of, order_of
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
-from t5x_harness.promotion.results import Earlier, JobResults, last_of_each
-from t5x_harness.promotion.settings import PromotionSettings
-from t5x_harness.promotion.shipping import ship
-from t5x_harness.promotion.stages import ending, stages_of_job
+from t5x_harness.promotion.results import Earlier, JobResults, ending, last_of_each, stages_of_job
+from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
+from t5x_harness.promotion.shipped_test import ship
 from t5x_harness.promotion.watch import JobWatch, Steps
 from t5x_harness.report.terminal import achieved
 from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
-from t5x_harness.vertex.logs import LogLine
+from t5x_harness.vertex.logs import UNKNOWN, LogLine, RanOn
 from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
-from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 
 TRAIN = (Stage.TRAIN, Stage.EVAL, Stage.INFER)

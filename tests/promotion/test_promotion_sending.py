@@ -12,14 +12,12 @@ import pytest
 from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
-from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.resources import ResourcesError
-from t5x_harness.promotion.settings import PromotionSettings
-from t5x_harness.vertex.chip_hours import ChipHoursError
+from t5x_harness.promotion.settings import JobOrder, PromotionSettings
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL
-from t5x_harness.vertex.machine import Machine
-from t5x_harness.vertex.outcome import JobOutcome
+from t5x_harness.vertex.machine import ChipHoursError, Machine
+from t5x_harness.vertex.submitted import JobOutcome
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 
 SETTINGS = PromotionSettings("emulated", parallel=2, max_chip_hours=16)

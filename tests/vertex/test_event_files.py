@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.buckets.folders import Folder
-from t5x_harness.vertex.events import scalars_of
-from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
+from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics, scalars_of
 
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
 

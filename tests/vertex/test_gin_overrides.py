@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.vertex.overrides import OverrideError, argument_of, normalized
+from t5x_harness.vertex.arguments import OverrideError, argument_of, normalized
 
 
 @pytest.mark.parametrize(

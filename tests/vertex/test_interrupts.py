@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from t5x_harness.vertex.interrupts import Interrupts
+from t5x_harness.vertex.waiting import Interrupts
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.closure import Closure, closure_of
-from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.modules import ClosureError
 
 ROOT = "/gcs/b/stage"
 

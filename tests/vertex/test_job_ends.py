@@ -10,10 +10,10 @@ import pytest
 from t5x_harness.variables import ROOT_VARIABLE
 from t5x_harness.vertex.describing import end_as_text, end_as_values
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
+from t5x_harness.vertex.logs import UNKNOWN, RanOn
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.metrics import RunMetrics
-from t5x_harness.vertex.outcome import JobOutcome
-from t5x_harness.vertex.ran_on import UNKNOWN, RanOn
+from t5x_harness.vertex.submitted import JobOutcome
 
 CPU = RanOn(platform="cpu", platform_set=False, reason="libtpu is not installed")
 WARNING = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.vertex.chip_hours import ChipHours, ChipHoursError
-from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.machine import ChipHours, ChipHoursError, Machine, MachineError
 
 
 @pytest.mark.parametrize(

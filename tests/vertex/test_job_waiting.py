@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.outcome import ENDED, JobOutcome
-from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.submitted import ENDED, JobOutcome, SubmittedJob
 from t5x_harness.vertex.waiting import Patience, WaitError, wait_for
 
 

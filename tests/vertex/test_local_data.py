@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.spec import FactTable, Outcome, RunResult, RunSpec, Stage, StageResult
-from t5x_harness.vertex.closure import Closure, closure_of
-from t5x_harness.vertex.local_data import unstaged_files
+from t5x_harness.vertex.closure import Closure, closure_of, unstaged_files
 
 _ADVICE = (
     "a job does not have this machine's files; copy it to a bucket and name it gs://BUCKET/…, unless the image has it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.vertex.ran_on import LoggedDevices, RanOn
+from t5x_harness.vertex.logs import LoggedDevices, RanOn
 
 HEAD = "I1122 07:58:04.897587 140352944569216 partitioning.py:257] "
 TPU = f"{HEAD}global_mesh devices: [[TpuDevice(id=0, process_index=0, coords=(0,0,0), core_on_chip=0)"

@@ -9,7 +9,7 @@ import pytest
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex import modules
 from t5x_harness.vertex.closure import Closure, closure_of
-from t5x_harness.vertex.files import ClosureError
+from t5x_harness.vertex.modules import ClosureError
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

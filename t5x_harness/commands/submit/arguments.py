@@ -23,15 +23,12 @@ from t5x_harness.settings.forms import duration
 from t5x_harness.settings.options import JOBS, option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec, StandInPolicy
-from t5x_harness.vertex.container import FOUR_HOURS
+from t5x_harness.vertex.arguments import OverrideError, RunMode, RunModeError, output_macro_of
+from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
 from t5x_harness.vertex.emulated import uses_emulated_google
-from t5x_harness.vertex.files import ClosureError
 from t5x_harness.vertex.job import JobError, T5XJob
-from t5x_harness.vertex.job_options import JobOptions, JobOptionsError
 from t5x_harness.vertex.machine import Machine, MachineError
-from t5x_harness.vertex.output_folder import output_macro_of
-from t5x_harness.vertex.overrides import OverrideError
-from t5x_harness.vertex.run_mode import RunMode, RunModeError
+from t5x_harness.vertex.modules import ClosureError
 from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
 _SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable

@@ -22,13 +22,13 @@ from t5x_harness.commands.submit.output import SubmitOutput
 from t5x_harness.settings.command_line import from_environment
 from t5x_harness.settings.options import option_of
 from t5x_harness.spec import Mode
-from t5x_harness.vertex.chip_hours import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
+from t5x_harness.vertex.arguments import RunMode
+from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.emulated import emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
-from t5x_harness.vertex.local_data import unstaged_files
-from t5x_harness.vertex.run_mode import RunMode
+from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, ChipHoursError
 from t5x_harness.vertex.target import VertexTarget
 
 _SMALL = (

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from t5x_harness.google.product import SERVER_NAME
 from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.settings import ServerError, ServerSettings
-from t5x_harness.google.tpu.processes import SERVER_NAME
 from t5x_harness.system.processes import name_process
 
 

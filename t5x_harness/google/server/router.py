@@ -14,7 +14,6 @@ from t5x_harness.google.server.accounts import METADATA_PATH, TOKEN_PATHS, answe
 from t5x_harness.google.server.hosts import METADATA_HOSTS, is_loopback, is_served
 from t5x_harness.google.server.tunnel import Refusals
 from t5x_harness.google.server.vertex_endpoint import ADMIN, LOG_ENTRIES, VertexService
-from t5x_harness.google.tpu import compute
 from t5x_harness.google.tpu import service as tpu_service
 from t5x_harness.google.tpu.service import TpuService
 
@@ -80,7 +79,7 @@ def front(
             return await vertex.answer(scope, receive, send)
         if name == tpu_service.HOST:
             return await tpu.answer(scope, receive, send)
-        if name == compute.HOST and await compute.answer_compute(scope, send):
+        if name == tpu_service.COMPUTE_HOST and await tpu_service.answer_compute(scope, send):
             return None
         if image_service.is_registry(name):
             return await images.answer_registry(scope, name, send)

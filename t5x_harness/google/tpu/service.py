@@ -1,4 +1,4 @@
-"""The Cloud TPU API over HTTP."""
+"""The Cloud TPU API over HTTP, and the part of Compute Engine that gcloud uses beside it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,88 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 from t5x_harness.google import asgi
-from t5x_harness.google.asgi import Receive, Scope, Send
-from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer
+from t5x_harness.google.asgi import Receive, Scope, Send, answer_error, answer_json
+from t5x_harness.google.identity import PRIVATE, UNAUTHENTICATED, Authority, bearer, project_number
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu import checks
-from t5x_harness.google.tpu.compute import ZONES
-from t5x_harness.google.tpu.fields import Json
-from t5x_harness.google.tpu.processes import end_orphans
+from t5x_harness.google.tpu.checks import Json
 from t5x_harness.google.tpu.vms import TpuVms, typed
-from t5x_harness.google.tpu.workers import Workers
+from t5x_harness.google.tpu.workers import Workers, end_orphans
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, failed_precondition
+
+COMPUTE_HOST = "compute.googleapis.com"
+ZONES = tuple(
+    f"{region}-{letter}"
+    for region, letters in (
+        ("us-central1", "abcf"),
+        ("us-central2", "b"),
+        ("us-east1", "bcd"),
+        ("us-east5", "abc"),
+        ("us-south1", "abc"),
+        ("us-west1", "abc"),
+        ("us-west4", "abc"),
+        ("europe-west4", "abc"),
+        ("asia-east1", "abc"),
+        ("asia-northeast1", "abc"),
+        ("asia-southeast1", "abc"),
+        ("southamerica-west1", "abc"),
+    )
+    for letter in letters
+)
+"""The zones of regions that have or have had TPUs."""
+
+_COMPUTE_PATH = re.compile(
+    r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)(?:/(?P<kind>zones|regions)(?:/(?P<name>[^/]+))?)?"
+)
+_URL = "https://www.googleapis.com/compute/v1"
+
+
+async def answer_compute(scope: Scope, send: Send) -> bool:
+    """Answers requests for projects, zones and regions.
+
+    Returns:
+      Whether the request was one of these; otherwise nothing is sent.
+    """
+    found = _COMPUTE_PATH.fullmatch(scope["path"])
+    if found is None or scope["method"] != "GET":
+        return False
+    project, kind, name = found["project"], found["kind"], found["name"]
+    if kind is None:
+        await answer_json(send, 200, _project(project))
+        return True
+    places = {place: _place(project, kind, place) for place in (ZONES if kind == "zones" else map(_region, ZONES))}
+    if name is None:
+        await answer_json(send, 200, {"kind": f"compute#{kind[:-1]}List", "items": list(places.values())})
+    elif name in places:
+        await answer_json(send, 200, places[name])
+    else:
+        known = f"{PRODUCT} has {', '.join(places)}"
+        await answer_error(send, 404, f"The resource 'projects/{project}/{kind}/{name}' was not found ({known})")
+    return True
+
+
+def _project(project: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
+    number = project_number(project)
+    return {"kind": "compute#project", "id": number, "name": project, "commonInstanceMetadata": metadata}
+
+
+def _place(project: str, kind: str, name: str) -> dict[str, str]:
+    url = f"{_URL}/projects/{project}"
+    found = {"kind": f"compute#{kind[:-1]}", "name": name, "status": "UP", "selfLink": f"{url}/{kind}/{name}"}
+    return {**found, "region": f"{url}/regions/{_region(name)}"} if kind == "zones" else found
+
+
+def _region(zone: str) -> str:
+    return zone.rpartition("-")[0]
+
 
 HOST = "tpu.googleapis.com"
 OWN_PATH = f"{PRIVATE}/tpu/worker"

@@ -8,9 +8,19 @@ import re
 import time
 from collections.abc import Callable
 
-from t5x_harness.google.tpu import fields
-from t5x_harness.google.tpu.checks import check_runtime, check_zone, config_of, slice_of, type_of
-from t5x_harness.google.tpu.fields import Json
+from t5x_harness.google.tpu.checks import (
+    Json,
+    check_node,
+    check_runtime,
+    check_types,
+    check_zone,
+    config_of,
+    nodes_of,
+    object_at,
+    objects_at,
+    slice_of,
+    type_of,
+)
 from t5x_harness.google.tpu.kept import Kept, KeptInState, already_there, below, endpoint_of, not_found
 from t5x_harness.google.tpu.workers import Worker, Workers
 from t5x_harness.google.vertex.state import StateStore
@@ -77,7 +87,7 @@ class TpuVms:
             what = f"{', '.join(wrong)} cannot be changed" if named else "update_mask is required"
             raise invalid_argument(f"{what}; these can: {known}")
 
-        fields.check_types(given)
+        check_types(given)
 
         def update(kept: Kept) -> Json:
             node = kept.node(name, self._clock())
@@ -142,7 +152,7 @@ class TpuVms:
     def create_queued(self, parent: str, queued_id: str, given: Json) -> Json:
         """Creates a queued resource and its TPU VMs, which exist once it has waited; returns the operation."""
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
-        specs = fields.objects_at(fields.object_at(given, "tpu"), "nodeSpec")
+        specs = objects_at(object_at(given, "tpu"), "nodeSpec")
         if not specs:
             raise invalid_argument("queued_resource.tpu.node_spec must be specified")
 
@@ -152,7 +162,7 @@ class TpuVms:
             now = self._clock()
             provisioned, ready = now + self._queued, now + self._queued + self._pending
             nodes = []
-            for node_id, node in (each for spec in specs for each in fields.nodes_of(spec, queued_id)):
+            for node_id, node in (each for spec in specs for each in nodes_of(spec, queued_id)):
                 added = self._add_node(kept, parent, node_id, node, ready_at=ready, from_=provisioned)
                 added["queuedResource"] = name
                 nodes.append(added)
@@ -215,7 +225,7 @@ class TpuVms:
         zone = parent.rpartition("/")[2]
         check_zone(zone)
         name = f"{parent}/nodes/{_checked(node_id, 'node_id')}"
-        fields.check_node(given)
+        check_node(given)
         found = slice_of(given, zone)
         check_runtime(str(given.get("runtimeVersion") or ""), found)
         if name in kept.nodes:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from t5x_harness.google.images.catalog import Catalog, digest_of, tags_list
+from t5x_harness.google.images.service import Catalog, digest_of, tags_list
 
 IMAGES = {
     "gcr.io/p/trainer:1": "python -m trainer",
