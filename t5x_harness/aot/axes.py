@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from t5x_harness.aot.request import ProgramSpec
-    from t5x_harness.plan.leaf import Leaf
+    from t5x_harness.plan.arrays import Leaf
 
 _HEADS, _KV, _HEADS_AND_KV = "heads", "kv", "joined_kv"
 """Logical axes of attention; networks whose parameters join heads and kv do not name kv alone."""

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from t5x_harness.aot.refusals import NotCompiled
-from t5x_harness.resolve.parties import is_users, shown_path
+from t5x_harness.resolve.exceptions import is_users, shown_path
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 _PRIMITIVE = re.compile(r"primitive '([^']+)' not found for platform")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.aot.compiler import Until
-from t5x_harness.resolve.parties import is_users, shown_path
+from t5x_harness.resolve.exceptions import is_users, shown_path
 from t5x_harness.spec import Finding, Location, Severity, Stage
 
 _REASON = re.compile(r"^(?:[A-Z_]+: )?(?:[A-Z]\d+: )?(.*)")

@@ -8,13 +8,11 @@ from typing import Any
 from t5x_harness.aot.axes import axis_sizes
 from t5x_harness.aot.request import EVAL, PREDICT, SCORE, TRAIN, AotRun, Knob, LayerStack, ProgramSpec
 from t5x_harness.gin.config import BindingKey
-from t5x_harness.plan.batches import microbatches_key
-from t5x_harness.plan.leaf import Leaf
-from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.arrays import Leaf
+from t5x_harness.plan.planned import Planned, microbatches_key
 from t5x_harness.plan.state_shapes import model_inputs
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.model_sizes import LAYERS, bound_integers
-from t5x_harness.resolve.resolved import lengths_of
+from t5x_harness.resolve.resolved import LAYERS, bound_integers, lengths_of
 from t5x_harness.spec import Mode
 from t5x_harness.upstream.seqio import metric_objects
 

@@ -230,7 +230,7 @@ def _require_data(task: seqio.Task) -> None:
       CacheError: it is not there.
     """
     from t5x_harness.caching.request import CacheError
-    from t5x_harness.resolve.tfds_state import tfds_problem
+    from t5x_harness.resolve.datasets import tfds_problem
 
     problem = tfds_problem(task, "train")
     if problem is not None:

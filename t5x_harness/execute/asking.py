@@ -20,8 +20,8 @@ from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import few_examples
+from t5x_harness.resolve.exceptions import passed_through_t5x, raised_by_harness
 from t5x_harness.resolve.explanation import explain, explain_misfit, log_traceback
-from t5x_harness.resolve.frames import passed_through_t5x, raised_by_harness
 from t5x_harness.resolve.metric_failures import is_out_of_reach
 from t5x_harness.spec import Finding, Mode
 

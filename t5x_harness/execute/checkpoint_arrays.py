@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from t5x_harness.plan.leaf import Leaf
+from t5x_harness.plan.arrays import Leaf
 
 _Shape = tuple[int, ...]
 _LAYER = re.compile(r"/layers_\d+/")

@@ -77,7 +77,7 @@ class _Shrinking:
         from t5x_harness.gin.program import GinProgram
         from t5x_harness.plan.checkpoint_source import find_initial
         from t5x_harness.resolve.datasets import few_examples, roles_of, tasks_of, vocabulary_ids
-        from t5x_harness.resolve.model_sizes import EMBEDDING_ROWS, bound_integers
+        from t5x_harness.resolve.resolved import EMBEDDING_ROWS, bound_integers
 
         mode = _mode()
         if mode is None:

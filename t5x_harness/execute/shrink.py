@@ -12,7 +12,7 @@ from typing import Any
 
 from t5x_harness.execute import sizes
 from t5x_harness.gin.config import BindingKey, GinConfig
-from t5x_harness.resolve.model_sizes import (
+from t5x_harness.resolve.resolved import (
     EMBEDDING_ROWS,
     HEAD_DIM,
     HEADS,

@@ -1,16 +1,65 @@
-"""The arrays of a train state as tables; equal layers share a row."""
+"""The arrays of a train state as shapes: how the mesh cuts them, and tables in which equal layers share a row."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from t5x_harness.findings.tables import Bytes, Count, Table, columns
 
-if TYPE_CHECKING:
-    from t5x_harness.plan.leaf import Leaf
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One array of the train state.
+
+    Attributes:
+      path: its name in a checkpoint, such as ``target/encoder/layers_0/mlp/wi/kernel``.
+      shape: dimensions.
+      dtype: element type.
+      spec: for each dimension, the mesh axes that cut it; shorter than the shape if the rest is whole.
+      names: the logical axis names that are known.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    spec: tuple[Any, ...]
+    names: tuple[str | None, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name as the model's author knows it, without ``target/``."""
+        return self.path.removeprefix("target/")
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def cuts(self, mesh: Mapping[str, int]) -> Iterator[tuple[int, int, int, str]]:
+        """Yields every dimension that is cut: index, size, number of parts, and the mesh axes' names."""
+        for index, (size, axes) in enumerate(zip(self.shape, self.spec, strict=False)):
+            names = axes if isinstance(axes, tuple) else (axes,) if axes else ()
+            parts = math.prod(mesh[name] for name in names)
+            if parts > 1:
+                yield index, size, parts, " x ".join(names)
+
+    def device_shape(self, mesh: Mapping[str, int]) -> tuple[int, ...]:
+        """Returns the dimensions of the part on each device, or of the largest part if a cut is uneven."""
+        shape = list(self.shape)
+        for index, size, parts, _ in self.cuts(mesh):
+            shape[index] = math.ceil(size / parts)
+        return tuple(shape)
+
+    def device_bytes(self, mesh: Mapping[str, int]) -> int:
+        """Returns the bytes on each device."""
+        return math.prod(self.device_shape(mesh)) * self.dtype.itemsize
+
 
 TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
 """What a plan leaves open; the aot stage judges it."""

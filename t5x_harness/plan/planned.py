@@ -1,20 +1,25 @@
-"""A run as the plan sees it."""
+"""A run as the plan sees it, and what it reads: batches and how they are shared, tokens of a step, evaluation."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import seqio
+
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.findings.tables import columns
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoint_source import StartPoint, uses_orbax
-from t5x_harness.plan.data_layout import DataLayout
-from t5x_harness.plan.learning_rate import LearningRate
-from t5x_harness.plan.state_shapes import StateShapes
-from t5x_harness.plan.steps import PlannedSteps
-from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.plan.state_shapes import DataLayout, StateShapes
+from t5x_harness.plan.steps import LearningRate, PlannedSteps
+from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.resolved import Resolved, lengths_of
 from t5x_harness.slices.slice import Slice
+from t5x_harness.spec import Mode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,3 +71,126 @@ class Planned:
     def mesh(self) -> Mapping[str, int]:
         """Devices by axis: ``data`` and ``model``."""
         return dict(self.partitioner.mesh.shape)
+
+
+def batch_size(role: DataRole) -> int | None:
+    """Returns how many examples are in a batch of a dataset; None if what is bound is not a number."""
+    size = role.dataset.batch_size
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def microbatches_key(plan: Planned) -> BindingKey | None:
+    """Returns the binding that holds the number of microbatches, if there is one."""
+    config = plan.config
+    if config.mode is not Mode.TRAIN:
+        return None
+    return config.owner(config.find("num_microbatches", scope=config.scope_of("trainer_cls") or ""))
+
+
+def num_microbatches(plan: Planned) -> int:
+    """Returns how many parts a train step works through one after the other; 1 if it takes the batch as a whole."""
+    parts = plan.config.value(microbatches_key(plan))
+    return parts if isinstance(parts, int) and parts > 1 else 1
+
+
+def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
+    """Counts the examples in the sources of tasks, before preprocessing; returns None if one of them is not known."""
+    numbers = [run.source_size(role, task) for task in tasks]
+    return sum(n for n in numbers if n) if numbers and all(numbers) else None
+
+
+def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
+    """Returns the tasks that a dataset reads; SeqIO leaves out tasks of a mixture that lack the split."""
+    tasks = plan.run.tasks[role.parameter]
+    return [task for task in tasks if role.dataset.split in task.splits] if len(tasks) > 1 else tasks
+
+
+def describe_batches(plan: Planned, report: StageReport) -> None:
+    """Adds how batches are shared, and what a train step reads."""
+    roles = [(role, size) for role in plan.run.roles if (size := batch_size(role)) and not size % plan.layout.positions]
+    if roles:
+        report.fact("batches", _table(plan, roles))
+    for role, size in roles:
+        report.measure("batch_size", size, "examples", of=role.name)
+        report.measure("batch_on_each_data_position", size // plan.layout.positions, "examples", of=role.name)
+        if role.parameter == "train_dataset_cfg":
+            _describe_reading(plan, role, size, report)
+
+
+def describe_evaluation(plan: Planned, report: StageReport) -> None:
+    """Adds how much is evaluated, and how often."""
+    for role in plan.run.roles:
+        size = batch_size(role)
+        if size and role.parameter != "train_dataset_cfg":
+            report.fact(f"{role.name} reads", _evaluated(plan, role, size) + _how_often(plan))
+
+
+def _table(plan: Planned, roles: list[tuple[DataRole, int]]) -> str:
+    parts = num_microbatches(plan)
+    head = ["dataset", "examples", "on each data position", "read by each host"]
+    head += [f"in each of {parts} microbatches"] * (parts > 1)
+    rows = []
+    for role, size in roles:
+        row: list[Any] = [role.name, size, size // plan.layout.positions, size // plan.layout.shards]
+        if parts > 1:
+            row.append(size // parts if role.parameter == "train_dataset_cfg" and not size % parts else "-")
+        rows.append(row)
+    return columns(rows, head)
+
+
+def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageReport) -> None:
+    tasks = read_tasks(plan, role)
+    lengths = lengths_of(role, plan.run.samples, tasks)
+    shown = " + ".join(f"{length} {name}" for name, length in lengths.items())
+    report.fact("tokens in a train step", f"{size * sum(lengths.values()):,}, padding included: {size} rows of {shown}")
+    report.measure("tokens_in_a_train_step", size * sum(lengths.values()), "tokens")
+    examples, steps = num_examples(plan.run, role, tasks), plan.steps.to_train if plan.steps else None
+    where = f"{role.source} {role.dataset.split}"
+    if examples is None:
+        report.not_checked.append(f"the epochs over {where}: its sources do not say how many examples they hold")
+    elif steps:
+        epochs = steps * size / examples
+        report.measure("examples_in_sources", examples, "examples", of=role.name)
+        report.measure("epochs", epochs, of=role.name)
+        shown = f"{epochs:.3g}" if epochs < 1000 else f"{epochs:.0f}"
+        report.fact(
+            f"epochs over {where}",
+            f"{shown} if a row holds one example: {steps} steps of {size} rows, {examples} examples in the sources",
+        )
+
+
+def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
+    """Says what one evaluation or inference reads."""
+    config, tasks = plan.config, read_tasks(plan, role)
+    of = f"{tasks[0].name} {role.dataset.split}" if len(tasks) == 1 else f"{len(tasks)} tasks of {role.source}"
+    each = "" if len(tasks) == 1 else "each of "
+    if role.parameter == "train_eval_dataset_cfg":
+        return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
+    limit = _most_examples(plan)
+    numbers = [plan.run.source_size(role, task) for task in tasks]
+    if all(numbers):
+        read = [min(n, limit or n) for n in numbers if n]
+        batches = sum(math.ceil(n / size) for n in read)
+        return f"{sum(read)} examples of {of} in {batches} batch{'' if batches == 1 else 'es'}"
+    return f"at most {limit} examples of {each}{of}" if limit else f"all examples of {of}"
+
+
+def _how_often(plan: Planned) -> str:
+    """Says when a training run evaluates; empty for other runs, or if it is not known."""
+    config = plan.config
+    period = config.value(config.owner_of("eval_period"))
+    if plan.steps is None or not isinstance(period, int) or period <= 0:
+        return ""
+    first, times = bool(config.value(config.owner_of("run_eval_before_training"))), ""
+    if plan.steps.to_train:
+        number = math.ceil(plan.steps.to_train / period) + first
+        times = f": {number} time{'' if number == 1 else 's'}"
+    return f", {'before training, ' if first else ''}every {period} steps and at the end{times}"
+
+
+def _most_examples(plan: Planned) -> int | None:
+    """Returns how many examples of a task the evaluator takes at most; None for all."""
+    config = plan.config
+    key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
+    limit = config.value(config.owner(key)) if config.mode is not Mode.INFER else None
+    return limit if isinstance(limit, int) and limit > 0 else None

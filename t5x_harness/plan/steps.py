@@ -1,9 +1,19 @@
-"""How many steps a run trains, counted from step 0 or from the checkpoint's step."""
+"""The steps that a run trains, and its learning rate over them: the steps where it turns, found by evaluating few."""
 
 from __future__ import annotations
 
+import bisect
+import copy
 import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import jax
+import numpy as np
+from t5x import optimizers
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import StartPoint
@@ -58,3 +68,239 @@ def planned_steps(config: GinConfig, start: StartPoint) -> PlannedSteps | None:
         return PlannedSteps(relative, config.value(relative), True, first)
     total = config.owner_of("total_steps")
     return PlannedSteps(total, config.value(total), False, first)
+
+
+_GRID = 512
+"""How many steps are evaluated first; the exact steps of the turns between them are found then."""
+_NOISE = 1e-6
+"""Relative changes that are below the precision of float32."""
+_PLATEAU = 0.05
+"""The part of a stretch that has to be flat before its end counts as a turn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RateCurve:
+    """How a learning rate changes, by the steps where it turns.
+
+    Attributes:
+      points: step and rate: the first, every turn, the last.
+      not_finite: the first evaluated step whose rate is NaN or infinite, and that rate; None if there is none.
+    """
+
+    points: tuple[tuple[int, float], ...]
+    not_finite: tuple[int, float] | None = None
+
+    @property
+    def highest(self) -> tuple[int, float]:
+        """The first step with the highest rate, and that rate."""
+        return max(self.points, key=lambda point: point[1])
+
+    @property
+    def rises(self) -> bool:
+        """Whether the rate goes up anywhere."""
+        return any(b > a * (1 + _NOISE) for (_, a), (_, b) in itertools.pairwise(self.points))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the rate is the same at every step."""
+        return not (self.rises or self.falls or self.not_finite)
+
+    @property
+    def falls(self) -> bool:
+        """Whether the rate goes down anywhere."""
+        return any(b < a * (1 - _NOISE) for (_, a), (_, b) in itertools.pairwise(self.points))
+
+
+def curve_of(rate: Callable[[int], float], first: int, last: int) -> RateCurve:
+    """Returns how a rate changes from one step to another, both included.
+
+    A change that comes and goes between two neighbors of the several hundred steps on the grid is not seen.
+
+    Raises:
+      Exception: what the rate raises.
+    """
+    rates: dict[int, float] = {}
+
+    def at(step: int) -> float:
+        if step not in rates:
+            rates[step] = rate(step)
+        return rates[step]
+
+    pivots = [first, *_extremes(at, first, last), last]
+    turns = set(pivots)
+    for left, right in itertools.pairwise(pivots):
+        turns |= _ends_of_plateaus(at, left, right)
+    broken = min((step for step, value in rates.items() if not math.isfinite(value)), default=None)
+    if broken is None:
+        return RateCurve(tuple((step, at(step)) for step in sorted(turns)))
+    finite = max((step for step, value in rates.items() if step < broken and math.isfinite(value)), default=broken - 1)
+    between = range(finite + 1, broken + 1)
+    broken = between[bisect.bisect_left(between, True, key=lambda step: not math.isfinite(at(step)))]
+    turns |= {step for step in (broken, broken + 1) if step <= last}
+    return RateCurve(tuple((step, at(step)) for step in sorted(turns)), (broken, at(broken)))
+
+
+def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
+    """Returns the steps between the first and the last where the rate turns from rising to falling, or back."""
+    grid = _grid(first, last)
+    found: list[int] = []
+    pivot, direction = 0, 0
+    for index in range(1, len(grid)):
+        change = at(grid[index]) - at(grid[pivot])
+        size = _NOISE * max(abs(at(grid[index])), abs(at(grid[pivot])))
+        if direction * change >= 0 and abs(change) > 0:  # on in the same direction, or the first change
+            if abs(change) > size:
+                pivot, direction = index, 1 if change > 0 else -1
+        elif abs(change) > size:
+            found.append(_refined(at, grid, pivot, direction))
+            pivot, direction = index, -direction
+    return found
+
+
+def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direction: int) -> int:
+    """Returns the exact step of an extreme that is next to a point of the grid."""
+    left, right = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
+    while right - left > 2:
+        steps = _grid(left, right)
+        best = max(range(len(steps)), key=lambda i: (direction * at(steps[i]), -steps[i]))
+        narrower = steps[max(best - 1, 0)], steps[min(best + 1, len(steps) - 1)]
+        if narrower == (left, right):
+            break
+        left, right = narrower
+    return max(range(left, right + 1), key=lambda step: (direction * at(step), -step))
+
+
+def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[int]:
+    """Returns where a monotonic stretch leaves its first rate, and where it reaches its last."""
+    found: set[int] = set()
+    steps = range(left, right + 1)
+    if abs(at(right) - at(left)) <= _NOISE * max(abs(at(left)), abs(at(right))):
+        return found
+    leaves = bisect.bisect_left(steps, True, key=lambda s: abs(at(s) - at(left)) > _NOISE * abs(at(left))) + left - 1
+    comes = bisect.bisect_left(steps, True, key=lambda s: abs(at(s) - at(right)) <= _NOISE * abs(at(right))) + left
+    if leaves - left > _PLATEAU * (comes - left):
+        found.add(leaves)
+    if right - comes > _PLATEAU * (right - leaves):
+        found.add(comes)
+    return found
+
+
+def _grid(first: int, last: int) -> list[int]:
+    """Returns steps spread over a stretch, denser at its beginning, because warm-ups are short."""
+    parts = min(_GRID, max(last - first, 1))
+    spread = (first + (last - first) * part // parts for part in range(parts + 1))
+    doubling = (first + 2**power for power in range((last - first).bit_length()))
+    return sorted({*spread, *doubling})
+
+
+@dataclasses.dataclass(frozen=True)
+class LearningRate:
+    """The learning rate of a run.
+
+    Attributes:
+      schedule: where it comes from; None if the config does not say.
+      curve: how it changes over the steps to train; None if the steps or the rate are not known.
+      before: how it changes from step 0 to the first step to train; None if that is step 0.
+      problem: what the schedule raised.
+      is_uncalled: whether it raised because it is a function that makes schedules and was not called.
+    """
+
+    schedule: RateSchedule | None = None
+    curve: RateCurve | None = None
+    before: RateCurve | None = None
+    problem: Exception | None = None
+    is_uncalled: bool = False
+
+    @property
+    def unknown_factor(self) -> str | None:
+        """The factor that T5X's own scheduler refused, if it refused one."""
+        found = re.search(r"Unknown factor '?(\w*)", str(self.problem)) if self.problem is not None else None
+        return found[1] if found else None
+
+
+def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> LearningRate | None:
+    """Evaluates the schedule of a run; returns None if the run does not train."""
+    if steps is None:
+        return None
+    schedule = None
+    try:
+        schedule = find_schedule(config, model)
+        if schedule is None:
+            return LearningRate()
+        schedule.rate(0)
+        if steps.first is None or not steps.to_train:
+            return LearningRate(schedule)
+        if schedule.counts_updates and steps.first and not schedule.is_constant:
+            return LearningRate(schedule)  # the count is the checkpoint's, or begins anew without its optimizer state
+        before = schedule.curve(0, steps.first) if steps.first else None
+        return LearningRate(schedule, schedule.curve(steps.first, steps.first + steps.to_train - 1), before)
+    except Exception as error:  # whatever the user's schedule raises; plan reports it after all else
+        return LearningRate(schedule, problem=error, is_uncalled=schedule is not None and schedule.makes_schedules)
+
+
+@dataclasses.dataclass(frozen=True)
+class RateSchedule:
+    """A learning rate by step.
+
+    Attributes:
+      key: the binding that it comes from.
+      function: returns the rate of a step.
+      is_constant: whether it is the same number at every step.
+      counts_updates: whether it counts the optimizer's own updates, and not the train steps.
+      optimizer: the name of the optimizer that follows it, such as ``Adafactor`` or ``adamw``.
+    """
+
+    key: BindingKey
+    function: Callable[..., Any]
+    is_constant: bool = False
+    counts_updates: bool = False
+    optimizer: str = ""
+
+    @property
+    def makes_schedules(self) -> bool:
+        """Whether the function makes schedules and is not one itself: the config lacks the parentheses of a call."""
+        try:
+            return callable(getattr(self.function, "__wrapped__", self.function)())  # as it was before jax.jit
+        except Exception:  # it takes a step, or the user's code raises
+            return False
+
+    def rate(self, step: int) -> float:
+        """Returns the rate of a step's update.
+
+        Raises:
+          Exception: what the schedule raises; T5X meets it when it traces the train step.
+        """
+        return float(np.asarray(self.function(np.int32(step))))
+
+    def curve(self, first: int, last: int) -> RateCurve:
+        """Returns how the rate changes from one step to another, both included.
+
+        Raises:
+          Exception: what the schedule raises.
+        """
+        return curve_of(self.rate, first, last)
+
+
+def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
+    """Returns the schedule that the optimizer follows, or None if the config does not say.
+
+    T5X's own optimizers take the trainer's ``learning_rate_fn``.  Optax's ignore it: their rate is an argument of one
+    of their transformations.
+
+    Raises:
+      Exception: what building it raises.
+    """
+    optimizer = getattr(model, "optimizer_def", None)
+    of_optax = isinstance(optimizer, optimizers.OptaxWrapper)
+    if isinstance(optimizer, optimizers.MultiOptimizer):
+        return None  # each of its optimizers may have a rate of its own
+    if of_optax:
+        bound = [key for key in config if key.parameter == "learning_rate"]
+        key = bound[0] if len(bound) == 1 else None
+    else:
+        key = config.find("learning_rate_fn", scope=config.scope_of("trainer_cls") or "")
+    value = copy.deepcopy(config.value(key)) if key else None  # this is how gin resolves references
+    name = key.selector.rpartition(".")[2] if key and of_optax else type(optimizer).__name__
+    if key and isinstance(value, int | float):
+        return RateSchedule(config.owner(key), lambda step: value, True, of_optax, name)
+    return RateSchedule(key, jax.jit(value), False, of_optax, name) if key and callable(value) else None

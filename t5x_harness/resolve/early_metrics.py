@@ -1,28 +1,233 @@
 """Metrics and postprocessors called early: on the sampled examples, with model outputs generated for them.
 
 T5X calls them only after all predictions were made, hours into a job, and an exception then ends the job.  Here SeqIO's
-own evaluator calls them, with SeqIO's own loggers, so that what passes here passes there.
+own evaluator calls them, with SeqIO's own loggers, so that what passes here passes there.  It runs in a thread, for a
+bounded time: a metric may load a model of its own, or wait for a server.  The outputs have the shapes and dtypes that
+T5X's models give it: the token ids of all examples as one array that is padded with zeros, a score for each example,
+and both together for a metric that asks for both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
+import functools
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import seqio
+import tensorflow as tf
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.error_texts import one_line
+from t5x_harness.resolve.exceptions import one_line, root_cause
 from t5x_harness.resolve.explanation import log_traceback
-from t5x_harness.resolve.frames import root_cause
-from t5x_harness.resolve.metric_calls import MetricCall, call
 from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
+from t5x_harness.resolve.reading import read_within
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
+
+_MOST_OUTPUTS = 5
+"""How many outputs are generated at most."""
+
+_LENGTH = 16
+"""How many tokens a random prediction has at least."""
+
+_ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricCall:
+    """The outcome of calling a task's metrics.
+
+    Attributes:
+      values: the metrics for the targets themselves as predictions; None if they were not computed.
+      error: what was raised, or None.
+      given: the model outputs that it was raised for, in words; empty if it was raised before there were any.
+      late: whether time ran out.
+    """
+
+    values: Mapping[str, Any] | None = None
+    error: Exception | None = None
+    given: str = ""
+    late: bool = False
+
+
+class _Unconverted(seqio.PassThroughFeatureConverter):
+    """Takes the place of the model's converter: generated outputs do not depend on the model's inputs."""
+
+    TASK_FEATURES: Mapping[str, Any] = {}
+    pack = False
+
+
+def call(
+    task: seqio.Task,
+    role: DataRole,
+    examples: Sequence[Mapping[str, Any]],
+    loggers: Sequence[Any],
+    seconds: float,
+) -> MetricCall:
+    """Computes and writes a task's metrics for several generated outputs, until one makes it raise.
+
+    Args:
+      task: a registered task whose targets are token ids.
+      role: the dataset that the task is part of.
+      examples: what the evaluator reads instead of the split.
+      loggers: classes of SeqIO's loggers; what they write is thrown away.
+      seconds: how long it may take.
+    """
+    examples = _trimmed(examples, task, role.dataset.task_feature_lengths)
+    with (
+        tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder,
+        _reading_only(task, _dataset(examples)),
+    ):
+        calls = functools.partial(_calls, task, role, examples, loggers, folder)
+        reading = read_within(calls, keep=_MOST_OUTPUTS, count=0, seconds=seconds)
+    if not reading.kept:
+        return MetricCall(late=reading.late)
+    first, last = reading.kept[0], reading.kept[-1]
+    return MetricCall(first.values, last.error, last.given, reading.late and last.error is None)
+
+
+def _calls(
+    task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], folder: str
+) -> Iterator[MetricCall]:
+    """Yields a call for each generated output, and ends after one that raises."""
+    try:
+        evaluator = seqio.Evaluator(
+            mixture_or_task_name=task.name,
+            feature_converter=_Unconverted(),
+            eval_split=role.dataset.split,
+            use_cached=role.dataset.use_cached,
+            seed=role.dataset.seed,
+            sequence_length=role.dataset.task_feature_lengths,
+            logger_cls=loggers,
+            log_dir=folder,
+            async_compute_metrics=False,
+        )
+        only_scores = {metric.model_output_type for metric in task.metric_objs} == _ONLY_SCORES
+    except Exception as error:
+        yield MetricCall(error=error)
+        return
+    for outputs in generated_outputs(
+        [example["targets"] for example in examples], task.output_features["targets"].vocabulary
+    ):
+        given = "generated scores" if only_scores else outputs.words
+        try:
+            metrics, _ = evaluator.evaluate(
+                compute_metrics=True,
+                step=0,
+                predict_fn=outputs.predict,
+                score_fn=outputs.score,
+                predict_with_aux_fn=outputs.predict_with_aux,
+            )
+            yield MetricCall(metrics.result()[task.name], given=given)
+        except Exception as error:  # whatever the user's functions raise
+            yield MetricCall(error=error, given=given)
+            return
+        if only_scores:
+            return
+
+
+def _trimmed(
+    examples: Sequence[Mapping[str, Any]], task: seqio.Task, lengths: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Cuts the features of examples to their lengths, as SeqIO does for the evaluator."""
+
+    def cut(name: str, value: Any) -> Any:
+        length = (lengths or {}).get(name)
+        return value[:length] if name in task.output_features and isinstance(length, int) and np.ndim(value) else value
+
+    return [{name: cut(name, value) for name, value in example.items()} for example in examples]
+
+
+def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
+    """Makes a dataset of examples again; a dimension in which they differ is unknown."""
+    signature = {name: _spec([np.asarray(example[name]) for example in examples]) for name in examples[0]}
+    return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
+
+
+def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
+    sizes = zip(*(value.shape for value in values), strict=True)
+    shape = tuple(size[0] if len(set(size)) == 1 else None for size in sizes)
+    kind = values[0].dtype
+    return tf.TensorSpec(shape, tf.string if kind.kind in "OSU" else tf.dtypes.as_dtype(kind))
+
+
+@contextlib.contextmanager
+def _reading_only(task: seqio.Task, dataset: tf.data.Dataset) -> Iterator[None]:
+    """Has a registered task give one dataset, whatever it is asked for."""
+    task.get_dataset = lambda *_, **__: dataset
+    try:
+        yield
+    finally:
+        del task.get_dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedOutputs:
+    """What a model could have predicted for a few examples.
+
+    Attributes:
+      words: a description that follows the word ``given``.
+      tokens: int32 ids of shape [examples, length].
+      scores: float32 log-likelihoods of shape [examples].
+    """
+
+    words: str
+    tokens: np.ndarray[Any, Any]
+    scores: np.ndarray[Any, Any]
+
+    def predict(self, _dataset: Any) -> list[tuple[int, Any]]:
+        """Stands in for the model's ``predict_batch``."""
+        return list(enumerate(self.tokens))
+
+    def predict_with_aux(self, _dataset: Any) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
+        """Stands in for the model's ``predict_batch_with_aux``."""
+        return self.predict(_dataset), {"scores": list(self.scores)}
+
+    def score(self, _dataset: Any) -> list[tuple[int, Any]]:
+        """Stands in for the model's ``score_batch``."""
+        return list(enumerate(self.scores))
+
+
+def generated_outputs(
+    targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary
+) -> Iterator[GeneratedOutputs]:
+    """Yields outputs, from the best possible ones to those of an untrained model.
+
+    Args:
+      targets: ids of the targets, of shape [length] each.
+      vocabulary: the vocabulary of the targets.
+    """
+    random = np.random.default_rng(0)
+    number = len(targets)
+    scores = -random.exponential(10.0, number).astype(np.float32)
+    own = _padded(targets)
+    yield GeneratedOutputs("the targets themselves as predictions", own, scores)
+    length = max(own.shape[1], _LENGTH)
+    ids = random.integers(0, max(vocabulary.vocab_size or 2, 2), (number, length), dtype=np.int32)
+    yield GeneratedOutputs("random ids as predictions, as an untrained model gives them", ids, scores)
+    empty = np.full(1, getattr(vocabulary, "eos_id", None) or 0)
+    yield GeneratedOutputs("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
+    yield GeneratedOutputs("an empty prediction for every example", _padded([empty] * number), scores)
+    unknown = getattr(vocabulary, "unk_id", None)
+    if unknown is not None and unknown >= 0:
+        tokens = _padded([np.full(4, unknown), *targets[1:]])
+        yield GeneratedOutputs("a prediction of unknown tokens for the first example", tokens, scores)
+
+
+def _padded(rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Makes one array of rows of ids; it has at least one column."""
+    padded = np.zeros((len(rows), max(1, *map(len, rows))), np.int32)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return padded
+
 
 SECONDS = 20.0
 """How long the metrics of one task may take."""

@@ -23,24 +23,25 @@ from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint import t5_package
-from t5x_harness.resolve.error_texts import error_text, full_text
-from t5x_harness.resolve.frames import (
+from t5x_harness.resolve.datasets import versions_asked
+from t5x_harness.resolve.exceptions import (
     CodePlace,
     causes,
+    error_text,
+    full_text,
     library_frame,
     passed_through_t5x,
     raised_by_harness,
     raised_by_user_code,
     root_cause,
+    shown_path,
     user_frame,
     users_callee,
 )
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_failures import failure_in_stage
-from t5x_harness.resolve.parties import shown_path
 from t5x_harness.resolve.registrations import DuplicateRegistration
 from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
-from t5x_harness.resolve.tfds_state import versions_asked
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
 from t5x_harness.system.addresses import HOW_TO_ALLOW

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.error_texts import error_text, one_line
-from t5x_harness.resolve.frames import causes, definition_of, functions, is_deliberate, root_cause, user_frame
+from t5x_harness.resolve.exceptions import (
+    causes,
+    definition_of,
+    error_text,
+    functions,
+    is_deliberate,
+    one_line,
+    root_cause,
+    user_frame,
+)
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 from t5x_harness.upstream.seqio import metric_functions
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import seqio
 
-from t5x_harness.resolve.parties import shown_path
+from t5x_harness.resolve.exceptions import shown_path
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import watch_registrations
 

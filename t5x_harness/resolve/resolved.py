@@ -1,4 +1,4 @@
-"""A config's objects, as the run would build them, and what was read of its data."""
+"""A config's objects, as the run would build them: the model's sizes, its datasets and mixtures, and the data read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import seqio
 
 from t5x_harness.gin.config import BindingKey, GinConfig
-from t5x_harness.resolve.datasets import DataRole
+from t5x_harness.resolve.datasets import DataRole, provider_of
 from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample, SourceEnd
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.task_data import declared_size
 from t5x_harness.standins.vocabularies import is_published
-from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
+from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
 
 
 @dataclasses.dataclass
@@ -119,3 +119,62 @@ def lengths_of(
             for feature in task.output_features:
                 found[feature] = max(found.get(feature, 0), sample.longest(feature))
     return found
+
+
+def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
+    """Yields every mixture whose examples the run mixes, with the split.
+
+    Only training mixes: evaluation and inference read each task alone.
+    """
+    found = {}
+    for role in run.roles:
+        provider = provider_of(role)
+        if isinstance(provider, seqio.Mixture) and run.config.mode is Mode.TRAIN and not run.has_evaluator(role):
+            found[provider.name, role.dataset.split] = provider
+    for (_, split), mixture in found.items():
+        yield mixture, split
+
+
+def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
+    """Returns the tasks whose rate is a function, usually of their size, while their size here is generated."""
+    rates = weights_of(mixture)
+    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.standins.has_generated_size(t)]
+
+
+def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
+    """Returns the rate of each task that has the split, by name, or the exception that computing it raised."""
+    rates: dict[str, float | Exception] = {}
+    for task in mixture.tasks:
+        if split in task.splits:
+            try:
+                rates[task.name] = float(mixture.get_rate(task))
+            except Exception as error:  # a rate may be any function of the user's
+                rates[task.name] = error
+    return rates
+
+
+# The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
+HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
+KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})
+HEAD_DIM = frozenset({"head_dim", "d_kv", "kv_dim", "key_dim"})
+WIDTH = frozenset({"emb_dim", "embed_dim", "embedding_dim", "d_model", "hidden_size", "model_dim"})
+MLP = frozenset({"mlp_dim", "d_ff", "intermediate_dim", "intermediate_size", "ffn_dim", "mlp_size"})
+LAYERS = frozenset({"num_layers", "n_layers", "num_encoder_layers", "num_decoder_layers", "num_hidden_layers"})
+EMBEDDING_ROWS = frozenset({"vocab_size", "num_embeddings"})
+
+
+def bound_integers(config: GinConfig, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:
+    """Yields each literal integer that is bound to a parameter or macro of one of these names, once.
+
+    Args:
+      config: the parsed config.
+      names: the names in lower case.
+    """
+    seen = set()
+    for key in config:
+        name = key.scope.split("/")[-1] if key.is_macro else key.parameter
+        owner = config.owner(key)
+        value = config.value(owner)
+        if name.lower() in names and owner not in seen and isinstance(value, int) and not isinstance(value, bool):
+            seen.add(owner)
+            yield owner, value

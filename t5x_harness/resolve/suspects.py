@@ -16,9 +16,17 @@ import gin
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.values import format_value
 from t5x_harness.resolve.declared_types import misfit
-from t5x_harness.resolve.error_texts import full_text, one_line
-from t5x_harness.resolve.frames import causes, root_cause
-from t5x_harness.resolve.parties import FRONT, PYTHON, USER, is_users, party_of
+from t5x_harness.resolve.exceptions import (
+    FRONT,
+    PYTHON,
+    USER,
+    causes,
+    full_text,
+    is_users,
+    one_line,
+    party_of,
+    root_cause,
+)
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import ConfigurableCall, calls_in
 

@@ -15,7 +15,7 @@ from t5x_harness.aot.description import describe
 from t5x_harness.aot.memory import PaddedSize
 from t5x_harness.aot.numbers import AotNumbers, PaddingNumbers
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.plan.leaf import Leaf
+from t5x_harness.plan.arrays import Leaf
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Stage, StageResult
 

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.findings import examples
 from t5x_harness.spec import RunResult, Stage, StageResult
+
+t5x_in_use.use()
 
 
 @pytest.fixture

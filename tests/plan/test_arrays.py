@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from t5x_harness.findings.tables import Bytes
-from t5x_harness.plan.arrays import array_tables, fold, module_table
-from t5x_harness.plan.leaf import Leaf
+from t5x_harness.plan.arrays import Leaf, array_tables, fold, module_table
 
 MESH = {"data": 4, "model": 2}
 

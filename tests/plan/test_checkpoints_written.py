@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from t5x_harness.findings import examples
-from t5x_harness.plan.checkpoints_written import checkpoint_bytes, steps_written
+from t5x_harness.plan.description import checkpoint_bytes, steps_written
 from t5x_harness.spec import RunResult, Stage, StageResult
 
 

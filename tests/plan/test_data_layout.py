@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from t5x_harness.plan.data_layout import DataLayout, data_layout
+from t5x_harness.plan.state_shapes import DataLayout, data_layout
 from t5x_harness.slices.mesh import fitting_submeshes, plan_mesh
 from t5x_harness.slices.slice import get_slice
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from t5x_harness.plan.rate_curve import curve_of
+from t5x_harness.plan.steps import curve_of
 
 
 def warm_up_then_decay(step: int) -> float:

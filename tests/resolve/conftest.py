@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+import t5x_in_use
 
 from t5x_harness.spec import RunResult, Stage, StageResult
+
+t5x_in_use.use()
 
 
 @pytest.fixture

@@ -6,17 +6,12 @@ import runpy
 from pathlib import Path
 
 import pytest
-import t5x_in_use
+from t5x import losses
 
-t5x_in_use.use()
-
-from t5x import losses  # noqa: E402
-
-from t5x_harness.resolve.error_texts import error_text  # noqa: E402
-from t5x_harness.resolve.explanation import explain  # noqa: E402
-from t5x_harness.resolve.frames import user_frame  # noqa: E402
-from t5x_harness.resolve.samples import packed_rows  # noqa: E402
-from t5x_harness.spec import Stage  # noqa: E402
+from t5x_harness.resolve.exceptions import error_text, user_frame
+from t5x_harness.resolve.explanation import explain
+from t5x_harness.resolve.samples import packed_rows
+from t5x_harness.spec import Stage
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import seqio
 
-from t5x_harness.resolve.metric_calls import GeneratedOutputs, generated_outputs
+from t5x_harness.resolve.early_metrics import GeneratedOutputs, generated_outputs
 
 TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]
 

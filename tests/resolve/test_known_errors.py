@@ -7,24 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gin
+import jax
+import numpy as np
 import pytest
-import t5x_in_use
+import seqio
+import tensorflow as tf
+from t5x import eval as eval_module
+from t5x import infer, trainer, utils
 
-t5x_in_use.use()
-
-import gin  # noqa: E402
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-import seqio  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from t5x import eval as eval_module  # noqa: E402
-from t5x import infer, trainer, utils  # noqa: E402
-
-from t5x_harness.resolve.error_texts import error_text, one_line  # noqa: E402
-from t5x_harness.resolve.frames import causes  # noqa: E402
-from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword  # noqa: E402
-from t5x_harness.rulebook.codes import RUN_CODES  # noqa: E402
-from t5x_harness.rulebook.rules import all_codes  # noqa: E402
+from t5x_harness.resolve.exceptions import causes, error_text, one_line
+from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword
+from t5x_harness.rulebook.codes import RUN_CODES
+from t5x_harness.rulebook.rules import all_codes
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
-import t5x_in_use
+import seqio
+import tensorflow as tf
+from t5x import utils
 
-t5x_in_use.use()
-
-import numpy as np  # noqa: E402
-import seqio  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from t5x import utils  # noqa: E402
-
-from t5x_harness.resolve.datasets import DataRole, registered_name, task_features  # noqa: E402
-from t5x_harness.resolve.failing_example import failing_example  # noqa: E402
-from t5x_harness.resolve.registrations import DuplicateRegistration, Registrations  # noqa: E402
-from t5x_harness.resolve.samples import (  # noqa: E402
+from t5x_harness.resolve.datasets import DataRole, registered_name, task_features
+from t5x_harness.resolve.registrations import DuplicateRegistration, Registrations
+from t5x_harness.resolve.samples import (
     SOURCE_EXAMPLES,
     Sample,
     SourceEnd,
@@ -27,6 +22,7 @@ from t5x_harness.resolve.samples import (  # noqa: E402
     period_of,
     sample_of,
 )
+from t5x_harness.resolve.sampling import failing_example
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
 TEXT = tf.TensorSpec([None], tf.int32)

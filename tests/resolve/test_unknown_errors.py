@@ -10,30 +10,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import gin
+import jax
+import numpy as np
 import pytest
-import t5x_in_use
+import tensorflow as tf
+from flax import linen as nn
+from seqio import utils as seqio_utils
+from t5x import utils
 
-t5x_in_use.use()
-
-import gin  # noqa: E402
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from flax import linen as nn  # noqa: E402
-from seqio import utils as seqio_utils  # noqa: E402
-from t5x import utils  # noqa: E402
-
-from t5x_harness.resolve.error_texts import error_text  # noqa: E402
-from t5x_harness.resolve.explanation import explain  # noqa: E402
-from t5x_harness.resolve.frames import (  # noqa: E402
+from t5x_harness.resolve.exceptions import (
+    error_text,
     is_deliberate,
     library_frame,
     raised_by_harness,
     root_cause,
     users_callee,
 )
-from t5x_harness.resolve.samples import packed_rows  # noqa: E402
-from t5x_harness.spec import Stage  # noqa: E402
+from t5x_harness.resolve.explanation import explain
+from t5x_harness.resolve.samples import packed_rows
+from t5x_harness.spec import Stage
 
 CHAINS = """
 class Closed(RuntimeError):

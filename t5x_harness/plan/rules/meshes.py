@@ -1,20 +1,95 @@
-"""MSH03 to MSH05 and GIN20: partitions that the slice has no mesh for, or that are not read; what is not called."""
+"""MSH02 to MSH05, MSH11, SEQ28, GIN08 and GIN20: batches, files and partitions that the slice's mesh cannot share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.lint.rules.meshes import MSH03
+from t5x_harness.lint.rules.meshes import MSH02, MSH03, uneven_batch
+from t5x_harness.lint.rules.quoted_values import GIN08
 from t5x_harness.lint.rules.uncalled_reference import GIN20
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
+
+
+@finds(MSH02)
+def batch_on_mesh(plan: Planned) -> Iterator[Found]:
+    """Finds each batch size that the data axis does not divide; datasets that share its binding share the finding."""
+    data = plan.layout.positions
+    bad: dict[tuple[BindingKey | None, int], list[str]] = {}
+    for role in plan.run.roles:
+        batch = role.dataset.batch_size
+        if isinstance(batch, int) and batch > 0 and batch % data:
+            bad.setdefault((role.key(plan.config, "batch_size"), batch), []).append(role.name)
+    for (key, batch), names in bad.items():
+        message, near = uneven_batch(names, batch, data)
+        yield Found(message, key, f"set {key.short if key else 'batch_size'} to {near}")
+
+
+@finds(GIN08)
+def batch_type(plan: Planned) -> Iterator[Found]:
+    """Finds each dataset whose batch size is not a number of examples."""
+    bad: dict[tuple[BindingKey | None, str], list[str]] = {}
+    for role in plan.run.roles:
+        batch = role.dataset.batch_size
+        if not isinstance(batch, int) or batch < 1:
+            kind = f", a {type(batch).__name__}" if not isinstance(batch, int) else ""
+            bad.setdefault((role.key(plan.config, "batch_size"), f"{batch!r}{kind}"), []).append(role.name)
+    for (key, value), names in bad.items():
+        of = " and ".join(names)
+        yield Found(f"the batch size of {of} is {value}", key, "give a whole number from 1 up, without quotes")
+
+
+MSH11 = Mistake(
+    "MSH11",
+    "batch size that the number of microbatches does not divide",
+    why=(
+        "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint. "
+        "Microbatches that the data axis does not divide train, but some devices compute more than others: a warning."
+    ),
+    bad=training(
+        "from t5x import trainer",
+        "trainer.Trainer.num_microbatches = 3",
+        "BATCH_SIZE = 16",
+        at="trainer.Trainer.num_microbatches = 3",
+    ),
+    good=training("from t5x import trainer", "trainer.Trainer.num_microbatches = 2", "BATCH_SIZE = 16"),
+)
+
+
+@finds(MSH11)
+def microbatches(plan: Planned) -> Iterator[Found]:
+    """Finds a batch that cannot be cut into equal microbatches, or microbatches that the mesh cannot share evenly."""
+    from t5x_harness.plan.planned import batch_size, microbatches_key, num_microbatches
+
+    parts, positions = num_microbatches(plan), plan.layout.positions
+    batch = next((batch_size(r) for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
+    if batch is None or parts == 1:
+        return
+    key = microbatches_key(plan)
+    name = key.short if key else "num_microbatches"
+    if batch % parts:
+        yield Found(
+            f"the batch size {batch} is not divisible by {parts} microbatches",
+            key,
+            f"set {name} to a divisor of {batch}",
+        )
+    elif (batch // parts) % positions and not batch % positions:
+        fitting = batch // positions
+        yield Found(
+            f"{parts} microbatches of the batch size {batch} have {batch // parts} examples each, and the mesh's "
+            f"data axis has {positions} positions: T5X shares them unevenly",
+            key,
+            f"set {name} to {'1' if fitting == 1 else f'a divisor of {fitting}'}, or enlarge the batch",
+            severity=Severity.WARNING,
+        )
 
 
 MSH04 = Mistake(
@@ -78,3 +153,46 @@ def uncalled(plan: Planned) -> Iterator[Found]:
 
 
 FOUND_BY_STAGE = {"MSH03": MSH03, "HostsCut": MSH04}
+
+
+SEQ28 = Mistake(
+    "SEQ28",
+    "source with fewer files than data shards on the slice",
+    severity=Severity.NOTE,
+    why=(
+        "SeqIO deals out files to hosts. With fewer files than data shards it deals out examples instead: each host "
+        "reads and decodes everything and throws most of it away, and a restart sees the same few files again. A "
+        "source that is read without a task refuses: `Dataset has too few files to shard`."
+    ),
+    bad=training(slice="v3-32"),
+    good=training(slice="v3-8"),
+)
+
+
+@finds(SEQ28)
+def few_files(plan: Planned) -> Iterator[Found]:
+    """Finds each task of the train data with fewer files than the pod has data shards."""
+    shards = plan.layout.shards
+    for role in plan.run.roles if shards > 1 else ():
+        if role.parameter != "train_dataset_cfg":
+            continue
+        for task in plan.run.tasks[role.parameter]:
+            files = _files(task, role.dataset.split)
+            if files is not None and files < shards:
+                number = f"{files} file{'' if files == 1 else 's'}"
+                yield Found(
+                    f"{task.name} {role.dataset.split} has {number}, and the hosts of {plan.slice.name} read "
+                    f"{shards} parts: each reads all of it and keeps one example in {shards}",
+                    role.key(plan.config, "mixture_or_task_name"),
+                    f"write the data to at least {shards} files, or cache the task",
+                )
+
+
+def _files(task: Any, split: str) -> int | None:
+    """Files of a task's source; None where it deals out any number of parts itself, or cannot tell."""
+    try:
+        if task.source.supports_arbitrary_sharding or split not in task.splits:
+            return None
+        return len(task.source.list_shards(split=split))
+    except Exception:  # a source of the user's; what is wrong with it shows when it is read
+        return None

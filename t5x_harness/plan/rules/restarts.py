@@ -1,14 +1,17 @@
-"""CKP26: what an interruption costs a training run whose MODEL_DIR is in a bucket."""
+"""CKP22, CKP24 and CKP26: what orbax removes, loses or cannot read back when a job starts again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.plan.rule import finds
-from t5x_harness.spec import Severity
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
@@ -46,3 +49,134 @@ def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
             folder.key,
             "let the job restart more than once, and copy the event files elsewhere if you need them",
         )
+
+
+_CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
+_COMMITTED = "commit_success.txt"
+_MOST_NAMED = 3
+_LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
+
+
+CKP22 = Mistake(
+    "CKP22",
+    "folders in a bucket that orbax removes",
+    severity=Severity.WARNING,
+    why=(
+        "At gs://, orbax takes every folder without a file `commit_success.txt` for a checkpoint that was not "
+        "finished, and T5X has it clear up: in MODEL_DIR when it trains, in what it restores when it evaluates or "
+        "infers. The TensorBoard folders of an earlier job go, its predictions, checkpoints in T5X's older layout; and "
+        "where one of those is restored, its arrays. An error where the checkpoint to be evaluated goes itself, as in "
+        "mode 'latest' or 'all'. Seen in buckets that `gcs_root` gives."
+    ),
+    bad=training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR"),
+    good=training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT),
+)
+
+
+@finds(CKP22)
+def removed_folder(plan: Planned) -> Iterator[Found]:
+    """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
+    from t5x_harness.resolve.output_folder import local_copy, model_dir
+
+    key, folder = plan.start.key, plan.start.path
+    if plan.config.mode is Mode.TRAIN:
+        written = model_dir(plan.config)
+        key, folder = (written.key, written.path) if written else (None, None)
+    managed = folder is not None and folder.startswith("gs://") and plan.uses_orbax
+    local = local_copy(folder) if folder and managed else None
+    names = _removed(local) if local is not None and local.is_dir() else []
+    if local is None or not names:
+        return
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    trains, restored = plan.config.mode is Mode.TRAIN, Path(plan.start.checkpoint or "").name
+    when = "before it saves" if trains else "while it restores"
+    if is_lost := not trains and restored in names:
+        when += f" {restored}, which is one of them"
+    yield Found(
+        f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
+        f"folders at gs:// as unfinished checkpoints, {when}",
+        key,
+        _fix(plan, local),
+        severity=Severity.ERROR if is_lost else Severity.WARNING,
+    )
+
+
+def _removed(folder: Path) -> list[str]:
+    """Returns the folders that orbax would remove, except its own checkpoints that really are unfinished."""
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.is_dir()
+        and not (path / _COMMITTED).exists()
+        and (not _CHECKPOINT.fullmatch(path.name) or _is_older_layout(path))
+    ]
+
+
+def _is_older_layout(checkpoint: Path) -> bool:
+    return (checkpoint / "checkpoint").is_file()
+
+
+def _fix(plan: Planned, folder: Path) -> str:
+    if plan.config.mode is Mode.TRAIN:
+        return "use another MODEL_DIR, or copy them elsewhere first"
+    if _is_older_layout(folder):
+        return "bind use_orbax = False, which reads this layout and removes nothing"
+    return "restore one checkpoint_N in mode 'specific', or copy them elsewhere first"
+
+
+_FROZEN = """from flax import traverse_util
+from t5x import adafactor, optimizers
+
+
+def decoder_alone():
+    decoder = traverse_util.ModelParamTraversal(lambda path, _: "decoder" in path)
+    rules = adafactor.standard_logical_factor_rules()
+    return optimizers.MultiOptimizer([(decoder, adafactor.Adafactor(logical_factor_rules=rules))])
+"""
+_FREEZING = (
+    "import freezing",
+    "from t5x import models",
+    "models.EncoderDecoderModel.optimizer_def = @freezing.decoder_alone()",
+)
+_FILES = {**examples.FILES, "freezing.py": _FROZEN}
+
+CKP24 = Mistake(
+    "CKP24",
+    "optimizer state that orbax cannot restore",
+    why=(
+        "A MultiOptimizer keeps nothing for parameters that none of its traversals takes. T5X saves such a state with "
+        "orbax and cannot read it back: the job trains to its end, unless it is interrupted once. Then each restart "
+        "fails with `NOT_FOUND: Error opening … driver`. The older layout can be read back."
+    ),
+    bad=training(*_FREEZING, files=_FILES, at="models.EncoderDecoderModel"),
+    good=training(*_FREEZING, "train_script.train.use_orbax = False", files=_FILES),
+)
+
+
+@finds(CKP24)
+def partial_state(plan: Planned) -> Iterator[Found]:
+    """Finds a run that saves state for a part of the parameters, or starts from a checkpoint that has more."""
+    if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
+        return
+    if plan.fit is not None and plan.fit.unwanted:
+        yield Found(
+            f"the checkpoint {plan.start.checkpoint} holds state for {_parameters(plan.fit.unwanted)}, for which "
+            "the optimizer keeps none: T5X cannot fit the one into the other",
+            plan.start.key,
+            "drop the checkpoint's: assignment_map = [(r'state/param_states.*', None)] and fallback_to_scratch = True",
+        )
+    save = plan.save
+    if not plan.uses_orbax or save is None or not save.period:
+        return
+    yield Found(
+        f"the optimizer keeps no state for {_parameters(plan.shapes.empty)}: T5X saves that with orbax and cannot "
+        "restore it, so the first restart of the job is its end",
+        plan.config.owner(plan.config.find("optimizer_def")),
+        f"bind {plan.config.owner_of('use_orbax').short} = False, or give every parameter an optimizer, such as "
+        "one whose learning rate is 0",
+    )
+
+
+def _parameters(names: Sequence[str]) -> str:
+    first, *others = (name.removeprefix("state/param_states/") for name in names)
+    return f"{first} and {len(others)} more parameters" if others else first

@@ -1,20 +1,23 @@
-"""MSH12, CKP01, CKP02, CKP23 and GIN09: steps and periods, every value computed and the checkpoint's step known."""
+"""MSH12, CKP01, CKP02, CKP23, GIN09, GIN24, GIN26, OPT01 and OPT02: steps, periods and learning rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings.rule import Found
+from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.config import BindingKey
 from t5x_harness.lint.rules.numbers import GIN09
 from t5x_harness.lint.rules.saving import CKP23
 from t5x_harness.lint.rules.steps import CKP01, CKP02, MSH12
+from t5x_harness.lint.rules.training import FACTORS, GIN24, GIN26
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
+    from t5x_harness.plan.steps import LearningRate
 
 
 @finds(MSH12)
@@ -100,3 +103,216 @@ def nothing_kept(plan: Planned) -> Iterator[Found]:
         f"set {key.short if key else 'utils.SaveCheckpointConfig.period'} to a number of steps above 0",
         severity=Severity.NOTE if save is None else None,
     )
+
+
+_NOTHING = 1e-7
+"""A rate at which nothing is learnt; T5X's schedules do not go below 1e-8."""
+_RUN_DOWN = 0.01
+"""What is left of the highest rate when a schedule is over."""
+
+
+@finds(GIN24)
+def schedule_is_over(plan: Planned) -> Iterator[Found]:
+    """Finds a schedule whose warm-up or decay lies before the first step to train."""
+    rate, steps = plan.learning_rate, plan.steps
+    if rate is None or rate.schedule is None or rate.curve is None or steps is None:
+        return
+    key = _key_in_t5x(plan, "factors") or rate.schedule.key
+    if rate.curve.not_finite is not None:
+        step, value = rate.curve.not_finite
+        yield Found(
+            f"the learning rate is {value} at step {step}: the update of that step leaves no parameter finite",
+            _zero_key(plan) or key,
+            "set warmup_steps to at least 1, or take linear_warmup out of factors"
+            if _zero_key(plan)
+            else "look for a division by zero in the schedule",
+            severity=Severity.ERROR,
+        )
+        return
+    if rate.curve.highest[1] <= _NOTHING:
+        yield Found(
+            f"the learning rate is {rate.curve.highest[1]:.2g} at most from the first step to the last: nothing "
+            "is learnt",
+            key,
+            "let the schedule begin at the first step to train, or make it longer",
+        )
+        return
+    problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
+    if problem and steps.first:
+        message, severity = problem
+        yield Found(message, key, _fix(plan, steps.first), severity=severity)
+
+
+def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
+    """Returns what of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
+    before, curve = rate.before, rate.curve
+    if before is None or curve is None:
+        return None
+    (first, now), (top_step, top) = curve.points[0], before.highest
+    if before.not_finite is not None or (is_own and top >= 1):
+        return None  # no rate that anyone trained with: the formula is meant for later steps
+    if curve.highest[1] < _RUN_DOWN * top:
+        return (
+            f"the learning rate has run down before the run begins: it is {now:.3g} at step {first}, the first to be "
+            f"trained, and was {top:.3g} at step {top_step}"
+        ), Severity.WARNING
+    warmed_up = before.points[0][1] < _RUN_DOWN * top and top_step < first
+    if not warmed_up or curve.rises:
+        return None
+    message = (
+        f"the schedule warms up from step 0 to {top_step}, and the run begins at step {first}: its first update is "
+        f"made at {now:.3g}, without a warm-up"
+    )
+    # A rate that goes on falling may well be the same schedule continued.
+    return message, Severity.NOTE if curve.falls else Severity.WARNING
+
+
+def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
+    """Returns the binding of a parameter of T5X's scheduler.
+
+    None where it is not bound, or the run has another schedule.
+    """
+    schedule = plan.learning_rate.schedule if plan.learning_rate is not None else None
+    value = plan.config.value(plan.config.owner(schedule.key)) if schedule is not None else None
+    if not any(name.endswith("create_learning_rate_scheduler") for name in plan.config.references(value)):
+        return None
+    return plan.config.find(parameter, "create_learning_rate_scheduler")
+
+
+def _zero_key(plan: Planned) -> BindingKey | None:
+    """Returns the binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
+    key = _key_in_t5x(plan, "warmup_steps")
+    owner = plan.config.owner(key)
+    return owner if owner is not None and plan.config.value(owner) == 0 else None
+
+
+def _fix(plan: Planned, first: int) -> str:
+    if _key_in_t5x(plan, "factors"):
+        return f"set utils.create_learning_rate_scheduler.step_offset = {first:_}"
+    return f"count the schedule's steps from {first} on"
+
+
+@finds(GIN26)
+def unknown_factor(plan: Planned) -> Iterator[Found]:
+    """Finds each factor that neither T5X's record nor the T5X in use has."""
+    factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
+    if factor is not None:
+        key = plan.config.find("factors", "create_learning_rate_scheduler")
+        yield Found(
+            f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
+            plan.config.owner(key),
+            f"use one of {', '.join(FACTORS)}",
+        )
+
+
+_ADAPTIVE = frozenset(
+    {
+        "Adafactor", "adafactor", "adabelief", "adam", "adamax", "adamaxw", "adamw", "amsgrad", "lamb", "lion", "nadam",
+        "nadamw", "novograd", "radam", "yogi",
+    }
+)  # fmt: skip
+"""Optimizers whose updates are about as large as the rate, whatever the gradients: only there it tells something."""
+_LARGE = 0.1
+"""T5 is trained with 0.01 at most: a tenth of a parameter's size in each step forgets everything."""
+_SMALL = 1e-5
+_SMALL_ABSOLUTE = 1e-6
+"""Where the rate is not relative to the parameters, as with Adam, whose fine-tunings go down to a few millionths."""
+_CONSTANT = "utils.create_learning_rate_scheduler.factors = 'constant'"
+
+
+OPT01 = Mistake(
+    "OPT01",
+    "learning rate that is far too large or too small for the optimizer",
+    severity=Severity.WARNING,
+    why=(
+        "Adafactor and Adam change each parameter by about the learning rate in every step, Adafactor in proportion to "
+        "the parameter's size. At 1.0 the model forgets what it knew at once, below 0.00001 it learns nothing, and the "
+        "job runs to its end either way. `rsqrt_decay` wants a base of about 1.0, `constant` one of about 0.001."
+    ),
+    bad=training(
+        _CONSTANT,
+        "utils.create_learning_rate_scheduler.base_learning_rate = 1.0",
+        at="utils.create_learning_rate_scheduler.base_learning_rate",
+    ),
+    good=training(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001"),
+)
+
+
+@finds(OPT01)
+def useless_rate(plan: Planned) -> Iterator[Found]:
+    """Finds a rate with which nothing can be learned, if the optimizer is a known one."""
+    rate = plan.learning_rate
+    if rate is None or rate.schedule is None or rate.curve is None or rate.curve.not_finite is not None:
+        return
+    schedule, curve = rate.schedule, rate.curve
+    if schedule.optimizer not in _ADAPTIVE:
+        return
+    (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
+    if end > _LARGE or top >= 1:
+        step, value = (last, end) if end > _LARGE else (top_step, top)
+        problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"
+        fix = "lower it: fine-tuning of T5 takes 0.001, pretraining 0.01 at most"
+    elif _NOTHING < top < (_SMALL if _is_relative(plan) else _SMALL_ABSOLUTE):
+        problem = (
+            f"the learning rate goes from {start:.3g} at step {first} to {end:.3g} at step {last}, {top:.3g} at "
+            f"most: {schedule.optimizer} learns next to nothing with it"
+        )
+        fix = "raise it: fine-tuning of T5 takes 0.001"
+    else:
+        return
+    key, factors = _key_in_t5x(plan, "base_learning_rate"), _key_in_t5x(plan, "factors")
+    named = str(plan.config.value(plan.config.owner(factors))) if factors else ""
+    if top < _SMALL and "rsqrt" in named:
+        fix += f", which {named!r} divides by the square root of the step; or leave that factor out"
+    yield Found(problem, plan.config.owner(key) if key else schedule.key, fix)
+
+
+def _is_relative(plan: Planned) -> bool:
+    """Tells whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
+    settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
+    return bool(getattr(settings, "multiply_by_parameter_scale", False))
+
+
+OPT02 = Mistake(
+    "OPT02",
+    "warm-up that is longer than the run",
+    severity=Severity.WARNING,
+    why=(
+        "The rate rises from the first step to the last and never reaches what base_learning_rate says: most of the "
+        "run silently trains at a fraction of the chosen rate."
+    ),
+    bad=training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
+        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
+        "utils.create_learning_rate_scheduler.warmup_steps = 20_000",
+        at="utils.create_learning_rate_scheduler.warmup_steps",
+    ),
+    good=training(
+        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
+        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
+        "utils.create_learning_rate_scheduler.warmup_steps = 1_000",
+    ),
+)
+
+
+@finds(OPT02)
+def unfinished_warmup(plan: Planned) -> Iterator[Found]:
+    """Finds a warm-up of T5X's own schedule that goes on when the run has ended."""
+    steps, config = plan.steps, plan.config
+    keys = {name: _key_in_t5x(plan, name) for name in ("factors", "warmup_steps", "step_offset")}
+    given = {name: config.value(config.owner(key)) for name, key in keys.items() if key is not None}
+    warmup, offset = given.get("warmup_steps"), given.get("step_offset", 0)
+    if steps is None or steps.first is None or not steps.to_train or keys["warmup_steps"] is None:
+        return
+    if "linear_warmup" not in str(given.get("factors", "linear_warmup")):
+        return
+    if not isinstance(warmup, int) or not isinstance(offset, int):
+        return
+    end = steps.first + steps.to_train - offset
+    if 0 < end < warmup:
+        yield Found(
+            f"the warm-up takes {warmup:,} steps, and the run ends at step {end:,} of the schedule, when "
+            f"{end / warmup:.0%} of it are done",
+            config.owner(keys["warmup_steps"]),
+            f"warm up for fewer steps than the {steps.to_train:,} that are trained",
+        )

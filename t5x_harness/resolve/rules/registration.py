@@ -1,7 +1,9 @@
-"""SEQ05, SEQ07, SEQ08, SEQ38 and GIN22: how tasks and mixtures come into SeqIO's registries, and into the config."""
+"""SEQ05, SEQ07, SEQ08, SEQ17, SEQ33, SEQ38 and GIN22: how tasks and mixtures are registered, written and mixed."""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,9 +11,11 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.resolve.rule import finds
+from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
+
 
 _SOURCE = "source=seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 _STEPS = "preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]"
@@ -163,3 +167,131 @@ GIN22 = Mistake(
 
 
 FOUND_BY_STAGE = {"RegisteredTwice": SEQ05, "DifferentFeatures": SEQ07, "ConfigurablesInModule": GIN22}
+
+
+_OF_T5X = (
+    "split",
+    "use_cached",
+    "shuffle",
+    "seed",
+    "shard_info",
+    "num_epochs",
+    "trim_output_features",
+)
+"""What T5X hands to a task's or mixture's ``get_dataset``, through SeqIO, besides the lengths."""
+
+_CLASS = """\
+class OldTask(seqio.Task):
+    def get_dataset(
+        self, sequence_length=None, split='train', use_cached=False, shuffle=True, seed=None, shard_info=None,
+        num_epochs=1
+    ):
+        return super().get_dataset(
+            sequence_length, split, use_cached, shuffle, seed=seed, shard_info=shard_info, num_epochs=num_epochs
+        )
+
+
+seqio.TaskRegistry.add(
+    'counting',
+"""
+
+
+SEQ33 = Mistake(
+    "SEQ33",
+    "task class that does not take what T5X gives",
+    why=(
+        "T5X and SeqIO from different times, or your own task class for an older SeqIO, end in `get_dataset() got "
+        "an unexpected keyword argument 'trim_output_features'`."
+    ),
+    bad=training(
+        files=examples.files("seqio.TaskRegistry.add(\n    'counting',\n", f"{_CLASS}    task_cls=OldTask,\n"),
+        at="seqio.TaskRegistry.add(",
+    ),
+    good=training(),
+)
+
+
+@finds(SEQ33)
+def old_interface(run: Resolved) -> Iterator[Found]:
+    """Finds each task or mixture whose ``get_dataset`` does not take what T5X passes."""
+    from t5x_harness.resolve.datasets import provider_of
+
+    providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
+    providers |= {provider_of(role).name: provider_of(role) for role in run.roles}
+    for provider in providers.values():
+        refused = _refused(provider.get_dataset)
+        if refused:
+            yield Found(
+                f"{type(provider).__name__}.get_dataset of {provider.name} does not take {refused}, which T5X gives it",
+                None,
+                "take **kwargs and hand them on, or install a SeqIO and a T5X of the same time",
+                location=run.registrations.place(provider.name),
+            )
+
+
+def _refused(get_dataset: object) -> str:
+    """Returns the arguments that a method does not take, in words."""
+    parameters = inspect.signature(get_dataset).parameters.values()  # type: ignore[arg-type]
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return ""
+    taken = {p.name for p in parameters if p.kind is not inspect.Parameter.POSITIONAL_ONLY}
+    return ", ".join(name for name in _OF_T5X if name not in taken)
+
+
+_SPLITS = "splits=('train', 'validation')"
+_COUNTED = f"{_SPLITS}, num_input_examples={{'train': 2, 'validation': 2}}"
+_MIXTURE = """\
+
+seqio.MixtureRegistry.add('mixed', ['counting'], default_rate=seqio.mixing_rate_num_examples)
+"""
+_MIXED_ = "MIXTURE_OR_TASK_NAME = 'mixed'"
+
+
+SEQ17 = Mistake(
+    "SEQ17",
+    "mixing rate that is not a positive number",
+    why=(
+        "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "
+        "raises `unsupported operand type(s) for *=` when the job starts. A task with the rate 0 is never seen."
+    ),
+    bad=training(_MIXED_, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add("),
+    good=training(_MIXED_, files={"counting.py": examples.TASK.replace(_SPLITS, _COUNTED) + _MIXTURE}),
+)
+
+
+@finds(SEQ17)
+def mixing_rates(run: Resolved) -> Iterator[Found]:
+    """Finds each task without a positive rate in a mixture whose data is mixed."""
+    from t5x_harness.resolve.resolved import mixtures_of, rates_of
+
+    for mixture, split in mixtures_of(run):
+        place = run.registrations.place(mixture.name)
+        for task, rate in rates_of(mixture, split).items():
+            if isinstance(rate, Exception):
+                yield Found(
+                    f"the rate of task {task} in mixture {mixture.name} cannot be computed: {_error_text(rate)}",
+                    None,
+                    "give the task's source num_input_examples, cache it, or give a number as the rate",
+                    location=place,
+                )
+            elif rate == 0:
+                yield Found(
+                    f"task {task} has the rate 0 in mixture {mixture.name}: no example of it is ever read",
+                    None,
+                    f"give a rate above 0, or take {task} out of the mixture",
+                    location=place,
+                    severity=Severity.WARNING,
+                )
+            elif rate < 0 or not math.isfinite(rate):
+                yield Found(
+                    f"task {task} has the rate {rate:g} in mixture {mixture.name}, which must be a positive number",
+                    None,
+                    "give a rate above 0",
+                    location=place,
+                )
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, TypeError) and "NoneType" in str(error):
+        return "its source does not say num_input_examples, and it is not cached"
+    return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""SEQ04 and SEQ36: tasks that are not registered, and sources with no examples or too few."""
+"""SEQ01 to SEQ04, SEQ31, SEQ32, SEQ34 and SEQ36: tasks, TFDS datasets, files, caches and examples that are missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
-    from t5x_harness.resolve.datasets import DataRole
+    import seqio
+
+    from t5x_harness.gin.config import BindingKey
+    from t5x_harness.resolve.datasets import DataRole, TfdsProblem
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.samples import Sample
 
@@ -120,3 +123,247 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
             Severity.NOTE if declared else Severity.WARNING,
         )
     return "", "", Severity.NOTE
+
+
+_SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
+
+
+def _tfds(version: str, folder: str) -> dict[str, str]:
+    """Returns the example's task on a TFDS builder of its own, ``one_row``, prepared by its import as 1.0.0."""
+    text = examples.TASK.replace(_SOURCE, f"seqio.TfdsDataSource('one_row:{version}', tfds_data_dir='{folder}')")
+    return {"counting.py": text.replace("\n\nFEATURE", _BUILDER, 1)}
+
+
+_BUILDER = f"""
+
+import tensorflow_datasets as tfds
+
+
+class OneRow(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version('1.0.0')
+
+    def _info(self):
+        features = tfds.features.FeaturesDict({{'inputs': tf.string, 'targets': tf.string}})
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {{split: [(0, {{'inputs': 'one two', 'targets': '1 2'}})] for split in ('train', 'validation')}}
+
+    def _generate_examples(self):
+        return ()
+
+
+OneRow(data_dir='{examples.FOLDER}/prepared').download_and_prepare()
+
+FEATURE"""
+
+
+def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
+    """Returns every task with a split that the run asks of it, each once."""
+    asked = ((task, role.dataset.split) for role, task in run.reads())
+    return iter({(task.name, split): (task, split) for task, split in asked}.values())
+
+
+def _tfds_problems(run: Resolved, *, can_be_prepared: bool) -> Iterator[tuple[seqio.Task, TfdsProblem]]:
+    from t5x_harness.resolve.datasets import tfds_problem
+
+    said = set()
+    for task, split in _tasks(run):
+        problem = tfds_problem(task, split)
+        if problem and problem.can_be_prepared is can_be_prepared and (task.name, problem) not in said:
+            said.add((task.name, problem))
+            yield task, problem
+
+
+def _of_task(run: Resolved, task: seqio.Task, message: str, fix: str) -> Found:
+    """Returns what was found at the line that registered a task."""
+    return Found(message, None, fix, location=run.registrations.place(task.name))
+
+
+SEQ31 = Mistake(
+    "SEQ31",
+    "TFDS dataset or version that the installed TFDS does not have",
+    why=(
+        "TFDS drops old versions of its datasets: T5X's own pretraining example names c4/en/2.2.0, which `is too old "
+        "for this version of TFDS so cannot be generated`."
+    ),
+    bad=training(files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+)
+
+
+@finds(SEQ31)
+def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
+    """Finds each TFDS dataset whose name or version the installed TFDS does not have."""
+    for task, problem in _tfds_problems(run, can_be_prepared=False):
+        yield _of_task(
+            run,
+            task,
+            f"task {task.name} reads {problem.name}, which the installed TFDS does not have: {problem.detail}",
+            "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder",
+        )
+
+
+SEQ32 = Mistake(
+    "SEQ32",
+    "TFDS dataset that is not prepared",
+    why=(
+        "T5X lets TFDS download and prepare what it does not find, on the hosts of a TPU that waits: for hours, or "
+        "until it fails."
+    ),
+    bad=training(files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+)
+
+
+@finds(SEQ32)
+def not_prepared(run: Resolved) -> Iterator[Found]:
+    """Finds each TFDS dataset that is not prepared."""
+    for task, problem in _tfds_problems(run, can_be_prepared=True):
+        yield _of_task(
+            run,
+            task,
+            f"task {task.name} reads {problem.name}, which is not prepared in {problem.detail}: the job would "
+            "download and prepare it",
+            "give the folder that has it with --tfds_data_dir, or prepare it there first",
+        )
+
+
+SEQ34 = Mistake(
+    "SEQ34",
+    "file pattern that matches no file",
+    why="SeqIO stops the job with `No file is found for the file pattern` once the TPU is there.",
+    bad=training(
+        files=examples.files(_SOURCE, f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/trian-*.txt'}})"),
+        at="seqio.TaskRegistry.add(",
+    ),
+    good=training(
+        files={
+            "train.txt": "one two\t1 2\nthree\t3\n",
+            **examples.files(
+                f"{_SOURCE},\n    preprocessors=[",
+                f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/train*.txt'}}),\n    preprocessors=[\n"
+                "        lambda lines: lines.map(lambda x: dict(zip(('inputs', 'targets'), "
+                "tf.unstack(tf.strings.split(x, '\\t'), 2)))), ",
+            ),
+        }
+    ),
+)
+
+
+@finds(SEQ34)
+def no_files(run: Resolved) -> Iterator[Found]:
+    """Finds each split whose file pattern matches nothing, of tasks whose files this machine can see."""
+    from t5x_harness.standins.task_data import files_of, out_of_reach, patterns_of
+
+    for task, split in _tasks(run):
+        if files_of(task, split) == [] and not out_of_reach(task, split):
+            shown = ", ".join(patterns_of(task, split)) or "nothing"
+            message = f"task {task.name} reads its split {split!r} from {shown}, which matches no file"
+            yield _of_task(run, task, message, "correct the pattern")
+
+
+_PLACEHOLDER = (
+    "[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]",
+    "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]",
+)
+_REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placeholder(required=True)"))
+
+
+def _once(run: Resolved, cached: bool) -> Iterator[tuple[DataRole, seqio.Task]]:
+    """Yields each task once for all datasets that take their use_cached from one binding."""
+    said = set()
+    for role in run.roles:
+        key = role.key(run.config, "use_cached")
+        for task in run.tasks[role.parameter]:
+            if bool(role.dataset.use_cached) is cached and (task.name, key) not in said:
+                said.add((task.name, key))
+                yield role, task
+
+
+def _name(key: BindingKey | None) -> str:
+    return key.short if key else "use_cached"
+
+
+SEQ01 = Mistake(
+    "SEQ01",
+    "cached examples asked for that are in no cache folder",
+    why=(
+        "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
+        "in any of the task cache directories`."
+    ),
+    bad=training("USE_CACHED_TASKS = True", files=examples.files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True"),
+    good=training("USE_CACHED_TASKS = False", files=examples.files(*_PLACEHOLDER)),
+)
+
+
+@finds(SEQ01)
+def missing_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that is to be read from its cache and whose cache does not exist."""
+    import seqio
+
+    from t5x_harness.standins.task_data import cache_of
+
+    folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
+    if any("://" in folder for folder in folders):
+        return  # said to be not checked where the data is read
+    searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
+    for role, task in _once(run, cached=True):
+        if task.supports_caching and cache_of(task) is None:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
+                key,
+                f"set {_name(key)} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
+                "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
+            )
+
+
+SEQ02 = Mistake(
+    "SEQ02",
+    "cached examples asked for of a task that cannot be cached",
+    severity=Severity.WARNING,
+    why=(
+        "Without a `CacheDatasetPlaceholder` in the task SeqIO drops `use_cached` with a line in the log: every host "
+        "preprocesses while the TPU waits."
+    ),
+    bad=training("USE_CACHED_TASKS = True", at="USE_CACHED_TASKS = True"),
+    good=training("USE_CACHED_TASKS = False"),
+)
+
+
+@finds(SEQ02)
+def ignored_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that is to be read from a cache and has no place for one."""
+    for role, task in _once(run, cached=True):
+        if not task.supports_caching:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
+                "preprocessors: SeqIO preprocesses its source on the fly all the same",
+                key,
+                f"set {_name(key)} = False if that is meant, or put the placeholder into the task and cache it",
+            )
+
+
+SEQ03 = Mistake(
+    "SEQ03",
+    "task that needs its cache, read without it",
+    why="SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`.",
+    bad=training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS"),
+    good=training(files=examples.files(*_PLACEHOLDER)),
+)
+
+
+@finds(SEQ03)
+def needed_cache(run: Resolved) -> Iterator[Found]:
+    """Finds each task that can only be read from a cache."""
+    for role, task in _once(run, cached=False):
+        if task.requires_caching:
+            key = role.key(run.config, "use_cached")
+            yield Found(
+                f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
+                "and use_cached is False",
+                key,
+                f"set {_name(key)} = True and cache the task, or take required=True out of the task",
+            )

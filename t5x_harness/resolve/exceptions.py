@@ -1,4 +1,4 @@
-"""What an exception shows by itself: its causes, the one to report, the places it passed through, who raised it."""
+"""What an exception shows by itself: its text, its causes, the places it passed through, and whose code they are."""
 
 from __future__ import annotations
 
@@ -6,17 +6,165 @@ import dataclasses
 import dis
 import functools
 import inspect
+import linecache
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from t5x_harness.resolve.error_texts import full_text
-from t5x_harness.resolve.parties import FRONT, HARNESS, PYTHON, USER, is_users, library_path, party_of, shown_path
 from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import hidden_exception
 from t5x_harness.upstream.jax import is_traceback_carrier
+
+_LONGEST = 300
+_SHORTEST = 20
+"""A first sentence with fewer characters is only an exclamation, so the next one is shown, too."""
+
+_OF_TRANSFORMATION = r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+_IN_PYTHON = re.compile(
+    rf"(?:\{{\{{[^}}]*\}}\}}\s*|{_OF_TRANSFORMATION})*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):",
+    re.DOTALL,
+)
+"""How TensorFlow reports an exception of a Python function that it called, such as a generator."""
+
+_OF_THE_GRAPH = re.compile(
+    rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}",
+    re.DOTALL,
+)
+"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which no user wrote."""
+
+_OF_GIN = re.compile(r"\n\s*(?:In (?:call to|file|bindings)|No values supplied by Gin)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(\[])|(?<=[.!?:])\s*\n\s*\n")
+
+
+def error_text(error: BaseException) -> str:
+    """Returns an exception's type and first sentence, such as ``KeyError: 'validation'``.
+
+    If TensorFlow hides a Python error in its own, the type and text are those of the Python error. An assertion without
+    a text shows what was asserted.
+    """
+    if inside := _IN_PYTHON.match(full_text(error)):
+        return _first_sentence(inside[1])
+    kind, text = type(error).__name__, one_line(error)
+    if not text:
+        asserted = _source_line(error) if isinstance(error, AssertionError) else ""
+        return f"{kind} ({asserted})" if asserted else kind
+    return text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
+
+
+def full_text(error: BaseException) -> str:
+    """Returns the whole text of an exception, even if a user's class raises when it makes the text."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text is not available: {type(second).__name__})"
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an exception's first sentence, without gin's trail, object addresses and line breaks."""
+    text = full_text(error)
+    text = _OF_THE_GRAPH.sub("", _OF_GIN.split(text, maxsplit=1)[0])
+    if text.lstrip().startswith("in user code:"):  # TensorFlow's report on a traced function ends with the error
+        text = text.strip().splitlines()[-1]
+    return _first_sentence(text)
+
+
+def _first_sentence(text: str) -> str:
+    text = re.sub(r"<(?:bound method )?([\w.]+)(?: object)? at 0x[0-9a-f]+>", r"a \1", text)
+    text = re.sub(r" at 0x[0-9a-f]+>", ">", text.strip())
+    end = next((m.start() for m in _SENTENCE_END.finditer(text) if m.start() >= _SHORTEST), None)
+    text = " ".join(text[:end].split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _source_line(error: BaseException) -> str:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    return linecache.getline(frames.tb_frame.f_code.co_filename, frames.tb_lineno).strip() if frames else ""
+
+
+def is_of_python(error: BaseException) -> bool:
+    """Tells whether TensorFlow reports an exception of a Python function that it called."""
+    return _IN_PYTHON.match(full_text(error)) is not None
+
+
+USER = "user"
+HARNESS = "t5x-harness"
+PYTHON = "Python"
+
+_OURS = Path(__file__).parents[1]
+_NAMES = {
+    "t5x": "T5X",
+    "seqio": "SeqIO",
+    "gin": "Gin",
+    "flax": "Flax",
+    "optax": "optax",
+    "airio": "airio",
+    "t5": "T5",
+    "orbax": "orbax",
+    "clu": "clu",
+    "jax": "JAX",
+    "jaxlib": "JAX",
+    "tensorflow": "TensorFlow",
+    "tensorflow_datasets": "TFDS",
+}
+"""Libraries by the package that they are imported as; they may be anywhere, such as in a checkout."""
+
+FRONT = ("T5X", "SeqIO", "Gin", "Flax", "optax", "airio", "T5")
+"""Libraries whose functions configs name; what is below them says little about a config."""
+
+
+def party_of(file: str) -> str:
+    """Returns the name of the party that a source file belongs to.
+
+    Args:
+      file: the file as a traceback names it.
+
+    Returns:
+      :data:`USER`, :data:`HARNESS`, :data:`PYTHON`, the name of a known library, or the package of another one.
+    """
+    if file.startswith("<") or "__autograph_generated_" in file:
+        return PYTHON
+    path = Path(file)
+    for package, name in _NAMES.items():
+        if any(path.is_relative_to(folder) for folder in _folders(package)):
+            return name
+    if path.is_relative_to(_OURS):
+        return HARNESS
+    for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).parts[0]
+    libraries = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return PYTHON if any(path.is_relative_to(folder) for folder in libraries) else USER
+
+
+def is_users(file: str) -> bool:
+    """Tells whether a source file is the user's, and not an installed library's, T5X's or the harness's."""
+    return party_of(file) == USER
+
+
+def shown_path(file: str) -> str:
+    """Returns a path as the user would write it: relative if it is below the working directory."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def library_path(file: str) -> str:
+    """Returns a path that begins with the package for a known library's file, else as the user would write it."""
+    for package in _NAMES:
+        for folder in _folders(package):
+            if Path(file).is_relative_to(folder):
+                return str(package / Path(file).relative_to(folder))
+    return shown_path(file)
+
+
+def _folders(package: str) -> tuple[str, ...]:
+    return tuple(getattr(sys.modules.get(package), "__path__", ()))
+
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _LOOKUPS = (LookupError, AttributeError, StopIteration)
@@ -41,7 +189,7 @@ class CodePlace:
       file: as the user would write it.
       line: counted from 1.
       function: the function's name, or a name in angle brackets for a module or a lambda.
-      party: whose code it is; see :func:`t5x_harness.resolve.parties.party_of`.
+      party: whose code it is; see :func:`party_of`.
     """
 
     file: str

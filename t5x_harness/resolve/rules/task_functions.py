@@ -1,4 +1,4 @@
-"""SEQ20 to SEQ24 and INF12: metric and postprocess functions that raise, or whose results SeqIO cannot use or write."""
+"""SEQ06, SEQ20 to SEQ24, SEQ37, SEQ40 and INF12: functions of a task that raise, or whose results SeqIO cannot use."""
 
 from __future__ import annotations
 
@@ -6,11 +6,50 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import evaluating, training
 from t5x_harness.findings.rule import Mistake
 
+_REGISTERED = "seqio.TaskRegistry.add("
+
+
+SEQ06 = Mistake(
+    "SEQ06",
+    "output feature that the preprocessors do not make",
+    why="Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example.",
+    bad=training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
+    good=training(),
+)
+
+
+SEQ37 = Mistake(
+    "SEQ37",
+    "feature of another type than the task declares",
+    why=(
+        "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
+        "its preprocessors make. SeqIO raises when the job reads it."
+    ),
+    bad=training(
+        files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"), at=_REGISTERED
+    ),
+    good=training(),
+)
+
+
+_NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
+
+
+SEQ40 = Mistake(
+    "SEQ40",
+    "feature of another rank than the task declares",
+    why="T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example.",
+    bad=training(
+        files=examples.files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
+        at=_REGISTERED,
+    ),
+    good=training(),
+)
+
+
 _EXACT = "return {'exact': float(targets == predictions)}"
 _METRICS = "    metric_fns=[exact],\n"
 _WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
-
-
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
 _INFER_EVAL = (
     "train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()",
@@ -113,6 +152,9 @@ SEQ24 = Mistake(
 
 
 FOUND_BY_STAGE = {
+    "MissingFeature": SEQ06,
+    "FeatureType": SEQ37,
+    "FeatureRank": SEQ40,
     "MetricRaises": SEQ20,
     "LateMetricRaises": SEQ21,
     "DuplicateMetricKey": SEQ22,

@@ -1,7 +1,8 @@
-"""SEQ15, SEQ16 and SEQ30: feature lengths that do not fit the features or the data, or that are not given."""
+"""SEQ15, SEQ16, SEQ29, SEQ30 and MOD01: lengths, packing and modules that do not fit what the model takes."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
+
 
 _MOSTLY = 0.5
 """Share of truncated examples from which on it is hardly meant."""
@@ -159,7 +161,7 @@ def cut(dataset, sequence_length):
 
 
 seqio.TaskRegistry.add("""
-_FILES = {
+_CUTTING = {
     "counting.py": examples.TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, "),
 }
 _EVALUATED = "utils.DatasetConfig.split = 'validation'"
@@ -172,8 +174,8 @@ SEQ30 = Mistake(
         "T5X's run configs leave the lengths of evaluated data open (`task_feature_lengths = None`), and SeqIO's "
         "evaluator then refuses a preprocessor such as `span_corruption` that takes `sequence_length`."
     ),
-    bad=evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_FILES, at="TASK_FEATURE_LENGTHS = None"),
-    good=evaluating(_EVALUATED, files=_FILES),
+    bad=evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_CUTTING, at="TASK_FEATURE_LENGTHS = None"),
+    good=evaluating(_EVALUATED, files=_CUTTING),
 )
 
 
@@ -199,3 +201,126 @@ def _evaluated_without_lengths(run: Resolved) -> Iterator[tuple[DataRole, seqio.
             for task in run.tasks[role.parameter]:
                 if run.is_evaluated(role, task) and role.dataset.split in task.splits:
                     yield role, task
+
+
+_CONVERTER = """
+import t5x.models
+
+
+class Converter(seqio.EncDecFeatureConverter):
+    PACKING_FEATURE_DTYPES = None
+
+
+class Model(t5x.models.EncoderDecoderModel):
+    FEATURE_CONVERTER_CLS = Converter
+"""
+_NOT_PACKING = {"counting.py": examples.TASK + _CONVERTER}
+_NOT_PACKING_MODEL = (
+    "MODEL = @counting.Model()",
+    "counting.Model:",
+    "  module = @network.Transformer()",
+    "  input_vocabulary = %VOCABULARY",
+    "  output_vocabulary = %VOCABULARY",
+    "  optimizer_def = %OPTIMIZER",
+)
+
+
+SEQ29 = Mistake(
+    "SEQ29",
+    "packing that the model's feature converter cannot do",
+    why=(
+        "T5X's run configs say `pack = True`. Your own converter without `PACKING_FEATURE_DTYPES`, or with "
+        "pass-through features, is refused when the job reads its data."
+    ),
+    bad=training(*_NOT_PACKING_MODEL, files=_NOT_PACKING, at="include 't5x/configs/runs/pretrain.gin'"),
+    good=training(
+        *_NOT_PACKING_MODEL,
+        "train/utils.DatasetConfig.pack = False",
+        "train_eval/utils.DatasetConfig.pack = False",
+        files=_NOT_PACKING,
+    ),
+)
+
+
+@finds(SEQ29)
+def packing(run: Resolved) -> Iterator[Found]:
+    """Finds each packed dataset that the converter cannot pack; predictions and inference never pack."""
+    converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
+    if converter is None or run.config.mode is not Mode.TRAIN:
+        return
+    for role in run.roles:
+        if not role.dataset.pack or run.has_evaluator(role):
+            continue
+        try:
+            converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
+        except Exception as error:  # SeqIO's refusal, or that of the user's converter
+            yield Found(
+                f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}",
+                role.key(run.config, "pack"),
+                f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack",
+            )
+
+
+_ENCODER_DECODER = "EncoderDecoderModel"
+_DECODER_ONLY = "DecoderOnlyModel"
+
+_MODEL = """\
+from t5x import models
+MODEL = @models.{model}()
+models.{model}:
+  module = @network.Transformer()
+  {vocabularies}
+  optimizer_def = %OPTIMIZER"""
+_BAD = _MODEL.format(model=_DECODER_ONLY, vocabularies="vocabulary = %VOCABULARY")
+_GOOD = _MODEL.format(
+    model=_ENCODER_DECODER, vocabularies="input_vocabulary = %VOCABULARY\n  output_vocabulary = %VOCABULARY"
+)
+
+
+MOD01 = Mistake(
+    "MOD01",
+    "Flax module that is not of the model's kind",
+    why=(
+        "`DecoderOnlyModel` calls its module with the decoder's tokens only, `EncoderDecoderModel` with the encoder's "
+        "before them. A module of the other kind lacks an argument when T5X makes the train state, on the TPU."
+    ),
+    bad=training(_BAD, at="  module = @network.Transformer()"),
+    good=training(_GOOD),
+)
+
+
+@finds(MOD01)
+def module_of_another_kind(run: Resolved) -> Iterator[Found]:
+    """Finds an encoder-decoder module under a decoder-only model, or the other way round."""
+    from t5x import models
+
+    wanted = {models.DecoderOnlyModel: _DECODER_ONLY, models.EncoderDecoderModel: _ENCODER_DECODER}
+    model = next((name for kind, name in wanted.items() if isinstance(run.model, kind)), None)
+    module = getattr(run.model, "module", None)
+    # Who makes the variables of a model in a way of their own may call the module in a way of their own, too.
+    own = getattr(type(run.model), "get_initial_variables", None)
+    if model is None or not getattr(own, "__module__", "").startswith("t5x."):
+        return
+    kind = _kind_of(module)
+    if kind is not None and kind != model:
+        has = "takes" if kind == _ENCODER_DECODER else "does not take"
+        yield Found(
+            f"the model is a {type(run.model).__name__}, and its module {type(module).__name__} "
+            f"{has} encoder_input_tokens: it is made for {kind}",
+            run.config.find("module", type(run.model).__name__),
+            f"use {kind}, or a module that takes what {model} gives it",
+        )
+
+
+def _kind_of(module: Any) -> str | None:
+    """Returns the model that a module's ``__call__`` is made for, by the names of its arguments.
+
+    None if they tell neither.
+    """
+    try:
+        names = inspect.signature(type(module).__call__).parameters
+    except (TypeError, ValueError):
+        return None
+    if "decoder_input_tokens" not in names:
+        return None
+    return _ENCODER_DECODER if "encoder_input_tokens" in names else _DECODER_ONLY
