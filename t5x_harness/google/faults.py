@@ -8,7 +8,7 @@ from typing import Literal
 
 from t5x_harness.google.armed_faults import CountedFault
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import compile_glob
+from t5x_harness.google.storage.names import compile_glob
 
 GcsFaultKind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 

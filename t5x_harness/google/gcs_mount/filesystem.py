@@ -23,10 +23,10 @@ from typing import TypeVar
 from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import Attributes
 from t5x_harness.google.gcs_mount.staged import FileGeneration, StagedContent
-from t5x_harness.google.storage.folders import make_folders
+from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.layout import StoreLayout
-from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
+from t5x_harness.google.storage.tree import make_folders
 
 Made = TypeVar("Made")
 

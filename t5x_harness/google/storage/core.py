@@ -14,15 +14,13 @@ from typing import TypeVar
 
 from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
-from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.database import BodyPlace, Database, Identity, ObjectRecord
-from t5x_harness.google.storage.disk import Reserve, is_full
+from t5x_harness.google.storage.disk import FilesLock, Reserve, is_full
 from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
 from t5x_harness.google.storage.layout import StoreLayout
-from t5x_harness.google.storage.locking import FilesLock
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
-from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.values import Checksums, Digest, NewObject, ObjectFields, Preconditions, StoredObject
 
 Result = TypeVar("Result")
 
@@ -147,14 +145,10 @@ class Core:
 
     def commit(
         self,
-        bucket: str,
-        name: str,
+        new: NewObject,
         body: str,
         checksums: Checksums,
-        fields: ObjectFields,
-        preconditions: Preconditions,
         *,
-        component_count: int | None = None,
         also: Callable[[StoredObject], None] | None = None,
         wait: bool = True,
     ) -> StoredObject:
@@ -164,13 +158,7 @@ class Core:
         file is put in its place when the store is opened again.
 
         Args:
-          bucket: the bucket of the object.
-          name: the name of the object.
           body: the name of the incoming file.
-          checksums: the checksums of the body.
-          fields: the fields that the client gave.
-          preconditions: conditions on the object that has the name now.
-          component_count: the number of components of a composed object.
           also: called in the same transaction; if it raises, nothing happens.
           wait: whether to wait for other threads.
 
@@ -181,7 +169,8 @@ class Core:
         """
 
         def action(view: TreeView) -> StoredObject:
-            view.check(bucket, name, preconditions)
+            bucket, name = new.bucket, new.name
+            view.check(bucket, name, new.preconditions)
             old = self.database.record(bucket, name)
             path = self.layout.incoming_path(body)
             generation = self.database.next_generation()
@@ -191,7 +180,7 @@ class Core:
             except FileNotFoundError:
                 raise NoSuchResource(f"No such upload: {body}") from None  # it was removed together with its bucket
             identity = identity_of(os.stat(path))
-            made_of = checksums, fields.as_new(), component_count
+            made_of = checksums, new.fields.as_new(), new.component_count
             written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
             with self.database.transaction() if also else contextlib.nullcontext():
                 if also:
@@ -285,7 +274,7 @@ class TreeView:
         if preconditions.given:
             preconditions.check(self.object(bucket, name))
 
-    def need(self, bucket: str, name: str, generation: int | None, preconditions: Preconditions) -> ObjectRecord:
+    def need(self, bucket: str, name: str, preconditions: Preconditions) -> ObjectRecord:
         """Returns the record of an object that must exist.
 
         Raises:
@@ -295,7 +284,7 @@ class TreeView:
         """
         check_object_name(name)
         self._core.buckets.get(bucket)
-        record = self.live(bucket, name)
+        record, generation = self.live(bucket, name), preconditions.generation
         if record is None or generation not in (None, record.object.generation):
             which = "" if generation is None else f"#{generation}"
             raise NoSuchResource(f"No such object: {bucket}/{name}{which}")

@@ -10,7 +10,7 @@ from collections import deque
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import ObjectRecord
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import Glob, compile_glob, literal_prefix
+from t5x_harness.google.storage.names import Glob, compile_glob, literal_prefix
 from t5x_harness.google.storage.tree import TreeWalk
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
 

@@ -6,12 +6,19 @@ import os
 import time
 from collections.abc import Sequence
 
-from t5x_harness.google.storage.checksums import verify
 from t5x_harness.google.storage.core import CHUNK, Core
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.names import check_object_name
-from t5x_harness.google.storage.values import ANY, Checksums, MultipartUpload, ObjectFields, StoredObject, UploadPart
-from t5x_harness.google.storage.writing import BodyWriter, ObjectWriter
+from t5x_harness.google.storage.streams import BodyWriter, ObjectWriter
+from t5x_harness.google.storage.values import (
+    Checksums,
+    MultipartUpload,
+    NewObject,
+    ObjectFields,
+    StoredObject,
+    UploadPart,
+    verify,
+)
 
 _MOST_PARTS = 10_000
 _SMALLEST_PART = 5 << 20  # bytes; the last one may have fewer
@@ -113,7 +120,8 @@ class Multiparts:
         _check(upload, parts)
         ended: list[str] = []
         with ObjectWriter(
-            *(self._core, upload.bucket, upload.name, upload.fields, ANY),
+            self._core,
+            NewObject(upload.bucket, upload.name, upload.fields),
             md5=False,
             also=lambda _: ended.extend(self._end(upload_id)),
         ) as writer:

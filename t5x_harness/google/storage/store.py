@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.google.storage import listing, reading
+from t5x_harness.google.storage import listing
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
-from t5x_harness.google.storage.disk import Reserve, is_full, refusal
-from t5x_harness.google.storage.errors import CannotOpen, Conflict, Invalid, StoreError
+from t5x_harness.google.storage.database import BodyPlace
+from t5x_harness.google.storage.disk import FilesLock, FolderLock, Reserve, is_full, refusal
+from t5x_harness.google.storage.errors import CannotOpen, Conflict, Forbidden, Invalid, NoSuchResource, StoreError
 from t5x_harness.google.storage.layout import StoreLayout
-from t5x_harness.google.storage.locking import FilesLock, FolderLock
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
-from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.streams import ObjectReader, ObjectWriter
+from t5x_harness.google.storage.tree import NO_FILE, identity_of
 from t5x_harness.google.storage.uploads import Uploads
 from t5x_harness.google.storage.values import (
     ANY,
@@ -25,12 +27,12 @@ from t5x_harness.google.storage.values import (
     Checksums,
     Listing,
     ListingQuery,
+    NewObject,
     ObjectFields,
     Preconditions,
     SourceObject,
     StoredObject,
 )
-from t5x_harness.google.storage.writing import ObjectWriter
 
 _NO_FIELDS = ObjectFields()
 _NO_CHECKSUMS = Checksums()
@@ -158,7 +160,7 @@ class ObjectStore:
         """Begins to write an object; the conditions are checked now, and again at the commit."""
         check_object_name(name)
         self._core.run(lambda view: view.check(bucket, name, preconditions), wait=wait)
-        return ObjectWriter(self._core, bucket, name, fields, preconditions)
+        return ObjectWriter(self._core, NewObject(bucket, name, fields, preconditions))
 
     def write(
         self,
@@ -177,55 +179,60 @@ class ObjectStore:
             return writer.commit(expected, wait=wait)
 
     def open_read(
-        self,
-        bucket: str,
-        name: str,
-        *,
-        generation: int | None = None,
-        preconditions: Preconditions = ANY,
-        wait: bool = True,
+        self, bucket: str, name: str, preconditions: Preconditions = ANY, *, wait: bool = True
     ) -> ObjectReader:
         """Opens an object to read ranges of it; the caller closes the reader.
 
         Only the live generation can be named, because versioning is off.
-        """
-        return reading.open_object(self._core, SourceObject(bucket, name, generation, preconditions), wait=wait)
 
-    def stat(
-        self,
-        bucket: str,
-        name: str,
-        *,
-        generation: int | None = None,
-        preconditions: Preconditions = ANY,
-        wait: bool = True,
-    ) -> StoredObject:
+        Raises:
+          Forbidden: its file may not be read.
+        """
+
+        def action(view: TreeView) -> ObjectReader:
+            record = view.need(bucket, name, preconditions)
+            try:
+                # Without blocking: someone outside may have put a pipe there.
+                fd = os.open(self._core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except PermissionError as error:
+                raise Forbidden(f"{error.filename} cannot be read: {error.strerror}") from None
+            except OSError as error:
+                if error.errno not in NO_FILE:
+                    raise
+                # Someone outside has removed it.
+                raise NoSuchResource(f"No such object: {bucket}/{name}") from None
+            try:
+                if record.place is BodyPlace.TREE:  # someone outside may have replaced it
+                    view.compare(bucket, name, record, identity_of(os.fstat(fd)))
+            except ChangedOutside:
+                os.close(fd)
+                raise
+            return ObjectReader(record.object, fd)
+
+        return self._core.run(action, wait=wait)
+
+    def stat(self, bucket: str, name: str, preconditions: Preconditions = ANY, *, wait: bool = True) -> StoredObject:
         """Returns the metadata of an object."""
-        return self._core.run(lambda view: view.need(bucket, name, generation, preconditions).object, wait=wait)
+        return self._core.run(lambda view: view.need(bucket, name, preconditions).object, wait=wait)
 
     def patch(
         self,
         bucket: str,
         name: str,
         fields: ObjectFields,
+        preconditions: Preconditions = ANY,
         *,
         clear: Collection[str] = (),
-        generation: int | None = None,
-        preconditions: Preconditions = ANY,
     ) -> StoredObject:
         """Changes the fields of an object; its metageneration grows.
 
         Args:
-          bucket: the bucket of the object.
-          name: the name of the object.
           fields: None leaves a field unchanged. Metadata are merged with the present ones, and None removes one.
           clear: names of fields to unset first; all of them make this an update instead of a patch.
-          generation: the generation to change; None takes any.
-          preconditions: conditions on the object.
         """
 
         def action(view: TreeView) -> StoredObject:
-            record = view.need(bucket, name, generation, preconditions)
+            record = view.need(bucket, name, preconditions)
             changed = dataclasses.replace(
                 record.object,
                 metageneration=record.object.metageneration + 1,
@@ -237,26 +244,20 @@ class ObjectStore:
 
         return self._core.run(action, grows=True)
 
-    def delete(
-        self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
-    ) -> None:
+    def delete(self, bucket: str, name: str, preconditions: Preconditions = ANY) -> None:
         """Removes an object."""
 
         def action(view: TreeView) -> None:
             with self._core.changing():
-                self._core.bodies.remove(view.need(bucket, name, generation, preconditions))
+                self._core.bodies.remove(view.need(bucket, name, preconditions))
 
         self._core.run(action)
 
     def move(self, source: SourceObject, name: str, preconditions: Preconditions = ANY) -> StoredObject:
         """Gives an object another name in its bucket, atomically; it replaces the object of that name.
 
-        Bytes and fields stay; the generation and the times are new, and the metageneration is 1.
-
-        Args:
-          source: the object, with its own preconditions.
-          name: the new name.
-          preconditions: conditions on the object that has the new name.
+        Bytes and fields stay; the generation and the times are new, and the metageneration is 1. The preconditions are
+        on the object that has the new name.
         """
         bucket = source.bucket
         check_object_name(name)
@@ -265,7 +266,7 @@ class ObjectStore:
 
         def action(view: TreeView) -> StoredObject:
             with self._core.changing():
-                record = view.need(bucket, source.name, source.generation, source.preconditions)
+                record = view.need(bucket, source.name, source.preconditions)
                 view.check(bucket, name, preconditions)
                 it, generation = record.object, self._core.database.next_generation()
                 made_of = Checksums(it.md5, it.crc32c), it.fields, it.component_count
@@ -297,10 +298,9 @@ class ObjectStore:
         if any(source.bucket != bucket for source in sources):
             raise Invalid(f"Objects are composed of objects of the same bucket, {bucket}")
         with contextlib.ExitStack() as stack:
-            readers = [stack.enter_context(reading.open_object(self._core, source)) for source in sources]
+            readers = [stack.enter_context(self.open_read(*source)) for source in sources]
             count = sum(reader.object.component_count or 1 for reader in readers)
-            writing = ObjectWriter(self._core, bucket, name, fields, preconditions, md5=False, component_count=count)
-            with writing as writer:
+            with ObjectWriter(self._core, NewObject(bucket, name, fields, preconditions, count), md5=False) as writer:
                 _pour(readers, writer)
                 return writer.commit()
 
@@ -314,12 +314,11 @@ class ObjectStore:
     ) -> StoredObject:
         """Copies an object, by default with its fields."""
         check_object_name(name)
-        with reading.open_object(self._core, source) as reader:
+        with self.open_read(*source) as reader:
             it = reader.object
             fields = it.fields if fields is None else fields
-            has_md5, count = it.md5 is not None, it.component_count
-            writing = ObjectWriter(self._core, bucket, name, fields, preconditions, md5=has_md5, component_count=count)
-            with writing as writer:
+            new = NewObject(bucket, name, fields, preconditions, it.component_count)
+            with ObjectWriter(self._core, new, md5=it.md5 is not None) as writer:
                 _pour([reader], writer)
                 return writer.commit(Checksums(crc32c=it.crc32c))
 

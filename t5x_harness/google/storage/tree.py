@@ -1,4 +1,4 @@
-"""Reading the folder of a bucket: which files there are, in the order of their names, and whether one has changed."""
+"""The folder that shows a bucket: which files and folders it has, and which folders names of objects imply."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import os
 import stat
+from typing import AnyStr
 
 from t5x_harness.google.storage.database import Identity
 from t5x_harness.google.storage.names import is_object_name
@@ -108,3 +109,48 @@ def _object_name(name: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if is_object_name(text) else None
+
+
+# The sticky bit marks an implied folder: mkdir sets it in the same call, it survives a kill, and it means nothing to
+# the one account that the users of a store share.
+_IMPLIED = stat.S_ISVTX | 0o777
+
+
+def make_folders(path: AnyStr) -> bool:
+    """Makes the folders that an object's name implies; returns False if a file is in the way."""
+    if os.path.isdir(path):
+        return True
+    try:
+        _make(path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, *NO_FILE):
+            return False
+        raise
+    return True
+
+
+def _make(path: AnyStr) -> None:
+    try:
+        os.mkdir(path, _IMPLIED)
+    except FileNotFoundError:
+        _make(os.path.dirname(path))
+        _make(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def remove_folder(path: str, *, implied: bool = True) -> bool:
+    """Removes an empty folder; returns False if it stays.
+
+    Args:
+      path: the folder.
+      implied: whether a folder that someone made stays.
+    """
+    try:
+        if implied and not os.stat(path).st_mode & stat.S_ISVTX:
+            return False
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True

@@ -9,12 +9,21 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core, TreeView
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, StoreError
 from t5x_harness.google.storage.names import check_object_name
-from t5x_harness.google.storage.values import ANY, Checksums, ObjectFields, Preconditions, StoredObject, Upload
-from t5x_harness.google.storage.writing import write_all
+from t5x_harness.google.storage.streams import write_all
+from t5x_harness.google.storage.values import (
+    ANY,
+    Checksums,
+    Digest,
+    NewObject,
+    ObjectFields,
+    Preconditions,
+    StoredObject,
+    Upload,
+    verify,
+)
 
 _LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire after a week
 
@@ -149,9 +158,9 @@ class Uploads:
             try:
                 verify(upload.expected, found)
                 verify(expected, found)
+                new = NewObject(upload.bucket, upload.name, upload.fields, upload.preconditions)
                 return self._core.commit(
-                    *(upload.bucket, upload.name, upload_id, found, upload.fields, upload.preconditions),
-                    also=lambda written: self._core.database.finish_upload(upload_id, written),
+                    new, upload_id, found, also=lambda written: self._core.database.finish_upload(upload_id, written)
                 )
             except StoreError:
                 self._drop(upload_id)

@@ -1,12 +1,16 @@
-"""The values of storage: buckets, objects, and the conditions under which a request holds."""
+"""The values of storage: buckets, objects, checksums, and the conditions under which a request holds."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
+import google_crc32c
+
+from t5x_harness.google.storage.errors import Invalid, NotModified, PreconditionFailed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +149,17 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True)
 class Preconditions:
-    """The four conditions of a request; generation 0 stands for an object that does not exist."""
+    """The four conditions of a request; generation 0 stands for an object that does not exist.
+
+    Attributes:
+      generation: the generation that a request names: it does not exist unless it is the live one. None takes any.
+    """
 
     generation_match: int | None = None
     generation_not_match: int | None = None
     metageneration_match: int | None = None
     metageneration_not_match: int | None = None
+    generation: int | None = None
 
     @property
     def given(self) -> bool:
@@ -194,18 +203,28 @@ class Preconditions:
 ANY = Preconditions()
 
 
+class SourceObject(NamedTuple):
+    """An object to copy, to move or to compose from."""
+
+    bucket: str
+    name: str
+    preconditions: Preconditions = ANY
+
+
 @dataclasses.dataclass(frozen=True)
-class SourceObject:
-    """An object to copy or to compose from.
+class NewObject:
+    """An object that is to be written.
 
     Attributes:
-      generation: the generation that must be live; None takes any.
+      preconditions: conditions on the object that has the name when it is written.
+      component_count: the number of components of a composed object.
     """
 
     bucket: str
     name: str
-    generation: int | None = None
+    fields: ObjectFields = ObjectFields()
     preconditions: Preconditions = ANY
+    component_count: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,3 +286,32 @@ class MultipartUpload:
     fields: ObjectFields
     started: int
     parts: tuple[UploadPart, ...] = ()
+
+
+class Digest:
+    """The running checksums of a stream.
+
+    Args:
+      md5: False leaves MD5 out, as Google does for composed objects.
+    """
+
+    def __init__(self, *, md5: bool = True) -> None:
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
+        self._crc32c = 0
+
+    def update(self, data: bytes) -> None:
+        if self._md5 is not None:
+            self._md5.update(data)
+        self._crc32c = google_crc32c.extend(self._crc32c, data)
+
+    @property
+    def checksums(self) -> Checksums:
+        md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
+        return Checksums(md5, base64.b64encode(self._crc32c.to_bytes(4, "big")).decode())
+
+
+def verify(expected: Checksums, found: Checksums) -> None:
+    """Raises Invalid if the checksums differ from those that the client announced; None is not compared."""
+    for name, wanted, got in (("CRC32C", expected.crc32c, found.crc32c), ("MD5 hash", expected.md5, found.md5)):
+        if wanted is not None and got is not None and wanted != got:
+            raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".', code="BadDigest")

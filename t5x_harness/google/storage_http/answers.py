@@ -12,12 +12,13 @@ from xml.sax.saxutils import escape
 
 from t5x_harness.google.asgi import Send, answer, raw_headers
 from t5x_harness.google.storage.errors import Invalid, StoreError
-from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage.values import Checksums, StoredObject
-from t5x_harness.google.storage_http.parameters import count_of, hash_header
 from t5x_harness.google.storage_http.resources import (
     HEADER_FIELDS,
+    count_of,
     etag_of,
+    hash_header,
     header_name,
     header_text,
     http_time,

@@ -14,10 +14,9 @@ from pathlib import Path
 from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StoreError
-from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
+from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
-from t5x_harness.google.storage_http.batch_api import answer_batch
 from t5x_harness.google.storage_http.bucket_api import (
     MissingBuckets,
     answer_bucket,
@@ -25,6 +24,7 @@ from t5x_harness.google.storage_http.bucket_api import (
     answer_policy,
     not_emulated,
 )
+from t5x_harness.google.storage_http.multipart import answer_batch
 from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
 from t5x_harness.google.storage_http.request import Body, StorageRequest
 from t5x_harness.google.storage_http.upload_api import answer_upload

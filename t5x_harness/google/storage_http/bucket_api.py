@@ -20,9 +20,16 @@ from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, Store
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
 from t5x_harness.google.storage_http.answers import Answer, json_answer
-from t5x_harness.google.storage_http.parameters import number_of, preconditions_of, text_of
 from t5x_harness.google.storage_http.request import StorageRequest
-from t5x_harness.google.storage_http.resources import POLICY, PROJECT_FIELD, bucket_resource, etag_of
+from t5x_harness.google.storage_http.resources import (
+    POLICY,
+    PROJECT_FIELD,
+    bucket_resource,
+    etag_of,
+    number_of,
+    preconditions_of,
+    text_of,
+)
 
 _FIRST: Mapping[str, Any] = {
     "version": 1,

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import base64
+import binascii
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.reading import ObjectReader
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Preconditions, SourceObject
+from t5x_harness.google.storage.streams import ObjectReader
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
-from t5x_harness.google.storage_http.conditions import check_read, open_checked
-from t5x_harness.google.storage_http.parameters import (
+from t5x_harness.google.storage_http.calls import check_read, inline_or_in_thread, open_checked
+from t5x_harness.google.storage_http.request import StorageRequest, parse_json
+from t5x_harness.google.storage_http.resources import (
+    bucket_resource,
     cleared_by,
     every_field,
     fields_of,
     listing_of,
     number_of,
+    object_resource,
     preconditions_of,
 )
-from t5x_harness.google.storage_http.request import StorageRequest
-from t5x_harness.google.storage_http.resources import object_resource
-from t5x_harness.google.storage_http.rewriting import Copy, answer_rewrite
-from t5x_harness.google.storage_http.threads import inline_or_in_thread
 
+_Target = tuple[str, str, ObjectFields | None, Preconditions]
+"""Bucket, name and fields of a copy, None for the fields of its source, and conditions on the object it replaces."""
+
+_UNIT = 1 << 20
 _NOT_EMULATED = {
     "acl": "access control lists",
     "iam": "IAM policies",
@@ -63,11 +70,11 @@ async def answer_object(
         case ["compose"]:
             return await _compose(store, request, bucket, name)
         case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
-            source, target = _source_of(request, bucket, name), (to_bucket, to_name)
-            return await _copy(store, request, source, target, by_rewrite=how == "rewriteTo")
+            source = SourceObject(bucket, name, _conditions(request, source=True))
+            return await _copy(store, request, source, to_bucket, to_name, by_rewrite=how == "rewriteTo")
         case ["moveTo", "o", to_name]:
-            source, conditions = _source_of(request, bucket, name), preconditions_of(request.parameters)
-            moved = await asyncio.to_thread(store.move, source, to_name, conditions)
+            source = SourceObject(bucket, name, _conditions(request, source=True))
+            moved = await asyncio.to_thread(store.move, source, to_name, preconditions_of(request.parameters))
             return json_answer(object_resource(moved, request.origin))
         case [what, *_] if what in _NOT_EMULATED:
             raise not_emulated(_NOT_EMULATED[what])
@@ -76,35 +83,28 @@ async def answer_object(
 
 
 async def _plain(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer | ObjectReader:
+    conditions = _conditions(request)
     if request.method == "GET" and request.parameters.get("alt") == "media":
-        return await inline_or_in_thread(_open, store, request, bucket, name)
-    conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
-    if request.method == "GET":
-        found = await inline_or_in_thread(store.stat, bucket, name, generation=generation, preconditions=conditions)
-        check_read(found, request.headers)
-        return json_answer(object_resource(found, request.origin))
+        return await inline_or_in_thread(open_checked, store, bucket, name, conditions, request.headers)
     if request.method == "DELETE":
-        await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
+        await asyncio.to_thread(store.delete, bucket, name, conditions)
         return Answer(204)
-    if request.method in ("PATCH", "PUT"):
+    if request.method == "GET":
+        found = await inline_or_in_thread(store.stat, bucket, name, conditions)
+        check_read(found, request.headers)
+    elif request.method in ("PATCH", "PUT"):
         resource = await request.json()
         clear = every_field() if request.method == "PUT" else cleared_by(resource)
-        found = await asyncio.to_thread(
-            store.patch,
-            bucket,
-            name,
-            fields_of(resource),
-            clear=clear,
-            generation=generation,
-            preconditions=conditions,
-        )
-        return json_answer(object_resource(found, request.origin))
-    raise not_allowed(request)
+        found = await asyncio.to_thread(store.patch, bucket, name, fields_of(resource), conditions, clear=clear)
+    else:
+        raise not_allowed(request)
+    return json_answer(object_resource(found, request.origin))
 
 
-def _open(store: ObjectStore, request: StorageRequest, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
-    conditions, generation = preconditions_of(request.parameters), number_of(request.parameters, "generation")
-    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, wait=wait)
+def _conditions(request: StorageRequest, *, source: bool = False) -> Preconditions:
+    """Returns the conditions on an object that a request reads or changes, with the generation that it names."""
+    generation = number_of(request.parameters, "sourceGeneration" if source else "generation")
+    return dataclasses.replace(preconditions_of(request.parameters, source), generation=generation)
 
 
 async def _compose(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
@@ -122,35 +122,73 @@ async def _compose(store: ObjectStore, request: StorageRequest, bucket: str, nam
 def _source(bucket: str, given: object) -> SourceObject:
     if not isinstance(given, dict) or not isinstance(name := given.get("name"), str):
         raise Invalid("Each of sourceObjects needs a name", reason="required")
-    generation = given.get("generation")
     conditions = given.get("objectPreconditions") or {}
     if not isinstance(conditions, dict):
         raise Invalid(f"objectPreconditions of the source object {name} has to be an object")
-    wanted = conditions.get("ifGenerationMatch")
+    numbers = given.get("generation"), conditions.get("ifGenerationMatch")
     try:
-        return SourceObject(
-            bucket,
-            name,
-            int(generation) if generation is not None else None,
-            Preconditions(generation_match=int(wanted)) if wanted is not None else Preconditions(),
-        )
+        generation, wanted = (int(number) if number is not None else None for number in numbers)
     except (TypeError, ValueError):
         raise Invalid(f"The generation of the source object {name} is not a number") from None
-
-
-def _source_of(request: StorageRequest, bucket: str, name: str) -> SourceObject:
-    """Returns the source that the parameters of a copy or a move name."""
-    conditions = preconditions_of(request.parameters, source=True)
-    return SourceObject(bucket, name, number_of(request.parameters, "sourceGeneration"), conditions)
+    return SourceObject(bucket, name, Preconditions(wanted, generation=generation))
 
 
 async def _copy(
-    store: ObjectStore, request: StorageRequest, source: SourceObject, target: tuple[str, str], *, by_rewrite: bool
+    store: ObjectStore, request: StorageRequest, source: SourceObject, bucket: str, name: str, *, by_rewrite: bool
 ) -> Answer:
     resource = await request.json()
     fields = fields_of(resource) if resource else None
-    copy = Copy(source, *target, fields, preconditions_of(request.parameters))
+    target = bucket, name, fields, preconditions_of(request.parameters)
     if by_rewrite:
-        return await answer_rewrite(store, request, copy)
-    written = await asyncio.to_thread(copy.run, store)
+        return await _rewrite(store, request, source, target)
+    written = await asyncio.to_thread(store.copy, source, *target)
     return json_answer(object_resource(written, request.origin))
+
+
+async def _rewrite(store: ObjectStore, request: StorageRequest, source: SourceObject, target: _Target) -> Answer:
+    """Begins or continues a copy that takes several calls, each of which reports the progress.
+
+    As with Google, ``maxBytesRewrittenPerCall`` matters only if the copy gets another location or storage class;
+    otherwise one call copies everything. All bytes are copied in the last call. The token, the only state of a rewrite,
+    holds the number of bytes that the calls so far have reported.
+    """
+    bucket, name, fields, _ = target
+    found = await asyncio.to_thread(store.stat, source.bucket, source.name, source.preconditions)
+    most = number_of(request.parameters, "maxBytesRewrittenPerCall")
+    if most is not None and (most < _UNIT or most % _UNIT):
+        raise Invalid(f"maxBytesRewrittenPerCall has to be a multiple of {_UNIT}, not {most}")
+    same = {"from": [found.bucket, found.name, found.generation], "to": [bucket, name], "most": most}
+    done = _done_before(request.parameters.get("rewriteToken"), same)
+    kept = fields or found.fields
+    if most is not None and done + most < found.size and await asyncio.to_thread(_moves, store, found, bucket, kept):
+        done, size = done + most, found.size
+        token = base64.urlsafe_b64encode(json.dumps({**same, "done": done}).encode()).decode()
+        state: dict[str, Any] = {"done": False, "rewriteToken": token}
+    else:
+        conditions = dataclasses.replace(source.preconditions, generation=found.generation)
+        written = await asyncio.to_thread(store.copy, source._replace(preconditions=conditions), *target)
+        done = size = written.size
+        state = {"done": True, "resource": object_resource(written, request.origin)}
+    sizes = {"totalBytesRewritten": str(done), "objectSize": str(size)}
+    return json_answer({"kind": "storage#rewriteResponse", **sizes, **state})
+
+
+def _moves(store: ObjectStore, found: StoredObject, bucket: str, fields: ObjectFields) -> bool:
+    """Tells whether bytes have to be moved to another location or another storage class."""
+    before, after = (bucket_resource(store.bucket(name), "") for name in (found.bucket, bucket))
+    classes = found.fields.storage_class or before["storageClass"], fields.storage_class or after["storageClass"]
+    return str(before["location"]).upper() != str(after["location"]).upper() or classes[0] != classes[1]
+
+
+def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
+    """Returns how many bytes earlier calls have rewritten; raises Invalid if the token is of another rewrite."""
+    if token is None:
+        return 0
+    try:
+        state: Any = parse_json(base64.b64decode(token, altchars=b"-_", validate=True))
+        done = state.pop("done")
+    except (binascii.Error, ValueError, Invalid, KeyError):
+        state = done = None
+    if state != same or not isinstance(done, int):
+        raise Invalid("The rewrite token is not of this rewrite: source, destination and maxBytesRewrittenPerCall stay")
+    return done

@@ -12,11 +12,16 @@ from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Upload
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.bucket_api import not_allowed
-from t5x_harness.google.storage_http.parameters import checksums_of, count_of, fields_of, preconditions_of
-from t5x_harness.google.storage_http.related import read_related
+from t5x_harness.google.storage_http.calls import write_object
+from t5x_harness.google.storage_http.multipart import read_related
 from t5x_harness.google.storage_http.request import StorageRequest
-from t5x_harness.google.storage_http.resources import object_resource
-from t5x_harness.google.storage_http.threads import write_object
+from t5x_harness.google.storage_http.resources import (
+    checksums_of,
+    count_of,
+    fields_of,
+    object_resource,
+    preconditions_of,
+)
 
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 

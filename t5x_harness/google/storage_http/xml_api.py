@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import unquote_to_bytes
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, unquote_to_bytes
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
-from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.product import PRODUCT
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
+from t5x_harness.google.storage.streams import ObjectReader
+from t5x_harness.google.storage.values import (
+    Listing,
+    ListingQuery,
+    MultipartUpload,
+    ObjectFields,
+    Preconditions,
+    SourceObject,
+    StoredObject,
+)
 from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
-from t5x_harness.google.storage_http.conditions import open_checked, with_entity_tags
-from t5x_harness.google.storage_http.parameters import checksums_of, number_of
+from t5x_harness.google.storage_http.calls import inline_or_in_thread, open_checked, with_entity_tags, write_object
 from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
-from t5x_harness.google.storage_http.resources import HEADER_FIELDS, rfc3339, xml_etag_of
-from t5x_harness.google.storage_http.threads import inline_or_in_thread, write_object
-from t5x_harness.google.storage_http.xml_listing import list_bucket
-from t5x_harness.google.storage_http.xml_multipart import S3_NAMESPACE, answer_upload_of_parts, document, list_uploads
+from t5x_harness.google.storage_http.resources import (
+    HEADER_FIELDS,
+    checksums_of,
+    hash_header,
+    listing_of,
+    number_of,
+    rfc3339,
+    xml_etag_of,
+)
 
+_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+_LISTING_NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 _SUFFIX = ".storage.googleapis.com"
 _META = "x-goog-meta-"
 _NOT_EMULATED = frozenset(
@@ -42,18 +62,19 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
     if not name:
         return await _bucket(store, request, bucket)
     if "uploads" in parameters or "uploadId" in parameters:
-        return await answer_upload_of_parts(store, request, bucket, name, _fields(request))
+        return await _upload_of_parts(store, request, bucket, name)
     match request.method:
         case "GET" | "HEAD":
-            return await inline_or_in_thread(_read, store, request, bucket, name)
+            conditions = _conditions(request, generation=number_of(parameters, "generation"))
+            return await inline_or_in_thread(open_checked, store, bucket, name, conditions, request.headers, xml=True)
         case "PUT" if "x-goog-copy-source" in request.headers:
             return await _copy(store, request, bucket, name)
         case "PUT":
             return await _put(store, request, bucket, name)
         case "DELETE":
-            generation = number_of(parameters, "generation")
-            conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
-            await asyncio.to_thread(store.delete, bucket, name, generation=generation, preconditions=conditions)
+            given = _conditions(request, generation=number_of(parameters, "generation"))
+            conditions = await with_entity_tags(store, bucket, name, given, request.headers)
+            await asyncio.to_thread(store.delete, bucket, name, conditions)
             return Answer(204)
     raise not_allowed(request)
 
@@ -65,13 +86,8 @@ async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> A
     if request.method != "GET":
         raise not_emulated(f"{request.method} of a bucket by the XML API")
     if "uploads" in request.parameters:
-        return await asyncio.to_thread(list_uploads, store, bucket)
-    return await asyncio.to_thread(list_bucket, store, bucket, request.parameters)
-
-
-def _read(store: ObjectStore, request: StorageRequest, bucket: str, name: str, *, wait: bool = True) -> ObjectReader:
-    generation, conditions = number_of(request.parameters, "generation"), _conditions(request)
-    return open_checked(store, SourceObject(bucket, name, generation, conditions), request.headers, xml=True, wait=wait)
+        return await asyncio.to_thread(_list_uploads, store, bucket)
+    return await asyncio.to_thread(_list_bucket, store, bucket, request.parameters)
 
 
 async def _put(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
@@ -87,7 +103,8 @@ async def _copy(store: ObjectStore, request: StorageRequest, bucket: str, name: 
     copied = utf8_text(unquote_to_bytes(headers["x-goog-copy-source"].encode("latin-1")), "x-goog-copy-source")
     of_bucket, _, of_name = copied.lstrip("/").partition("/")
     generation = number_of(headers, "x-goog-copy-source-generation")
-    source = SourceObject(of_bucket, of_name, generation, _conditions(request, "x-goog-copy-source-if-"))
+    conditions = _conditions(request, "x-goog-copy-source-if-", generation=generation)
+    source = SourceObject(of_bucket, of_name, conditions)
     match headers.get("x-goog-metadata-directive", "COPY"):
         case "COPY":
             fields = None
@@ -96,8 +113,8 @@ async def _copy(store: ObjectStore, request: StorageRequest, bucket: str, name: 
         case other:
             raise Invalid(f"x-goog-metadata-directive is COPY or REPLACE, not {other}")
     found = await asyncio.to_thread(store.copy, source, bucket, name, fields, _conditions(request))
-    tag = f"<ETag>&quot;{xml_etag_of(found)}&quot;</ETag>"
-    return document("CopyObjectResult", S3_NAMESPACE, f"<LastModified>{rfc3339(found.updated)}</LastModified>", tag)
+    fields_of_copy = _xml(LastModified=rfc3339(found.updated), ETag=_etag(xml_etag_of(found)))
+    return _document("CopyObjectResult", fields_of_copy)
 
 
 def _fields(request: StorageRequest) -> ObjectFields:
@@ -119,8 +136,190 @@ def _utf8(value: str) -> str:
         return value
 
 
-def _conditions(request: StorageRequest, prefix: str = "x-goog-if-") -> Preconditions:
+def _conditions(request: StorageRequest, prefix: str = "x-goog-if-", *, generation: int | None = None) -> Preconditions:
     return Preconditions(
         generation_match=number_of(request.headers, f"{prefix}generation-match"),
         metageneration_match=number_of(request.headers, f"{prefix}metageneration-match"),
+        generation=generation,
     )
+
+
+def _xml(**elements: str | int | list[str] | None) -> str:
+    """Returns elements with text, or with the elements of a list; leaves out those that are None."""
+    return "".join(
+        f"<{name}>{''.join(value) if isinstance(value, list) else escape(str(value))}</{name}>"
+        for name, value in elements.items()
+        if value is not None
+    )
+
+
+def _etag(value: str) -> list[str]:
+    return [f"&quot;{value}&quot;"]
+
+
+def _document(root: str, *parts: str, namespace: str = _NAMESPACE) -> Answer:
+    body = f"<?xml version='1.0' encoding='UTF-8'?><{root} xmlns='{namespace}'>{''.join(parts)}</{root}>"
+    return Answer(200, body.encode(), {"content-type": "application/xml; charset=UTF-8"})
+
+
+async def _upload_of_parts(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
+    """Answers a request for ``/BUCKET/NAME`` with ``uploads`` or ``uploadId``."""
+    named = _xml(Bucket=bucket, Key=name)
+    upload_id = request.parameters.get("uploadId")
+    if upload_id is None:
+        if request.method != "POST":
+            raise not_allowed(request)
+        begun = await asyncio.to_thread(store.multiparts.start, bucket, name, _fields(request))
+        return _document("InitiateMultipartUploadResult", named, _xml(UploadId=begun.id))
+    upload = await asyncio.to_thread(store.multiparts.get, upload_id)
+    if (upload.bucket, upload.name) != (bucket, name):
+        raise NoSuchResource("The requested upload was not found.", code="NoSuchUpload")
+    match request.method:
+        case "PUT":
+            return await _take_part(store, request, upload_id)
+        case "POST":
+            parts = _parts(await request.body())
+            found = await asyncio.to_thread(store.multiparts.complete, upload_id, parts)
+            answered = _document("CompleteMultipartUploadResult", named, _xml(ETag=_etag(xml_etag_of(found))))
+            extra = {k: v for k, v in media_headers(found, xml=True).items() if k.startswith("x-goog-")}
+            return dataclasses.replace(answered, headers={**answered.headers, **extra})
+        case "DELETE":
+            await asyncio.to_thread(store.multiparts.abort, upload_id)
+            return Answer(204)
+        case "GET":
+            return _list_parts(upload, request, named)
+    raise not_allowed(request)
+
+
+def _list_uploads(store: ObjectStore, bucket: str) -> Answer:
+    """Returns the unfinished uploads to a bucket, all on one page; raises NoSuchResource for no bucket."""
+    uploads = [
+        _xml(Upload=[_xml(Key=it.name, UploadId=it.id, Initiated=rfc3339(it.started))])
+        for it in store.multiparts.all(bucket)
+    ]
+    return _document("ListMultipartUploadsResult", _xml(Bucket=bucket, IsTruncated="false"), *uploads)
+
+
+async def _take_part(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
+    number = number_of(request.parameters, "partNumber")
+    if number is None:
+        raise Invalid("Required: partNumber")
+    writer = await asyncio.to_thread(store.multiparts.open_part, upload_id, number)
+    try:
+        async for chunk in request.chunks():
+            await asyncio.to_thread(writer.write, chunk)
+    except BaseException:
+        writer.abort()
+        raise
+    part = await asyncio.to_thread(writer.commit, checksums_of({}, request.headers))
+    return Answer(200, b"", {"etag": f'"{part.etag}"', "x-goog-hash": hash_header(part.checksums)})
+
+
+def _list_parts(upload: MultipartUpload, request: StorageRequest, named: str) -> Answer:
+    after = number_of(request.parameters, "part-number-marker") or 0
+    most = number_of(request.parameters, "max-parts")
+    most = 1000 if most is None else min(most, 1000)
+    if most < 0:
+        raise Invalid(f"Invalid argument: max-parts has to be a number, not {most}")
+    left = [part for part in upload.parts if part.number > after]
+    page = left[:most]
+    is_cut = len(left) > most
+    marker = page[-1].number if page and is_cut else None
+    fields = _xml(UploadId=upload.id, IsTruncated=str(is_cut).lower(), NextPartNumberMarker=marker)
+    parts = [
+        _xml(PartNumber=part.number, LastModified=rfc3339(part.updated), ETag=_etag(part.etag), Size=part.size)
+        for part in page
+    ]
+    return _document("ListPartsResult", named, fields, *(_xml(Part=[part]) for part in parts))
+
+
+def _parts(body: bytes) -> list[tuple[int, str]]:
+    """Returns the number and ETag of each part in the request to complete an upload; raises Invalid for bad XML."""
+    try:
+        tree = ElementTree.fromstring(body)
+        parts = [part for part in tree.iter() if part.tag.rpartition("}")[2] == "Part"]
+        values = [{child.tag.rpartition("}")[2]: (child.text or "").strip() for child in part} for part in parts]
+        return [(int(value["PartNumber"]), value["ETag"].strip('"')) for value in values]
+    except (ElementTree.ParseError, KeyError, ValueError):
+        raise Invalid("The XML you provided was not well-formed or did not validate", code="MalformedXML") from None
+
+
+def _list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> Answer:
+    """Returns a page of the objects of a bucket.
+
+    The parameter ``list-type=2`` chooses the second version, whose pages continue at a ``continuation-token``; pages of
+    the first version continue behind a ``marker``. ``encoding-type=url`` is for names that XML cannot hold.
+
+    Raises:
+      NoSuchResource: the bucket does not exist.
+      Invalid: a parameter is invalid.
+    """
+    encoding = given.get("encoding-type", "")
+    if encoding not in ("", "url"):
+        raise Invalid(f"Invalid Encoding Method specified in Request: {encoding}")
+    second = given.get("list-type") == "2"
+    query = _query(given, second)
+    page = store.list(bucket, query) if query.max_results else Listing(())  # the JSON API allows no query for 0 objects
+    shown: Callable[[str], str] = functools.partial(quote, safe="/") if encoding else str
+    if second:
+        place = _xml(
+            KeyCount=len(page.objects) + len(page.prefixes),
+            StartAfter=shown(given.get("start-after", "")) or None,
+            ContinuationToken=given.get("continuation-token") or None,
+            NextContinuationToken=page.next_page,
+        )
+    else:
+        names = [*(it.name for it in page.objects[-1:]), *page.prefixes[-1:]]
+        following = shown(max(names, key=str.encode)) if page.next_page else None
+        place = _xml(Marker=shown(given.get("marker", "")), NextMarker=following)
+    owner = _xml(Owner=[_xml(ID=PRODUCT)]) if second and given.get("fetch-owner") == "true" else ""
+    return _document(
+        "ListBucketResult",
+        _xml(Name=bucket, Prefix=shown(query.prefix), Delimiter=shown(query.delimiter) or None),
+        _xml(MaxKeys=query.max_results, EncodingType=encoding or None),
+        place,
+        _xml(IsTruncated=str(bool(page.next_page)).lower()),
+        *(_xml(Contents=[_contents(it, shown(it.name)), owner]) for it in page.objects),
+        *(_xml(CommonPrefixes=[_xml(Prefix=shown(each))]) for each in page.prefixes),
+        namespace=_LISTING_NAMESPACE,
+    )
+
+
+def _contents(it: StoredObject, key: str) -> str:
+    return _xml(
+        Key=key,
+        Generation=it.generation,
+        MetaGeneration=it.metageneration,
+        LastModified=rfc3339(it.updated),
+        ETag=_etag(xml_etag_of(it)),
+        Size=it.size,
+    )
+
+
+def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
+    """Returns the query; the number of results is read here because it may be 0."""
+    names = {"prefix": given.get("prefix", ""), "delimiter": given.get("delimiter", "")}
+    try:
+        most = int(given.get("max-keys") or "1000")
+    except ValueError:
+        most = -1
+    if most < 0:
+        raise Invalid(f"Invalid argument: max-keys has to be a number, not {given.get('max-keys')!r}")
+    query = dataclasses.replace(listing_of(names), max_results=min(most, 1000))
+    if second and given.get("continuation-token"):
+        return dataclasses.replace(query, page_token=given["continuation-token"])
+    return dataclasses.replace(query, start_offset=_behind(given.get("start-after" if second else "marker", ""), query))
+
+
+def _behind(name: str, query: ListingQuery) -> str:
+    """Returns the first name behind a name, or behind all names with a prefix."""
+    if not name:
+        return ""
+    cut = name.find(query.delimiter, len(query.prefix)) if query.delimiter and name.startswith(query.prefix) else -1
+    if cut < 0 or cut + len(query.delimiter) != len(name):
+        return f"{name}\0"
+    kept = name.rstrip("\U0010ffff")  # the last character of Unicode
+    if not kept:
+        return name + "\U0010ffff" * 256  # longer than any name
+    last = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # there is no character in between

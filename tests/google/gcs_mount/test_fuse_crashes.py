@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kernel import Kernel
 
-from t5x_harness.google.storage import writing
+from t5x_harness.google.storage import streams
 from t5x_harness.google.storage.errors import PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
@@ -27,7 +27,7 @@ def killed_before_the_body_is_in_its_place(store: ObjectStore, write: Callable[[
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store._core.bodies, "_move", die)
-        patched.setattr(writing.BodyWriter, "abort", lambda _: None)  # a killed process cleans nothing up
+        patched.setattr(streams.BodyWriter, "abort", lambda _: None)  # a killed process cleans nothing up
         with pytest.raises(Killed):
             write()
     store.close()

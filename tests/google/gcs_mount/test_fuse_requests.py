@@ -12,8 +12,8 @@ import pytest
 from kernel import Kernel
 
 from t5x_harness.google.gcs_mount.protocol import Operation
+from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.errors import WouldWait
-from t5x_harness.google.storage.locking import FilesLock
 
 
 @pytest.fixture

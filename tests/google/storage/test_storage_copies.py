@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
+from t5x_harness.google.storage.values import Digest, ObjectFields, Preconditions, SourceObject
 
 
 def content(store: ObjectStore, name: str, bucket: str = "data") -> bytes:
@@ -48,13 +47,13 @@ def test_conditions_of_copies(store: ObjectStore, leftovers) -> None:
     source = store.write("data", "a", b"1")
     there = store.write("data", "b", b"2")
     for wrong, condition, error in (
-        (SourceObject("data", "a", preconditions=Preconditions(generation_match=1)), {}, PreconditionFailed),
+        (SourceObject("data", "a", Preconditions(generation_match=1)), {}, PreconditionFailed),
         (
-            SourceObject("data", "a", preconditions=Preconditions(generation_not_match=source.generation)),
+            SourceObject("data", "a", Preconditions(generation_not_match=source.generation)),
             {},
             NotModified,
         ),
-        (SourceObject("data", "a", generation=1), {}, NoSuchResource),
+        (SourceObject("data", "a", Preconditions(generation=1)), {}, NoSuchResource),
         (SourceObject("data", "nothing"), {}, NoSuchResource),
         (SourceObject("data", "a"), {"generation_match": 0}, PreconditionFailed),
         (SourceObject("data", "a"), {"metageneration_not_match": 1}, NotModified),
@@ -92,7 +91,7 @@ def test_compositions_that_are_refused(store: ObjectStore, names, leftovers) -> 
     with pytest.raises(NoSuchResource, match="No such object: data/nothing"):
         store.compose("data", "c", [source, SourceObject("data", "nothing")])
     with pytest.raises(PreconditionFailed):
-        store.compose("data", "c", [SourceObject("data", "a", preconditions=Preconditions(generation_match=1))])
+        store.compose("data", "c", [SourceObject("data", "a", Preconditions(generation_match=1))])
     with pytest.raises(PreconditionFailed):
         store.compose("data", "a", [source], preconditions=Preconditions(generation_match=0))
     with pytest.raises(Invalid, match="it must not be"):

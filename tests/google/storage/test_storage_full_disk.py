@@ -11,7 +11,7 @@ from full_disk import FullDisk
 from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.errors import CannotOpen, NoSuchResource
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ObjectFields, SourceObject, StoredObject
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_objects_are_read_and_deleted(
             with pytest.raises(NoSuchResource):
                 store.stat("data", "c/d")
         seen = store.stat("data", "outside")
-        with store.open_read("data", "outside", generation=seen.generation) as reader:
+        with store.open_read("data", "outside", Preconditions(generation=seen.generation)) as reader:
             assert reader.read() == b"from outside"
         for name in ("a", "e//"):
             store.delete("data", name)

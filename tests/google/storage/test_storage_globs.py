@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.globs import compile_glob, literal_prefix
+from t5x_harness.google.storage.names import compile_glob, literal_prefix
 
 
 @pytest.mark.parametrize(

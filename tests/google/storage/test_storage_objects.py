@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage import writing
+from t5x_harness.google.storage import streams
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
@@ -118,17 +118,17 @@ def test_everything_survives_a_restart(root: Path) -> None:
 def test_only_the_live_generation_is_there(store: ObjectStore) -> None:
     old = store.write("data", "a", b"1").generation
     new = store.write("data", "a", b"2").generation
-    assert store.stat("data", "a", generation=new).generation == new
+    assert store.stat("data", "a", Preconditions(generation=new)).generation == new
     for attempt in (
-        lambda: store.stat("data", "a", generation=old),
-        lambda: store.open_read("data", "a", generation=old),
-        lambda: store.delete("data", "a", generation=old),
-        lambda: store.patch("data", "a", ObjectFields(), generation=old),
+        lambda: store.stat("data", "a", Preconditions(generation=old)),
+        lambda: store.open_read("data", "a", Preconditions(generation=old)),
+        lambda: store.delete("data", "a", Preconditions(generation=old)),
+        lambda: store.patch("data", "a", ObjectFields(), Preconditions(generation=old)),
     ):
         with pytest.raises(NoSuchResource) as caught:
             attempt()
         assert caught.value.message == f"No such object: data/a#{old}"
-    store.delete("data", "a", generation=new)
+    store.delete("data", "a", Preconditions(generation=new))
     with pytest.raises(NoSuchResource, match=r"No such object: data/a$"):
         store.delete("data", "a")
 
@@ -273,7 +273,7 @@ def test_a_writer_that_is_dropped_while_a_thread_writes(
 
     dropping = threading.Thread(target=drop)
     monkeypatch.setattr(writer, "_in_use", Watched())
-    monkeypatch.setattr(writing, "write_all", write_while_dropped)
+    monkeypatch.setattr(streams, "write_all", write_while_dropped)
     writer.write(b"x")
     dropping.join()
     assert order == [0, "dropped"]

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from t5x_harness.google.storage.globs import compile_glob
+from t5x_harness.google.storage.names import compile_glob
 
 NAMES = ["a", "a/", "a/b", "a/b/c.txt", "a/é.txt", "ab", "b.txt", "b/c", "b/c/d.txt", "ü/☃"]
 COMBINATIONS = list(

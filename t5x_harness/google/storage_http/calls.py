@@ -1,18 +1,58 @@
-"""HTTP's own conditions, on entity tags and on the time of the last change."""
+"""Calls of the store for requests: from the event loop, and under HTTP's own conditions."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
 
-from t5x_harness.google.storage.errors import NoSuchResource, NotModified, PreconditionFailed, StoreError
-from t5x_harness.google.storage.reading import ObjectReader
+from t5x_harness.google.storage.errors import NoSuchResource, NotModified, PreconditionFailed, StoreError, WouldWait
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Preconditions, SourceObject, StoredObject
+from t5x_harness.google.storage.streams import ObjectReader
+from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
 from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
-from t5x_harness.google.storage_http.threads import inline_or_in_thread
+
+Result = TypeVar("Result")
+
+_SMALL = 1 << 16  # bytes, whose checksums and writing take less than a hop
+
+
+async def inline_or_in_thread(call: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+    """Makes a call with ``wait=False`` here, or otherwise in a thread, where it may wait."""
+    try:
+        return call(*arguments, **named, wait=False)
+    except WouldWait:
+        return await asyncio.to_thread(call, *arguments, **named)
+
+
+async def write_object(
+    store: ObjectStore,
+    bucket: str,
+    name: str,
+    fields: ObjectFields,
+    preconditions: Preconditions,
+    media: AsyncIterator[bytes],
+    expected: Checksums,
+) -> StoredObject:
+    """Writes an object as its bytes arrive, or a small one at once; raises StoreError if it cannot."""
+    first = await anext(media, b"")
+    if len(first) <= _SMALL:
+        second = await anext(media, None)
+        if second is None:
+            return await inline_or_in_thread(store.write, bucket, name, first, fields, preconditions, expected)
+        first += second
+    writer = await asyncio.to_thread(store.open_write, bucket, name, fields, preconditions)
+    try:
+        await asyncio.to_thread(writer.write, first)
+        async for chunk in media:
+            await asyncio.to_thread(writer.write, chunk)
+    except BaseException:
+        writer.abort()
+        raise
+    return await asyncio.to_thread(writer.commit, expected)
 
 
 def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = False) -> None:
@@ -31,12 +71,17 @@ def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = F
 
 
 def open_checked(
-    store: ObjectStore, source: SourceObject, headers: Mapping[str, str], *, xml: bool = False, wait: bool = True
+    store: ObjectStore,
+    bucket: str,
+    name: str,
+    preconditions: Preconditions,
+    headers: Mapping[str, str],
+    *,
+    xml: bool = False,
+    wait: bool = True,
 ) -> ObjectReader:
     """Opens an object for a request; raises as ``ObjectStore.open_read`` and :func:`check_read` do."""
-    reader = store.open_read(
-        source.bucket, source.name, generation=source.generation, preconditions=source.preconditions, wait=wait
-    )
+    reader = store.open_read(bucket, name, preconditions, wait=wait)
     try:
         check_read(reader.object, headers, xml=xml)
     except StoreError:

@@ -1,16 +1,22 @@
-"""Writing a body as a stream: no one sees it before it is committed, and nothing is left of it otherwise."""
+"""Objects as streams: bodies that no one sees before they are committed, and readers of one generation."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Self
 
-from t5x_harness.google.storage.checksums import Digest, verify
-from t5x_harness.google.storage.core import Core
-from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.core import CHUNK, Core
+from t5x_harness.google.storage.errors import StoreError
+from t5x_harness.google.storage.values import (
+    Checksums,
+    Digest,
+    NewObject,
+    StoredObject,
+    verify,
+)
 
 
 class BodyWriter:
@@ -72,21 +78,13 @@ class ObjectWriter(BodyWriter):
     def __init__(
         self,
         core: Core,
-        bucket: str,
-        name: str,
-        fields: ObjectFields,
-        preconditions: Preconditions,
+        new: NewObject,
         *,
         md5: bool = True,
-        component_count: int | None = None,
         also: Callable[[StoredObject], None] | None = None,
     ) -> None:
         super().__init__(core, md5=md5)
-        self._target = (bucket, name)
-        self._fields = fields
-        self._preconditions = preconditions
-        self._components = component_count
-        self._also = also
+        self._new, self._also = new, also
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
         """Makes an object of the bytes so far.
@@ -107,12 +105,7 @@ class ObjectWriter(BodyWriter):
         with self:
             found = self._digest.checksums
             verify(expected, found)
-            written = self._core.commit(
-                *(*self._target, self._body, found, self._fields, self._preconditions),
-                component_count=self._components,
-                also=self._also,
-                wait=wait,
-            )
+            written = self._core.commit(self._new, self._body, found, also=self._also, wait=wait)
             self._keep()
             return written
 
@@ -122,3 +115,44 @@ def write_all(fd: int, data: bytes) -> None:
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
+
+
+class ObjectReader:
+    """The bytes of one generation of an object, which stay readable when it is overwritten or deleted."""
+
+    def __init__(self, stored: StoredObject, fd: int) -> None:
+        self.object = stored
+        self._fd = fd
+
+    def chunks(self, start: int = 0, end: int | None = None, *, chunk: int = CHUNK) -> Iterator[bytes]:
+        """Yields the bytes of a range.
+
+        Args:
+          start: the first byte.
+          end: the byte after the last; None or a larger number stands for the size.
+          chunk: the most bytes to yield at a time.
+
+        Raises:
+          StoreError: someone outside has truncated the file.
+        """
+        end = self.object.size if end is None else min(end, self.object.size)
+        while start < end:
+            data = os.pread(self._fd, min(chunk, end - start), start)
+            if not data:
+                it = self.object
+                raise StoreError(f"{it.bucket}/{it.name} was cut at byte {start} of {it.size} from outside")
+            yield data
+            start += len(data)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Returns the bytes of a range; the arguments are those of :meth:`chunks`."""
+        return b"".join(self.chunks(start, end))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> ObjectReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
