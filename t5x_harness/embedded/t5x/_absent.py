@@ -1,4 +1,4 @@
-"""What T5X has and this runtime does not, and what there is instead."""
+"""The parts of T5X that this runtime lacks, and what to use instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = {
     "t5x.scripts": "checkpoints of TensorFlow need no conversion: name one as RestoreCheckpointConfig.path",
     "t5x.tasks": "it registers nothing in the public T5X: import the module that registers the tasks",
 }
-"""By module, what there is instead of it."""
+"""What to use instead of each missing module."""
 
 NAMES: dict[str, dict[str, str]] = {
     "t5x.checkpoint_importer": dict.fromkeys(
@@ -28,17 +28,17 @@ NAMES: dict[str, dict[str, str]] = {
         f"write one of your own for save.create_preprocessor_fn or generate_examples_fn, or {_INSTALL}",
     ),
 }
-"""By module, its names that are not here, and what there is instead of each."""
+"""What to use instead of each missing name, by module."""
 
 
 def refuse_module(module: str, *, is_program: bool) -> NoReturn:
-    """Ends the import of a module that is not here, or the program (``python -m``) that it was to be."""
+    """Stops the import of a missing module, or the program that it would have been (``python -m``)."""
     message = f"the embedded T5X runtime has no {module}: {MODULES[module]}"
     raise SystemExit(message) if is_program else ImportError(message, name=module)
 
 
 def name_getter(module: str) -> Callable[[str], Any]:
-    """Returns a module's ``__getattr__``, which raises an AttributeError that says what there is instead of a name."""
+    """Returns a module's ``__getattr__``: its AttributeError says what to use instead of a missing name."""
 
     def getter(name: str) -> Any:
         instead = NAMES[module].get(name)

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 _CHUNK_BYTES = 64 * 1024 * 1024
 _CONTEXT = ts.Context({"file_io_concurrency": {"limit": 128}})
 
-# Written in place of the bucket, so that a checkpoint can be moved to another.
+# Written instead of the bucket's name, so that a checkpoint can be moved to another bucket.
 _ANY_BUCKET = "t5x-dummy-bucket"
 
 # What T5X writes, inside Google (gfile) and outside; it refuses others.
@@ -24,9 +24,9 @@ _DRIVERS = ("file", "gfile", "gcs")
 
 
 def new_spec(folder: str, name: str, shape: Sequence[int], dtype: Any, write_shape: Sequence[int]) -> ts.Spec:
-    """Describes an array to be written in a checkpoint, of which only whether ``folder`` lies in a bucket counts.
+    """Describes an array to be written; of ``folder``, it only matters whether it is in a bucket.
 
-    ``write_shape`` is that of the part that one process writes; chunks do not cross its bounds.
+    ``write_shape`` is the shape of the part that one process writes; chunks do not cross its bounds.
     """
     kvstore = {"driver": "file", "path": name.replace("/", ".")}
     if _bucket_and_prefix(folder) is not None:
@@ -48,7 +48,7 @@ def new_spec(folder: str, name: str, shape: Sequence[int], dtype: Any, write_sha
 def write_array(ckpt_dir: str, spec: ts.Spec, array: Any) -> tuple[list[Any], int]:
     """Begins to write this process' part of an array, cast to the dtype of its spec.
 
-    A NumPy array is one that all processes have whole. Returns futures, and the bytes that they hold on to.
+    Every process holds all of a NumPy array. Returns futures, and the bytes that they keep in memory.
     """
     stored = spec.to_json()
     store = ts.open(_located(ckpt_dir, stored), create=True, open=True, context=_CONTEXT).result()
@@ -75,7 +75,7 @@ def read_array(
             "rewrite it as bfloat16"
         )
     try:
-        # The array's own metadata counts: a copy of a checkpoint may be chunked or compressed in another way.
+        # The array's own metadata decides: a copy of a checkpoint may be chunked or compressed differently.
         located = _located(ckpt_dir, {key: value for key, value in stored.items() if key != "metadata"})
         store = ts.open(located, context=_CONTEXT).result()
         if dtype is not None:
@@ -99,7 +99,7 @@ def stored_dtype(stored: Mapping[str, Any]) -> str:
 
 
 def _located(ckpt_dir: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Puts the place of the checkpoint into a spec, whichever of T5X's storages it was written to before."""
+    """Puts the checkpoint's location into a spec, whatever storage it was written to."""
     if stored["kvstore"]["driver"] not in _DRIVERS:
         raise ValueError(f"the stored spec is of another storage than files and gs://: {dict(stored)}")
     relative = stored["kvstore"].get("path") or stored.get("path")

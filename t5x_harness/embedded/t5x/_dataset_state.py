@@ -1,4 +1,4 @@
-"""The place of the input pipeline, kept in a checkpoint so that a run goes on with the next example."""
+"""The position of the input pipeline, saved with a checkpoint so that a run resumes with the next example."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def iterator_file_name(layout: partitioning.DataLayout) -> str:
 
 
 def check_iterator(iterator: Any) -> None:
-    """Raises a ValueError for an iterator whose place cannot be kept: clu's that was made without its checkpoint."""
+    """Raises a ValueError for a clu iterator that was made without its checkpoint: its position cannot be saved."""
     if isinstance(iterator, clu_data.dataset_iterator.TfDatasetIterator) and not iterator._checkpoint:
         raise ValueError("The dataset iterator was made with checkpoint=False, so its place cannot be kept")
 
 
 def save_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
-    """Writes the place of an iterator, ``tf.data``'s or clu's, into files whose names begin with ``path``."""
+    """Writes the position of a ``tf.data`` or clu iterator into files whose names begin with ``path``."""
     try:
         if isinstance(iterator, tf.data.Iterator):
             tf.train.Checkpoint(ds=iterator).write(os.fspath(path))
@@ -36,10 +36,10 @@ def save_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load_iterator(iterator: Any, path: str | os.PathLike[str]) -> None:
-    """Moves an iterator over the same pipeline to the place that was written.
+    """Moves an iterator over the same pipeline to the saved position.
 
     Raises:
-        ValueError: the checkpoint has no place of an input pipeline.
+        ValueError: the checkpoint has no position of an input pipeline.
     """
     if not tf.io.gfile.exists(f"{os.fspath(path)}.index") and not tf.io.gfile.exists(path):
         raise ValueError(

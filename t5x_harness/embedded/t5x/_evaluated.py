@@ -1,4 +1,4 @@
-"""Which checkpoints an evaluation goes through, and which it has behind it."""
+"""Which checkpoints an evaluation covers, and which of them are done."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def by_step(paths: Iterable[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedList:
-    """A text file of the paths of the checkpoints that were evaluated, one a line, so that none is evaluated twice."""
+    """A text file with the path of each evaluated checkpoint, one per line, so that none is evaluated twice."""
 
     path: str
 
@@ -50,7 +50,7 @@ class EvaluatedList:
             return set(file.read().split())
 
     def add(self, checkpoint: str) -> None:
-        """Adds a path; writes the file anew, because not every file system can append."""
+        """Adds a path by rewriting the file, because not every file system can append."""
         lines = by_step(self.read() | {checkpoint})
         with tf.io.gfile.GFile(self.path, "w") as file:
             file.write("\n".join(lines))
@@ -74,9 +74,9 @@ def _all_checkpoints(restore_cfg: utils.RestoreCheckpointConfig) -> set[str]:
 def checkpoints_to_evaluate(
     restore_cfg: utils.RestoreCheckpointConfig, evaluated: EvaluatedList
 ) -> tuple[utils.RestoreCheckpointConfig | None, list[str]]:
-    """Returns the config to restore with and the checkpoint paths, less those that an interrupted evaluation did.
+    """Returns the config to restore with, and the checkpoint paths that an interrupted evaluation has not done.
 
-    Going on makes sense with mode 'all' only, which is set to 'specific' once paths are known.
+    Resuming makes sense in mode 'all' only; the mode is set to 'specific' once the paths are known.
     """
     if restore_cfg.mode == "all" and evaluated.exists():
         remaining = by_step(_all_checkpoints(restore_cfg) - evaluated.read())

@@ -1,4 +1,4 @@
-"""Inference over one task, chunk by chunk, so that it can be interrupted and gone on with."""
+"""Inference over one task, chunk by chunk, so that it can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _COMPLETED = ".COMPLETED"
 
-# Predictions (or scores) in order, and the values that came with them, each a list in the same order.
+# Predictions or scores in order, and their auxiliary values, each a list in the same order.
 Inferences = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def in_order(result: Any) -> Inferences:
-    """Sorts what an infer function returns, pairs of index and value and perhaps auxiliary lists, by the index."""
+    """Sorts the result of an infer function by index: pairs of index and value, and optional auxiliary lists."""
     indexed, aux = result if isinstance(result, tuple) else (result, {})
     order = sorted(range(len(indexed)), key=lambda position: indexed[position][0])
     values = [indexed[position][1] for position in order]
@@ -59,7 +59,7 @@ class ChunkFiles:
 
     @property
     def tmp_dir(self) -> str:
-        """Folder of the chunks and of the position in the data, removed at the end."""
+        """The folder for the chunks and the position in the data; it is removed at the end."""
         return os.path.join(self.output_dir, f"tmp-{self.task}-{self._shard}")
 
     @property
@@ -68,7 +68,7 @@ class ChunkFiles:
 
     @property
     def completed(self) -> str:
-        """An empty file that says that the result is complete."""
+        """An empty file that marks the result as complete."""
         return os.path.join(self.output_dir, self.name + _COMPLETED)
 
     def chunk(self, index: int) -> str:
@@ -76,10 +76,10 @@ class ChunkFiles:
 
 
 class DataPosition:
-    """The position in the data, saved with every chunk so that a restart does not read what it has done."""
+    """The position in the data, saved with every chunk so that a restart skips finished examples."""
 
     def __init__(self, iterator: Iterator[Any], tmp_dir: str):
-        """Goes to the position saved in ``tmp_dir``, if there is one."""
+        """Moves to the position saved in ``tmp_dir``, if any."""
         self._tmp_dir = tmp_dir
         self._saved = os.path.join(tmp_dir, "input.ckpt")
         self._checkpoint = tf.train.Checkpoint(ds=iterator)
@@ -88,11 +88,11 @@ class DataPosition:
             self._checkpoint.read(self._saved).assert_consumed()
 
     def save_aside(self, chunk: int) -> str:
-        """Saves the position after ``chunk``; it counts only from ``make_current`` on."""
+        """Saves the position after ``chunk``; it is used only after ``make_current``."""
         return str(self._checkpoint.write(os.path.join(self._tmp_dir, f"{chunk}.ckpt")))
 
     def make_current(self, aside: str) -> None:
-        """Makes the position that was saved as ``aside`` the one to go on from."""
+        """Makes the position saved as ``aside`` the one to resume from."""
         for path in tf.io.gfile.glob(aside + "*"):
             tf.io.gfile.rename(path, self._saved + path.removeprefix(aside), overwrite=True)
 
@@ -103,12 +103,12 @@ class TaskInference:
 
     Attributes:
         infer_fn: the partitioned step over a dataset, with the parameters bound.
-        open_inputs: opens a task's examples, and what the model takes of them.
-        chunk_size: examples a chunk.
-        merge_fn: joins the chunks; None leaves them.
-        vocabulary_feature: output feature whose vocabulary decodes.
+        open_inputs: opens a task's examples, and the features that the model reads.
+        chunk_size: examples per chunk.
+        merge_fn: joins the chunks; None keeps them apart.
+        vocabulary_feature: the output feature whose vocabulary decodes predictions.
         measure: called with the time of each chunk.
-        step: of the checkpoint.
+        step: the checkpoint's step.
         pool_cls: makes the thread that writes; handed in because ``t5x.infer`` may be running as ``__main__``.
     """
 
@@ -126,7 +126,7 @@ class TaskInference:
     pool_cls: type[FailFastThreadPoolExecutor]
 
     def run(self) -> None:
-        """Infers, unless it was done before; goes on where an interrupted run ended."""
+        """Infers unless the result is complete; resumes an interrupted run."""
         files, writes = self.files, jax.process_index() == 0
         if tf.io.gfile.exists(files.completed):
             logging.info("%s exists: %s is done.", files.completed, self.task.name)
@@ -155,7 +155,7 @@ class TaskInference:
         utils.sync_global_devices(f"t5x.infer: {self.task.name} complete")
 
     def _chunks(self) -> Iterator[tuple[Any, Any]]:
-        """Returns the ``tf.data`` iterator over index and examples, for the task and for the model, of each chunk."""
+        """Returns a ``tf.data`` iterator over the chunks: indices, the task's examples and the model's features."""
         pairs = tf.data.Dataset.zip(self.open_inputs(self.task)).padded_batch(self.chunk_size, drop_remainder=False)
         return iter(pairs.enumerate().prefetch(tf.data.AUTOTUNE))
 

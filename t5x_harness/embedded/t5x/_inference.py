@@ -1,4 +1,4 @@
-"""One inference step on the mesh, and what it returns on its way to the host."""
+"""One inference step on the mesh, and the transfer of its results to the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERYWHERE = jax.sharding.PartitionSpec()
 
 
 def step_with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.Array, PyTree]]:
-    """Carries the examples' indices through the step, and leaves out arguments that it does not take."""
+    """Carries the examples' indices through the step, and omits arguments that the step does not take."""
     takes = inspect.signature(infer_step).parameters
 
     def step(params: PyTree, batch: PyTree, rng: Any, indices: jax.Array, flax_mutables: PyTree) -> Any:
@@ -36,7 +36,7 @@ def step_with_indices(infer_step: InferStepCallable) -> Callable[..., tuple[jax.
 
 
 def length_of(ds: tf.data.Dataset) -> int:
-    """Returns the number of examples, which inference must know beforehand to pad the last batch."""
+    """Returns the number of examples, which inference must know in advance to pad the last batch."""
     try:
         length = len(ds)
     except TypeError as error:
@@ -50,7 +50,7 @@ def length_of(ds: tf.data.Dataset) -> int:
 
 
 def pad(ds: tf.data.Dataset, num_examples: int, batch_size: int) -> tf.data.Dataset:
-    """Fills the last batch up with copies of the first example whose index says that they are padding."""
+    """Pads the last batch with copies of the first example, whose index marks them as padding."""
     missing = -num_examples % batch_size
     if not missing:
         return ds
@@ -91,7 +91,7 @@ def gather(results: list[tuple[jax.Array, PyTree]]) -> tuple[np.ndarray, PyTree]
 
 
 def as_python(indices: np.ndarray, outputs: PyTree, keep_aux_as_numpy: bool) -> _InferFnResult | _InferFnWithAuxResult:
-    """Turns arrays over all examples into a list over examples, but leaves auxiliary values a mapping of lists."""
+    """Turns arrays over all examples into a list of examples; auxiliary values become a mapping of lists."""
     aux = None
     if isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Mapping):
         outputs, aux = outputs

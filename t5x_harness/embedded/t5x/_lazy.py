@@ -1,6 +1,6 @@
-"""TensorFlow, SeqIO and what imports them, each imported when something of it is first used.
+"""TensorFlow, SeqIO and the modules that import them, each imported on first use.
 
-They take four fifths of the time of importing T5X, and partitioning or defining a model uses none of it.
+They take four fifths of the time to import T5X, and partitioning or defining a model needs none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     class _Lazy(types.ModuleType):
-        """Stands for a module; what is set on it, as tests do, is seen by all who import it from here."""
+        """Stands for a module. Attributes that tests set on it are seen by every module that imports it from here."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(importlib.import_module(self.__name__), name)
@@ -34,9 +34,9 @@ else:
 
 
 class SeqIOClass:
-    """A class of SeqIO, imported when it is called, compared or asked for through a class that has it as attribute.
+    """A class of SeqIO, imported when it is called, compared, or read as an attribute of another class.
 
-    It is what functions have as a default, so that their definition does not import SeqIO; it looks like the class.
+    Functions use it as a default, so that defining them does not import SeqIO; it looks like the class.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The factors that a learning rate schedule is the product of.
+"""The factors whose product is a learning rate schedule.
 
 T5 was pretrained with ``rsqrt_decay``, whose constant stretch doubles as warm-up (Raffel et al. 2019, section 3.1.2,
 arXiv:1910.10683), and fine-tuned with ``constant``; Adafactor multiplies both by the scale of each parameter.
@@ -36,7 +36,7 @@ def _linear_warmup(rate: Rate, step: jax.Array, s: Settings) -> Rate:
 
 
 def _linear_decay(rate: Rate, step: jax.Array, s: Settings) -> Rate:
-    """Rises like a constant with warm-up, then falls by ``decay_factor`` of the base rate a step."""
+    """Rises like a constant with warm-up, then falls by ``decay_factor`` of the base rate per step."""
     falling = 1.0 + s.decay_factor * (s.warmup_steps - step)
     return rate * (s.base_learning_rate * jnp.minimum(step / s.warmup_steps, falling))
 
@@ -54,7 +54,7 @@ def _decay_every(rate: Rate, step: jax.Array, s: Settings) -> Rate:
 
 
 def _cosine_decay(rate: Rate, step: jax.Array, s: Settings) -> Rate:
-    """Falls along half a cosine, anew in every cycle: Loshchilov and Hutter 2016, arXiv:1608.03983."""
+    """Falls along half a cosine in every cycle: Loshchilov and Hutter 2016, arXiv:1608.03983."""
     cycles = jnp.maximum(0.0, (step - s.warmup_steps) / float(s.steps_per_cycle))
     return rate * jnp.maximum(0.0, 0.5 * (1.0 + jnp.cos(jnp.pi * (cycles % 1.0))))
 

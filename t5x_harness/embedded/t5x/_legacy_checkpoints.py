@@ -21,7 +21,7 @@ _OLDEST_VERSION = 2
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFile:
-    """The msgpack file of a checkpoint; leaves of its state are arrays, or the JSON of tensorstore specs."""
+    """The msgpack file of a checkpoint. The leaves of its state are arrays or tensorstore specs as JSON."""
 
     path: str
     state: Mapping[str, Any]
@@ -32,7 +32,7 @@ class CheckpointFile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CheckpointFile:
-        """Reads the file of a checkpoint, or that in its folder.
+        """Reads the file of a checkpoint, given the file or its folder.
 
         Raises:
             ValueError: it is missing, of another format, or too old.

@@ -1,4 +1,4 @@
-"""Where the devices of a slice lie, and how a mesh puts them in order."""
+"""Where the devices of a slice are, and how a mesh orders them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AXES = ("data", "model")
 TWO_CORE_KINDS = ("TPU v2", "TPU v3")
 MEGACORE_KINDS = ("TPU v4", "TPU v4 lite")
 
-# Model-parallel tile (x, y, z, core) of chips with two cores that are devices of their own: cores first, then chips.
+# Model-parallel tile (x, y, z, core) of chips whose two cores are separate devices: cores first, then chips.
 _TWO_CORE_TILES: dict[int, HardwareMesh] = {
     1: (1, 1, 1, 1),
     2: (1, 1, 1, 2),
@@ -22,8 +22,8 @@ _TWO_CORE_TILES: dict[int, HardwareMesh] = {
     16: (4, 2, 1, 2),
 }
 
-# Tiles of chips that are one device, each with the least size of the slice that it is taken for; the first that fits.
-# The last of each row is taken when none does, and is refused later if it does not divide the slice.
+# Tiles of chips that are one device, each with the smallest slice that it is used for; the first that fits is used.
+# If none fits, the last of the row is used, and refused later if it does not divide the slice.
 _MEGACORE_TILES: dict[int, tuple[tuple[HardwareMesh, HardwareMesh], ...]] = {
     1: (((1, 1, 1), (1, 1, 1, 1)),),
     2: (((1, 1, 1), (1, 2, 1, 1)),),
@@ -39,7 +39,7 @@ _MEGACORE_TILES: dict[int, tuple[tuple[HardwareMesh, HardwareMesh], ...]] = {
 
 
 def z_major_swap(bounds: HardwareMesh, tile: HardwareMesh) -> tuple[int, int] | None:
-    """Returns the axis to exchange with z where a tile spans whole rows or planes of the slice.
+    """Returns the axis to swap with z if a tile spans whole rows or planes of the slice.
 
     With z major in the remaining plane, each host's devices are contiguous without ordering them by host.
     """
@@ -61,11 +61,11 @@ def swapped(sizes: HardwareMesh, axes: tuple[int, int]) -> HardwareMesh:
 
 
 def tiled(grid: np.ndarray, tile: HardwareMesh, block: HardwareMesh) -> np.ndarray:
-    """Orders a grid of devices as (replica, place in the tile), block by block in both.
+    """Orders a grid of devices as (replica, position in the tile), block by block in both.
 
-    Each dimension splits into (blocks of replicas, replicas in a block, blocks of a tile, places in a block of a tile);
-    with the tile as block this is plain tiling. A tile may have more dimensions than a grid without coordinates: the
-    rest only counts for its size.
+    Each dimension splits into (blocks of replicas, replicas per block, blocks of a tile, positions per block of a
+    tile); if the block is the tile, this is plain tiling. A tile may have more dimensions than a grid without
+    coordinates; the extra ones only contribute their size.
     """
     splits = []
     for size, part, unit in zip(grid.shape, tile, block, strict=False):
@@ -84,7 +84,7 @@ def tiled(grid: np.ndarray, tile: HardwareMesh, block: HardwareMesh) -> np.ndarr
 
 
 def mesh_of(grid: np.ndarray, axes: tuple[str, ...] = AXES) -> Mesh:
-    """Makes the mesh of a grid of devices, and logs what it is made of, which a job's owner sees nowhere else."""
+    """Makes the mesh of a grid of devices, and logs its layout, which a job's owner sees nowhere else."""
     logging.info("The mesh has %d devices, the first is %r", grid.size, grid.flat[0])
     return Mesh(grid, axes)
 

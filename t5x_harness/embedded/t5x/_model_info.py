@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(full_train_state: TrainState, partitioner: BasePartitioner) -> Iterator[str]:
-    """Yields the lines: the parameters, their number, an empty line, and the optimizer's state."""
+    """Yields the lines of the table: the parameters, their number, an empty line, and the optimizer's state."""
     variables = full_train_state.state_dict()
     logical = partitioner.get_logical_axes(full_train_state).state_dict()
     mesh = partitioner.get_mesh_axes(full_train_state).state_dict()
@@ -26,7 +26,7 @@ def table(full_train_state: TrainState, partitioner: BasePartitioner) -> Iterato
 
 
 def _rows(name: str, variable: PyTree, logical: PyTree, mesh: PyTree) -> Iterator[str]:
-    if isinstance(variable, Mapping):  # optimizers without state leave empty ones, which have no row
+    if isinstance(variable, Mapping):  # optimizers without state leave empty leaves, which get no row
         for key in sorted(variable):
             yield from _rows(f"{name}/{key}" if name else key, variable[key], logical[key], mesh[key])
     elif variable is None:
@@ -38,7 +38,7 @@ def _rows(name: str, variable: PyTree, logical: PyTree, mesh: PyTree) -> Iterato
 
 
 def _shape(variable: Any, logical: tuple[str, ...] | None) -> str:
-    """Returns the shape, each dimension after the logical axis it is named by."""
+    """Returns the shape, each dimension preceded by its logical axis."""
     if logical is None or len(logical) != len(variable.shape):
         return str(variable.shape)
     return "({})".format(", ".join(f"{axis}={size}" for axis, size in zip(logical, variable.shape, strict=True)))

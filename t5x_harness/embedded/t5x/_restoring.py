@@ -1,4 +1,4 @@
-"""What a checkpoint holds on its way to the devices: transformations, dtype, shape and sharding."""
+"""Restoring the contents of a checkpoint onto the devices: transformations, dtype, shape and sharding."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def sharding_on(mesh: Mesh, axes: PartitionSpec | None) -> NamedSharding:
-    """Returns the sharding for partition axes; None is replicated."""
+    """Returns the sharding for partition axes; None means replicated."""
     return NamedSharding(mesh, PartitionSpec(None) if axes is None else axes)
 
 
 def place(value: Any, sharding: NamedSharding, dtype: Any = None) -> Any:
-    """Puts a value onto the devices; a ``jax.Array`` that lies there already stays as it is."""
+    """Puts a value onto the devices; a ``jax.Array`` that is already there is returned unchanged."""
     if isinstance(value, jax.Array) and value.sharding.is_equivalent_to(sharding, value.ndim):
         return value
     array = np.asarray(value) if not isinstance(value, jax.Array) else value
@@ -39,9 +39,9 @@ def place(value: Any, sharding: NamedSharding, dtype: Any = None) -> Any:
 
 
 def check_shape(path: str, name: str, stored: tuple[int, ...], expected: Any, *, exact: bool) -> None:
-    """Raises a ValueError if a stored leaf has another shape than the model's, or logs it unless ``exact``.
+    """Raises a ValueError if a stored leaf and the model's differ in shape, or only logs it unless ``exact``.
 
-    T5X takes optimizer state of any shape, which may go well.
+    T5X accepts optimizer state of any shape, which may work.
     """
     wanted = tuple(jnp.shape(expected))
     if tuple(stored) == wanted:
@@ -53,7 +53,7 @@ def check_shape(path: str, name: str, stored: tuple[int, ...], expected: Any, *,
 
 
 def check_complete(path: str, wanted: Iterable[str], stored: Collection[str], fallback: Collection[str]) -> None:
-    """Raises a ValueError that lists the leaves that are nowhere, each with the most similar name in the checkpoint."""
+    """Raises a ValueError that lists the missing leaves, each with the most similar name in the checkpoint."""
     missing = [name for name in wanted if name not in stored and name not in fallback]
     if not missing:
         return
@@ -81,11 +81,11 @@ class StateReader:
     """Reads the leaves that a model needs.
 
     Attributes:
-        folder: of the checkpoint's state.
+        folder: the folder of the checkpoint's state.
         mesh: the mesh to put arrays on.
         target: the model's state, flat.
-        axes: partition axes of each leaf, flat; None is replicated.
-        restore_dtype: dtype of parameters. As in T5X, replicated leaves of the rest are cast too, the step among them.
+        axes: the partition axes of each leaf, flat; None means replicated.
+        restore_dtype: dtype of parameters. As in T5X, other replicated leaves, such as the step, are cast too.
     """
 
     folder: epath.Path
@@ -95,7 +95,7 @@ class StateReader:
     restore_dtype: Any
 
     def plan(self, functions: Sequence[RestoreStateTransformationFn]) -> dict[str, Any]:
-        """Applies the transformations to what is stored; returns the leaves that the model has, flat.
+        """Applies the transformations to the stored leaves; returns the model's leaves, flat.
 
         Leaves are metadata of stored arrays, as T5X shows it to transformations, or values that these put in. One that
         is to come from another path of the checkpoint is a ValueError.
@@ -110,7 +110,8 @@ class StateReader:
             logging.info("%s of the checkpoint is not in the model", name)
         moved = {}
         for name, leaf in planned.items():
-            # A function may have copied the tree: a leaf under a name of the checkpoint then counts as the one of it.
+            # A function may have copied the tree: a leaf under a name of the checkpoint then counts as that stored
+            # leaf.
             source = origin.get(id(leaf), name if name in stored else "a copy of another leaf")
             if _is_stored(leaf) and source != name:
                 moved[name] = source
@@ -143,7 +144,7 @@ class StateReader:
             check_shape(os.fspath(self.folder.parent), name, shape, self.target[name], exact=exact)
 
     def item(self, planned: Mapping[str, Any]) -> Any:
-        """Returns what to ask orbax for: the stored leaves of the plan."""
+        """Returns the stored leaves of the plan, to request from orbax."""
         stored = {name: leaf for name, leaf in planned.items() if _is_stored(leaf)}
         args = {name: self._restore_args(name) for name in stored}
         return ocp.args.PyTreeRestore(
@@ -162,7 +163,7 @@ class StateReader:
     def complete(
         self, restored: Mapping[str, Any], planned: Mapping[str, Any], fallback: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the whole state, on the devices: what orbax read, values in ``planned``, and flat ``fallback``."""
+        """Returns the whole state on the devices: orbax's leaves, values in ``planned``, and flat ``fallback``."""
         read = state_utils.flatten_state_dict(restored)
         state = {}
         for name in self.target:
@@ -178,7 +179,7 @@ class StateReader:
 
 
 def _as_t5x_shows_it(metadata: Any) -> ocp.metadata.tree.ValueMetadataEntry | None:
-    """Hides shape and dtype: a function that needs them does not work with T5X. None is a leaf without a value."""
+    """Hides shape and dtype, since functions that need them do not work with T5X. None is a leaf without a value."""
     if metadata is None:
         return None
     is_scalar = isinstance(metadata, ocp.metadata.value.ScalarMetadata)

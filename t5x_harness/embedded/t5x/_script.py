@@ -1,4 +1,4 @@
-"""What ``python -m t5x.train``, ``t5x.eval`` and ``t5x.infer`` do around their function."""
+"""The frame of ``python -m t5x.train``, ``t5x.eval`` and ``t5x.infer`` around their functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x import config_utils, gin_utils
 from t5x._errors import ConfigError, with_hint
 from t5x._lazy import seqio, tf
 
-# Flags are shown under the script that asks for them.
+# Flags are listed under the script that defines them.
 flags.disclaim_key_flags()
 
 # The folder that holds the package, so that ``t5x/configs/runs/pretrain.gin`` is found without a search path.
@@ -23,7 +23,7 @@ _HERE = ["."]
 
 
 def define_config_flags() -> None:
-    """Defines what every script takes: the config, and where datasets are."""
+    """Defines the flags of every script: the config, and where datasets are."""
     flags.DEFINE_multi_string(
         "gin_file", None, "A gin file. May be given several times: a later file overrides the ones before it."
     )
@@ -39,7 +39,7 @@ def define_config_flags() -> None:
 
 
 def define_process_flags() -> None:
-    """Defines what joins the processes of a GPU cluster, and the folders of cached tasks."""
+    """Defines the flags for the processes of a GPU cluster and for the folders of cached tasks."""
     flags.DEFINE_list("seqio_additional_cache_dirs", [], "Further folders in which cached SeqIO tasks are looked for.")
     flags.DEFINE_boolean("multiprocess_gpu", False, "Join several processes with GPUs; the next flags say how.")
     flags.DEFINE_string("coordinator_address", None, "HOST:PORT of the process that the others join.")
@@ -57,10 +57,10 @@ FLAGS = flags.FLAGS
 
 
 def join_processes() -> None:
-    """Adds the cache folders and, if asked to, joins the other processes.
+    """Adds the cache folders and, if requested, joins the other processes.
 
     Raises:
-        ValueError: there is a limit of time, and T5X takes this JAX for one that knows none.
+        ValueError: a time limit is given, and T5X takes this JAX for one that does not support it.
     """
     seqio.add_global_cache_dirs(FLAGS.seqio_additional_cache_dirs)
     if not FLAGS.multiprocess_gpu:
@@ -79,7 +79,7 @@ def join_processes() -> None:
 
 
 def shard_arguments(function: str) -> dict[str, Any]:
-    """Returns the shard of the command line, which goes before the config's; one of them must say it, as in T5X."""
+    """Returns the shard from the command line, which overrides the config's; one of them must give it, as in T5X."""
     if FLAGS.shard_id is not None:
         return {"shard_id": FLAGS.shard_id}
     try:
@@ -139,14 +139,14 @@ def refuse_arguments(argv: Sequence[str]) -> None:
 
 
 def configure(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``function``, as one of ``__main__``, with what the flags of Gin or Fiddle give it.
+    """Returns ``function``, as a function of ``__main__``, with the arguments from the flags of Gin or Fiddle.
 
-    What is wrong with the gin files and bindings ends the program with one message, not a traceback.
+    A mistake in the gin files or bindings ends the program with one message, not a traceback.
     """
     if FLAGS.tfds_data_dir:
         seqio.set_tfds_data_dir_override(FLAGS.tfds_data_dir)
     if config_utils.using_fdl():
-        import fiddle  # only installed where it is used
+        import fiddle  # installed only if it is used
 
         return fiddle.build(config_utils.config_with_fiddle(function))
     gin.register(function, module="__main__")

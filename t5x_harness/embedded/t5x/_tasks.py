@@ -1,4 +1,4 @@
-"""Tasks and mixtures by their names, and what of them cannot be read here."""
+"""Finds tasks and mixtures by name, and reports those that cannot be read here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_provider(cfg: DatasetConfig) -> seqio.Task | seqio.Mixture:
     """Finds the task or mixture that a config names.
 
     Raises:
-        ValueError: nothing of that name is registered; or it is an AirIO one.
+        ValueError: no task or mixture has that name, or it is AirIO's.
         TypeError: it is neither a name nor a task or mixture.
     """
     named = cfg.mixture_or_task_name
@@ -60,7 +60,7 @@ def _unknown_name(name: str, known: set[str]) -> str:
 
 
 def warn_of_airio_settings(cfg: DatasetConfig) -> None:
-    """Logs the settings of ``cfg`` that SeqIO has no use for."""
+    """Logs the settings of ``cfg`` that SeqIO does not use."""
     defaults = {field.name: field.default for field in dataclasses.fields(cfg)}
     for name in ("runtime_preprocessors", "num_prefetch_threads", "num_workers"):
         if getattr(cfg, name) != defaults[name]:
@@ -70,7 +70,7 @@ def warn_of_airio_settings(cfg: DatasetConfig) -> None:
 def as_clu_iterator(
     batches: tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator,
 ) -> clu_data.dataset_iterator.DatasetIterator:
-    """Returns what a ``get_dataset_fn`` gave as an iterator of clu's interface."""
+    """Returns the result of a ``get_dataset_fn`` as an iterator with clu's interface."""
     if isinstance(batches, tf.data.Dataset):
         return clu_data.dataset_iterator.TfDatasetIterator(batches, checkpoint=True)
     if not isinstance(batches, clu_data.dataset_iterator.DatasetIterator):
@@ -93,7 +93,7 @@ def check_batch_size(batch_size: int, num_shards: int) -> None:
 
 @contextlib.contextmanager
 def explaining(cfg: DatasetConfig, provider: seqio.Task | seqio.Mixture) -> Iterator[None]:
-    """Says which setting of ``cfg`` is wrong where SeqIO and data sources only show its consequence."""
+    """Names the wrong setting of ``cfg`` in cases in which SeqIO and data sources only show its consequence."""
     try:
         yield
     except AssertionError as error:
@@ -116,7 +116,7 @@ def explaining(cfg: DatasetConfig, provider: seqio.Task | seqio.Mixture) -> Iter
 
 
 def declared_splits(provider: seqio.Task | seqio.Mixture, error: Exception) -> Sequence[str] | None:
-    """Returns the splits a provider can be asked for, or None if only reading can tell.
+    """Returns the splits that a provider has, or None if only reading can tell.
 
     TFDS understands slices ('train[:5%]') and names the right splits itself, unless the task declares a mapping: then a
     wrong name is a KeyError.

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def as_iterator(dataset: tf.data.Dataset | Iterator[Batch]) -> Iterator[Batch]:
-    """Returns what ``BaseTrainer.eval`` iterates over: numpy batches of a ``tf.data`` dataset, or what it is given."""
+    """Returns an iterable for ``BaseTrainer.eval``: NumPy batches of a ``tf.data`` dataset, or the argument itself."""
     return dataset.as_numpy_iterator() if isinstance(dataset, tf.data.Dataset) else dataset
 
 
 @dataclasses.dataclass(frozen=True)
 class Saver:
-    """Saves checkpoints, if the run does; orbax's manager (``use_orbax``) refuses to save a step twice."""
+    """Saves checkpoints, if the run saves any; orbax's manager (``use_orbax``) refuses to save a step twice."""
 
     manager: CheckpointManager | None
     save_cfg: utils.SaveCheckpointConfig | None
@@ -41,11 +41,11 @@ class Saver:
 
     @property
     def on(self) -> bool:
-        """Whether there is something to save with, and a period."""
+        """Whether there is a manager to save with, and a period."""
         return bool(self.manager is not None and self.save_cfg is not None and self.save_cfg.period)
 
     def has(self, step: int) -> bool:
-        """Returns whether the checkpoint of ``step`` is there, as far as saving it again would fail."""
+        """Returns whether the checkpoint of ``step`` exists, if saving it again would fail."""
         return self.use_orbax and self.manager is not None and step in self.manager.all_steps()
 
     def save(self, train_state: TrainState, why: str) -> None:
@@ -72,7 +72,7 @@ class Evaluation:
     Attributes:
         datasets: by task name, for the training metrics.
         evaluator: evaluates by decoding and scoring, or None.
-        act: called with the name of an action mode and metrics by task; says whether to stop.
+        act: called with the name of an action mode and metrics by task; returns whether to stop.
         concurrent_metrics: whether inference metrics are computed while training goes on.
     """
 
@@ -184,8 +184,8 @@ class TrainLoop:
                     self.saver.save(self.trainer.train_state, "it is one of checkpoint_steps")
                 self.step = stop.step
         except PreemptionError:
-            # The trainer takes over the new state when its loop ends. Raised amid the loop, behind a step that donated
-            # its buffers, this leaves nothing to save and the save fails; T5X does the same.
+            # The trainer takes over the new state when its loop ends. An error within the loop, after a step that
+            # donated its buffers, leaves nothing to save, and the save fails; T5X does the same.
             if self.saver.on:
                 self.saver.save(self.trainer.train_state, "the machine is going away")
                 self.saver.wait()
@@ -193,7 +193,7 @@ class TrainLoop:
         return stop
 
     def _after(self, epoch: Epoch) -> None:
-        """Collects garbage, saves and evaluates where ``epoch`` ended, as far as each is due."""
+        """Collects garbage, saves and evaluates at the end of ``epoch``, if each is due."""
         periods = self.schedule.periods
 
         def due(period: int) -> bool:

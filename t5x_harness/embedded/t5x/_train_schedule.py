@@ -12,9 +12,9 @@ from t5x.utils import find_first_checkpoint_step, find_next_checkpoint_step
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """A stretch of steps between two moments at which something else than training may happen.
+    """A stretch of steps between two moments at which something other than training may happen.
 
-    Its number counts from step 0 of the model, so a resumed run goes on counting.
+    Its number counts from step 0 of the model, so a resumed run continues to count.
     """
 
     number: int
@@ -27,8 +27,8 @@ class Stop:
     """A step at which metrics are written.
 
     Attributes:
-        saves: whether an extra checkpoint is saved there, between those of the period.
-        index: of the entry of ``Periods.save_at`` to look at next.
+        saves: whether an extra checkpoint is saved there, besides the periodic ones.
+        index: the index of the next entry of ``Periods.save_at`` to consider.
     """
 
     step: int
@@ -38,7 +38,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True)
 class Periods:
-    """How often things happen, in steps counted from the first step of this run; 0 is never.
+    """How often things happen, in steps counted from the first step of this run; 0 means never.
 
     Attributes:
         evaluate: both kinds of evaluation.
@@ -84,7 +84,7 @@ class Periods:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The steps of one run, from that of the restored checkpoint, or 0, to ``total_steps``.
+    """The steps of one run, from the restored checkpoint's step, or 0, to ``total_steps``.
 
     Metrics are written every ``stats_period`` steps and at the end of an epoch.
     """
@@ -105,7 +105,7 @@ class Schedule:
             self._rehearse()
 
     def _rehearse(self) -> None:
-        """Goes through all stops now, so that what ``next_stop`` refuses is refused before the first step."""
+        """Computes all stops now, so that what ``next_stop`` refuses is refused before the first step."""
         stop = Stop(self.first_step, saves=False)
         for epoch in self.epochs():
             while stop.step < epoch.end_step:
@@ -132,15 +132,15 @@ class Schedule:
             yield Epoch(number + index - 1, end, is_last=index == count)
 
     def is_due(self, period: int, step: int, epoch: Epoch) -> bool:
-        """Returns whether what happens every ``period`` steps happens at ``step``, with which ``epoch`` ended."""
+        """Returns whether an event with this ``period`` is due at ``step``, at the end of ``epoch``."""
         return bool(period) and (epoch.is_last or (step - self.first_step) % period == 0)
 
     def next_stop(self, last: Stop, epoch: Epoch) -> Stop:
         """Returns the stop after ``last``, within ``epoch``.
 
         Raises:
-            ConfigError: where T5X itself gets stuck: it looks at the entry of ``checkpoint_steps`` that it saved at
-                again, unless another one follows that it has not yet reached.
+            ConfigError: a case in which T5X itself gets stuck: it considers the entry of ``checkpoint_steps`` that it
+                saved at again, unless another one follows that it has not yet reached.
         """
         step = min(epoch.end_step, last.step + (self.stats_period or self.epoch_length))
         save_at = self.periods.save_at

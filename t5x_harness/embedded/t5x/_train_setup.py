@@ -1,4 +1,4 @@
-"""What a training run starts from: keys, data and a train state, restored or new."""
+"""The start of a training run: keys, data and a train state, restored or new."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def check_model_dir(model_dir: str, periods: Periods, use_orbax: bool) -> None:
 def make_keys(random_seed: int | None, use_hardware_rng: bool) -> tuple[jax.Array, jax.Array]:
     """Returns the key for the parameters and the key for the trainer.
 
-    A seed of None is taken from the clock, the same in all processes, for the accelerator's generator, which is faster
-    and repeats only on the same partitioning.
+    For None, the seed is taken from the clock, the same in all processes, for the accelerator's generator, which is
+    faster and repeats its numbers only for the same partitioning.
     """
     if use_hardware_rng or random_seed is None:
         if random_seed is None:
@@ -72,8 +72,8 @@ class Inputs:
     """The data of a run.
 
     Attributes:
-        train_iter: yields global batches; its ``element_spec`` says their features.
-        train_eval: by task name, the batches to evaluate with the training metrics; empty where that is off.
+        train_iter: yields global batches; its ``element_spec`` describes their features.
+        train_eval: by task name, the batches to evaluate with the training metrics; empty if that is off.
     """
 
     train_iter: clu.data.dataset_iterator.PeekableDatasetIterator
@@ -152,7 +152,7 @@ def verify_vocabularies(
 
 
 def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -> list[utils.RestoreCheckpointConfig]:
-    """Returns what to restore from, best first: a checkpoint of this run, then the one that the config names."""
+    """Returns the checkpoints to restore from, best first: this run's own, then the one that the config names."""
     save, restore = checkpoint_cfg.save, checkpoint_cfg.restore
     own = utils.RestoreCheckpointConfig(
         path=model_dir,
@@ -183,13 +183,13 @@ def restore_candidates(model_dir: str, checkpoint_cfg: utils.CheckpointConfig) -
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """The state that training starts from, laid out on the mesh.
+    """The initial state of training, laid out on the mesh.
 
     Attributes:
-        initializer: made it; knows shapes and axes.
+        initializer: the initializer that made it, which knows shapes and axes.
         checkpoint_manager: for saving, or None if nothing is saved or restored.
-        first_batch: future of the first batch, which is being read meanwhile.
-        seconds: what it took.
+        first_batch: future of the first batch, which is read in the background.
+        seconds: how long it took.
     """
 
     train_state: TrainState

@@ -11,7 +11,7 @@ _TOKEN_PROPERTIES = ("extra_ids", "vocab_size", "pad_id", "bos_id", "eos_id", "u
 
 
 def difference(a_name: str, a: seqio.Vocabulary, b_name: str, b: seqio.Vocabulary) -> str:
-    """Lists what differs between two unequal vocabularies, a line for each property."""
+    """Lists the differences between two unequal vocabularies, one line per property."""
     a_facts, b_facts = _facts(a), _facts(b)
     rows = [
         f"    {key}: {a_facts.get(key, '(has none)')} != {b_facts.get(key, '(has none)')}"
@@ -27,10 +27,10 @@ def difference(a_name: str, a: seqio.Vocabulary, b_name: str, b: seqio.Vocabular
 
 
 def _facts(vocabulary: seqio.Vocabulary) -> Mapping[str, str]:
-    """Returns what a reader can tell a vocabulary by, in words; never an object's address."""
+    """Describes a vocabulary so that a reader recognizes it; never gives an object's address."""
     facts = {"class": type(vocabulary).__qualname__}
     if isinstance(vocabulary, seqio.SentencePieceVocabulary):
-        # These compare by how they were made; asking for more would load the model file, perhaps from the cloud.
+        # These compare by their arguments; reading more would load the model file, perhaps from the cloud.
         return facts | {key.lstrip("_"): _value(value) for key, value in vocabulary.__getstate__().items()}
     for name in _TOKEN_PROPERTIES:
         try:

@@ -20,7 +20,7 @@ from t5x.optimizers import Optimizer, OptimizerDef, OptimizerState, PyTree
 
 
 class FactorDim(enum.Enum):
-    """What a dimension of a parameter is to the factored second moment."""
+    """The role of a parameter's dimension in the factored second moment."""
 
     NONE = None  # not factored
     BATCH = 1  # stacks independent parameters: nothing is averaged over it
@@ -62,7 +62,7 @@ def standard_logical_factor_rules() -> flax.core.FrozenDict[str, FactorDim]:
 
 
 def factor_name_to_factordim(name: str | FactorDim) -> FactorDim:
-    """Turns a name as gin files write it into a ``FactorDim``, and leaves one as it is.
+    """Converts a name from a gin file to a ``FactorDim``; a ``FactorDim`` is returned unchanged.
 
     Names are ``row``, ``col``, ``column``, ``batch``, ``none`` or ``unfactorized``, in any case.
 
@@ -101,7 +101,7 @@ class HParamMap:
 
 @dataclasses.dataclass(frozen=True)
 class _Factoring:
-    """How one parameter's second moment is kept.
+    """How the second moment of one parameter is stored.
 
     Root mean squares of parameter and update are taken over ``scale_dims``. ``rows`` and ``columns`` are the dimensions
     of the factors, empty when the moment is not factored.
@@ -118,9 +118,9 @@ class _Factoring:
 
 
 def _plan_factoring(rule: FactorRule, shape: Sequence[int], path: str, min_dim_size: int) -> _Factoring:
-    """Decides how a parameter's second moment is kept.
+    """Decides how the second moment of a parameter is stored.
 
-    A rule for a parameter of rank 2 or less that has no batch dimension is not used: the heuristic decides there, which
+    For a parameter of rank 2 or less without a batch dimension, the rule is ignored and the heuristic decides, which
     factors only if both dimensions have at least ``min_dim_size``.
     """
     every_dim = tuple(range(len(shape)))
@@ -148,7 +148,7 @@ def _plan_factoring(rule: FactorRule, shape: Sequence[int], path: str, min_dim_s
 
 
 def _rule_from_axes(axes: Sequence[str], rules: Mapping[str, str | FactorDim], path: str) -> tuple[FactorDim, ...]:
-    """Turns a parameter's axis names into its factor rule; without both row and column, only batch dimensions stay."""
+    """Converts a parameter's axis names to its factor rule; without both row and column, only batch dimensions stay."""
     missing = [axis for axis in axes if axis not in rules]
     if missing:
         raise KeyError(f"Adafactor's logical_factor_rules lack axis {missing[0]!r} of parameter {path}, {tuple(axes)}")
@@ -186,7 +186,7 @@ class _AdafactorHyperParams:
 
 @flax.struct.dataclass
 class _AdafactorParamState:
-    """What is remembered of one parameter: either ``v`` or both factors, and ``m``; what is unused is ``zeros((1,))``.
+    """The state of one parameter: either ``v`` or both factors, and ``m``; unused arrays are ``zeros((1,))``.
 
     ``v_row`` and ``v_col`` are the second moment over the columns and over the rows, ``v`` is the full one, ``m`` the
     first.
@@ -217,7 +217,7 @@ def _precondition(
         return grad * moment**-0.5, {"v_row": unused, "v_col": unused, "v": moment}
     row = keep * state.v_row + (1.0 - keep) * jnp.mean(squared, axis=factoring.columns)  # [..., rows, ...]
     column = keep * state.v_col + (1.0 - keep) * jnp.mean(squared, axis=factoring.rows)  # [..., columns, ...]
-    # Expanded last, as in T5X: the partitioner divides other arrays otherwise, and sums are made in another order.
+    # Expanded last, as in T5X: the partitioner would divide other arrays differently and change the order of sums.
     rows = tuple(dim - sum(other < dim for other in factoring.columns) for dim in factoring.rows)
     row_factor = (row / jnp.mean(row, axis=rows, keepdims=True)) ** -0.5
     direction = grad * jnp.expand_dims(row_factor, factoring.columns) * jnp.expand_dims(column**-0.5, factoring.rows)
@@ -225,7 +225,7 @@ def _precondition(
 
 
 def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factoring, path: str) -> jax.Array:
-    """Returns the learning rate, times the scale of the parameter where that is asked for."""
+    """Returns the learning rate, multiplied by the parameter's scale if that is requested."""
     by_scale = hp.multiply_by_parameter_scale
     if not (by_scale[path] if isinstance(by_scale, HParamMap) else by_scale):
         return hp.learning_rate
@@ -233,7 +233,7 @@ def _step_size(hp: _AdafactorHyperParams, param: jax.Array, factoring: _Factorin
 
 
 def _weight_decay(hp: _AdafactorHyperParams) -> jax.Array | float | None:
-    """Returns the fraction of the parameter to take away, or None."""
+    """Returns the fraction of the parameter to subtract, or None."""
     if not hp.weight_decay_rate_lr_exponent:
         return hp.weight_decay_rate
     return (hp.weight_decay_rate or 1.0) * hp.learning_rate**hp.weight_decay_rate_lr_exponent
@@ -254,9 +254,9 @@ class Adafactor(OptimizerDef):
         multiply_by_parameter_scale: scale the step by the root mean square of the parameter; may differ by path.
         beta1: decay of the first moment; None keeps none and saves its memory.
         decay_rate: exponent of the second moment's decay, ``1 - (step - step_offset + 1) ** -decay_rate``.
-        step_offset: the step that counts as the first, to begin the decay anew when fine-tuning.
+        step_offset: the step that counts as the first, to restart the decay when fine-tuning.
         clipping_threshold: the largest root mean square of an update; None for no limit.
-        weight_decay_rate: fraction of the parameter that each step takes away.
+        weight_decay_rate: the fraction of the parameter that each step subtracts.
         min_dim_size_to_factor: parameters without a rule are factored if two dimensions have at least this size.
         epsilon1: added to the squared gradient.
         epsilon2: the smallest parameter scale.
@@ -270,8 +270,8 @@ class Adafactor(OptimizerDef):
         skip_nan_updates: keep the old value of every element that would become NaN.
 
     Raises:
-        ValueError: factor rules together with ``factored=False``.
-        TypeError: ``factor_map`` or ``multiply_by_parameter_scale`` of another type.
+        ValueError: factor rules are given together with ``factored=False``.
+        TypeError: ``factor_map`` or ``multiply_by_parameter_scale`` has another type.
     """
 
     def __init__(

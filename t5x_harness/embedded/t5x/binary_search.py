@@ -1,7 +1,7 @@
 """Thresholds found bit by bit: top-k and top-p without sorting the vocabulary.
 
-On a TPU a sort over the vocabulary is slow, while 32 counts over it are quick and need no second copy of it. So the
-threshold above which ``k`` values, or probability ``p``, lie is searched for among all numbers of 32 bits.
+On a TPU, sorting the vocabulary is slow, while 32 counts over it are fast and need no second copy. So the
+threshold above which there are ``k`` values, or probability ``p``, is found by binary search over all 32-bit numbers.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Predicate = Callable[[jax.Array], jax.Array]
 
 
 def int32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
-    """Finds, for each element of a batch, the largest number that a predicate is still False for.
+    """Finds, for each element of a batch, the largest number for which a predicate is still False.
 
-    The predicate goes from int32[batch_shape] to bool[batch_shape], each element False up to some number, True above
-    it. Where it is True throughout, the smallest int32 is returned.
+    The predicate maps int32[batch_shape] to bool[batch_shape]; each element is False up to some number and True above
+    it. If it is always True, the smallest int32 is returned.
     """
 
     def raise_by(step: int | jax.Array, found: jax.Array) -> jax.Array:
         higher = found + lax.shift_left(jnp.int32(1), jnp.int32(31 - step))
         return jnp.where(predicate(higher), found, higher)
 
-    # The first raise, by 2**31, wraps round: from the smallest int32 to 0.
+    # The first increase, by 2**31, wraps around: from the smallest int32 to 0.
     return lax.fori_loop(1, 32, raise_by, raise_by(0, jnp.full(batch_shape, _INT32.min, jnp.int32)))
 
 
 def _float_at(place: jax.Array) -> jax.Array:
-    """Returns the float32 at a place in the order of all float32, negative NaNs first; 0 is the place of 0.0.
+    """Returns the float32 at an index into all float32 in order, negative NaNs first; 0.0 has index 0.
 
     Floats are a sign and a magnitude, integers are two's complements: negative ones run the other way round.
     """
@@ -40,9 +40,9 @@ def _float_at(place: jax.Array) -> jax.Array:
 
 
 def float32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Array:
-    """Finds, for each element of a batch, the largest finite number that a predicate is still False for.
+    """Finds, for each element of a batch, the largest finite number for which a predicate is still False.
 
-    As ``int32_bsearch`` with float32; minus infinity where the predicate is True throughout. It is asked for finite
+    Like ``int32_bsearch`` with float32; minus infinity if the predicate is always True. It is called for finite
     numbers only.
     """
 
@@ -54,7 +54,7 @@ def float32_bsearch(batch_shape: Sequence[int], predicate: Predicate) -> jax.Arr
 
 
 def _reducible(values: jax.Array) -> tuple[jax.Array, int]:
-    """Returns the values and the axis of their vocabulary, moved before the last if there is one to change with.
+    """Returns the values and the axis of their vocabulary, swapped with the axis before it if there is one.
 
     A reduction over the last axis goes across the lanes of a vector unit, and XLA does not move it out of a loop.
     """
@@ -62,24 +62,24 @@ def _reducible(values: jax.Array) -> tuple[jax.Array, int]:
 
 
 def topk_mask(x: jax.Array, k: int, replace_val: jax.Array) -> jax.Array:
-    """Keeps the ``k`` largest of each row of float32[batch..., vocabulary], and those that equal the last of them.
+    """Keeps the ``k`` largest values of each row of float32[batch..., vocabulary], and ties with the smallest of them.
 
-    ``replace_val`` goes into the place of the others. The vocabulary should not be partitioned.
+    ``replace_val`` replaces the others. The vocabulary should not be partitioned.
     """
     columns, axis = _reducible(x)
 
     def leaves_k_above(negated: jax.Array) -> jax.Array:
         return jnp.sum(columns > jnp.expand_dims(-negated, axis), axis=axis) >= k
 
-    # The search is for a largest number, and wanted is the smallest with fewer than k above it.
+    # The search finds a largest number, but the smallest one with fewer than k values above it is needed.
     least = -float32_bsearch(x.shape[:-1], leaves_k_above)
     return jnp.where(x >= least[..., None], x, replace_val)
 
 
 def topp_mask(logits: jax.Array, p: float, replace_val: jax.Array) -> jax.Array:
-    """Keeps the likeliest tokens that together reach probability ``p``, and those as likely as the last of them.
+    """Keeps the likeliest tokens that together reach probability ``p``, and ties with the least likely of them.
 
-    This is nucleus sampling's set (Holtzman et al. 2019, arXiv:1904.09751). ``logits`` and the rest as of
+    This is the set of nucleus sampling (Holtzman et al. 2019, arXiv:1904.09751). The arguments are as in
     ``topk_mask``.
     """
     probs = jax.nn.softmax(logits, axis=-1)

@@ -26,7 +26,7 @@ ScalarOrArrayType = int | float | ArrayType
 
 
 class LazyArray(abc.ABC):
-    """Stands for an array whose shape and dtype are known and whose data, which ``get_fn`` returns, is not here yet."""
+    """Stands for an array whose shape and dtype are known, but whose data is not loaded until ``get_fn`` returns it."""
 
     def __init__(self, shape: Sequence[int], dtype: Any, get_fn: Callable[[], Any]):
         self._shape = tuple(shape)
@@ -45,7 +45,7 @@ class LazyArray(abc.ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array once it is here."""
+        """The size of the loaded array in bytes."""
         return math.prod(self._shape) * self._dtype.itemsize
 
     def astype(self, dtype: Any) -> LazyArray:
@@ -58,7 +58,7 @@ class LazyArray(abc.ABC):
 
     @abc.abstractmethod
     async def get_async(self) -> Any:
-        """Reads the array without holding up the event loop."""
+        """Reads the array without blocking the event loop."""
 
     def _delivered(self, array: Any) -> Any:
         return array if array.dtype == self._dtype else array.astype(self._dtype)
@@ -96,7 +96,7 @@ class LazyAwaitableArray(LazyArray):
 
     @classmethod
     def from_tensor_store_spec(cls, ts_spec: ts.Spec, get_fn: Callable[[], Any], dtype: Any = None) -> Self:
-        """Makes one with the shape and, unless one is given, the dtype of what TensorStore has.
+        """Makes one with the shape of a TensorStore and, unless one is given, its dtype.
 
         T5X's checkpoints of version 2 hold the bytes of bfloat16 as uint16, so that is read as bfloat16.
         """
@@ -106,14 +106,14 @@ class LazyAwaitableArray(LazyArray):
 
     @classmethod
     def from_array(cls, array: np.ndarray, get_fn: Callable[[], Any], dtype: Any = None) -> Self:
-        """Makes one with the shape and, unless one is given, the dtype of an array."""
+        """Makes one with the shape of an array and, unless one is given, its dtype."""
         return cls(array.shape, array.dtype if dtype is None else dtype, get_fn)
 
     @classmethod
     def from_tensor_store_spec_or_array(
         cls, maybe_ts_spec: ts.Spec | np.ndarray, get_fn: Callable[[], Any], dtype: Any = None
     ) -> Self:
-        """Makes one by whichever of the two fits."""
+        """Makes one from an array or from a TensorStore."""
         if isinstance(maybe_ts_spec, ts.Spec):
             return cls.from_tensor_store_spec(maybe_ts_spec, get_fn, dtype)
         return cls.from_array(maybe_ts_spec, get_fn, dtype)
@@ -136,7 +136,7 @@ _ATTENTION = {"SelfAttention": "self_attention", "EncDecAttention": "encoder_dec
 
 
 class CheckpointTranslator:
-    """Translates the names, and if need be the values, of a flat checkpoint, by patterns that are tried in order."""
+    """Translates the names of a flat checkpoint, and if necessary the values, by patterns that are tried in order."""
 
     def __init__(self) -> None:
         self.rules: list[tuple[re.Pattern[str], _Translation]] = []
@@ -158,7 +158,7 @@ class CheckpointTranslator:
         """Returns the translated checkpoint; ``opts`` are for the rules.
 
         Raises:
-            ValueError: there are names that no rule is for.
+            ValueError: no rule matches a name.
         """
         translated, unknown = {}, []
         for name, value in flatdict.items():
@@ -250,7 +250,7 @@ _FIRST_LAYER_BIAS = re.compile(r"layers_(\d+)/relpos_bias")
 
 
 def load_tf_ckpt(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
-    """Returns the variables of a TensorFlow checkpoint, or of the one in a folder, to be read when asked for.
+    """Returns the variables of a TensorFlow checkpoint, or of the one in a folder; each is read on demand.
 
     Raises:
         ValueError: there is no such checkpoint.
@@ -274,10 +274,10 @@ def restore_from_t5_checkpoint(
     strict: bool = True,
     translator: CheckpointTranslator | None = None,
 ) -> Mapping[str, Any]:
-    """Reads a TensorFlow T5 checkpoint, or that in a folder, as a nested dict like ``state_dict`` of a T5X model.
+    """Reads a TensorFlow T5 checkpoint, or the one in a folder, as a nested dict like ``state_dict`` of a T5X model.
 
-    The model's optimizer is Adafactor. ``lazy_parameters`` delivers arrays that are read when asked for; ``strict``
-    refuses variables that the model does not have. Names are translated as T5 and T5.1.1 need it, unless by another
+    The model's optimizer is Adafactor. ``lazy_parameters`` returns arrays that are read on demand; ``strict``
+    refuses variables that the model does not have. Names are translated for T5 and T5.1.1, unless by another
     ``translator``.
 
     Raises:
@@ -310,7 +310,7 @@ def restore_from_t5_checkpoint(
 
 
 def _unused_moments(leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Returns the moments that Adafactor keeps as placeholders in T5X and TensorFlow did not write."""
+    """Returns the moments that T5X's Adafactor keeps as placeholders and TensorFlow did not write."""
     unused: dict[str, np.ndarray] = {}
     for name in leaves:
         if not name.startswith("target/"):
@@ -326,7 +326,7 @@ def _unused_moments(leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _maybe_correct_relpos_bias(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """Lifts relative position biases out of the first layer, if only that one has them: the layers share them."""
+    """Moves relative position biases out of the first layer if only that layer has them: all layers share them."""
     layers = {int(match.group(1)) for match in map(_FIRST_LAYER_BIAS.search, leaves) if match}
     if max(layers, default=0) > 0:
         return dict(leaves)

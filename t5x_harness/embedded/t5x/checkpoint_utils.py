@@ -29,13 +29,13 @@ def is_pinned_checkpoint(ckpt_dir: str) -> bool:
 
 
 def pin_checkpoint(ckpt_dir: str, txt: str = "1") -> None:
-    """Marks a checkpoint, with a text for people, to be kept when old ones are removed."""
+    """Marks a checkpoint as one to keep when old ones are removed; the mark holds a text for readers."""
     with gfile.GFile(pinned_checkpoint_filepath(ckpt_dir), "w") as mark:
         mark.write(txt)
 
 
 def unpin_checkpoint(ckpt_dir: str) -> None:
-    """Takes the mark of ``pin_checkpoint`` away; one that is not there is no error."""
+    """Removes the mark of ``pin_checkpoint``, if there is one."""
     if is_pinned_checkpoint(ckpt_dir):
         gfile.remove(pinned_checkpoint_filepath(ckpt_dir))
 
@@ -50,7 +50,7 @@ def remove_checkpoint_dir(ckpt_dir: str) -> None:
 
 
 def remove_dataset_checkpoint(ckpt_dir: str, train_ds_prefix: str) -> None:
-    """Removes the input pipeline's state, files by what their names begin with, from a checkpoint, unless pinned."""
+    """Removes the input pipeline's state, files with a given prefix, from a checkpoint that is not pinned."""
     if is_pinned_checkpoint(ckpt_dir):
         logging.info("%s is pinned and keeps its dataset state", ckpt_dir)
         return
@@ -68,10 +68,10 @@ class CheckpointTypes(enum.Enum):
 
 
 def detect_checkpoint_type(checkpoint_path: str, expected: CheckpointTypes | None = None) -> CheckpointTypes:
-    """Tells the format of a checkpoint by its file ``checkpoint``; another one than ``expected`` is logged.
+    """Recognizes the format of a checkpoint by its file ``checkpoint``; logs it if it is not ``expected``.
 
     Raises:
-        ValueError: the file is of none of the formats.
+        ValueError: the file has none of the formats.
     """
     found = _detect(os.fspath(checkpoint_path))
     if expected not in (None, found):
@@ -98,7 +98,7 @@ def _is_msgpack_map(start: bytes) -> bool:
 
 
 def get_restore_parameters(directory: epath.Path, structure: Any) -> Any:
-    """Returns what orbax needs to know of each leaf to read it: a tree of ``orbax.checkpoint.type_handlers.ParamInfo``.
+    """Returns what orbax needs to read each leaf: a tree of ``orbax.checkpoint.type_handlers.ParamInfo``.
 
     ``structure`` is a tree of leaf metadata, as in the checkpoint; empty nodes in it stay, and plain values are marked
     as not to be read.

@@ -1,4 +1,4 @@
-"""Checkpoints: in orbax layout, which T5X writes by default, and in T5X's own, which public models come in."""
+"""Checkpoints: in orbax layout, which T5X writes by default, and in T5X's own layout, which public models have."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _MODES = ("max", "min")
 
 @dataclasses.dataclass
 class _ParameterInfo:
-    """How one array of the state, with its path as name, is stored.
+    """How one array of the state is stored, under its path as its name.
 
     Attributes:
-        ts_spec: where it lies, relative to the checkpoint's folder; None for one that lies in the msgpack file.
+        ts_spec: its place, relative to the checkpoint's folder; None for an array in the msgpack file.
         local_chunk_info: the part of it on this process.
-        axes: how it is divided among devices; None for one that is replicated.
+        axes: how it is divided among devices; None if it is replicated.
     """
 
     name: str
@@ -72,7 +72,7 @@ class _ParameterInfo:
 
 
 def register_ts_spec_for_serialization() -> None:
-    """Teaches Flax to put tensorstore specs into msgpack files, as their JSON."""
+    """Makes Flax write tensorstore specs into msgpack files as JSON."""
     serialization.register_serialization_state(
         ts.Spec,
         ty_to_state_dict=lambda spec: spec.to_json(),
@@ -104,7 +104,7 @@ register_ts_spec_for_serialization()
 
 
 def get_local_data(x: Any) -> Any:
-    """Returns this process' first part of a ``jax.Array``; for a replicated one that is its value."""
+    """Returns this process's first part of a ``jax.Array``; for a replicated array, that is its value."""
     if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
         return x.addressable_data(0)
     return x
@@ -119,11 +119,11 @@ class SaveStateTransformationFn(Protocol):
     """Changes a state before it is saved."""
 
     def __call__(self, state_dict: Any, parameter_infos: Any) -> tuple[Any, Any]:
-        """Returns the state, as nested dicts, and its ``parameter_infos``, a tree like it, both changed alike."""
+        """Returns the state, as nested dicts, and its ``parameter_infos``, a similar tree, with the same changes."""
 
 
 class RestoreStateTransformationFn(Protocol):
-    """Changes a state after it is read and before it is put into the model's."""
+    """Changes a state after it is read and before it is restored into the model's."""
 
     def __call__(self, state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
         """Returns the changed state, as nested dicts, for a model with the state ``target_state_dict``.
@@ -184,9 +184,9 @@ class Checkpointer:
 
     Args:
         train_state: a state with the structure, shapes and dtypes of those to save and restore.
-        partitioner: tells how arrays are divided.
+        partitioner: knows how arrays are divided.
         checkpoints_dir: folder of all checkpoints.
-        dataset_iterator: an input pipeline whose place is kept too.
+        dataset_iterator: an input pipeline whose position is saved too.
         keep: remove the oldest checkpoints beyond this number after a save; pinned ones stay.
         save_dtype: dtype that parameters are saved in.
         restore_dtype: dtype that parameters are restored in; as saved by default.
@@ -241,7 +241,7 @@ class Checkpointer:
         return all_steps(self.checkpoints_dir)
 
     def all_dataset_checkpoint_steps(self) -> Sequence[int]:
-        """Returns the steps whose checkpoint holds the place of the input pipeline, ascending."""
+        """Returns the steps whose checkpoint holds the position of the input pipeline, ascending."""
         return all_dataset_checkpoint_steps(self.checkpoints_dir)
 
     def latest_step(self) -> int | None:
@@ -260,7 +260,7 @@ class Checkpointer:
     ) -> None:
         """Saves a state under its step, after ``state_transformation_fns``; does nothing if that step has a checkpoint.
 
-        Lazy arrays in the state are read one after another; at most about ``concurrent_gb`` gigabytes are in host
+        Lazy arrays in the state are read one at a time; about ``concurrent_gb`` gigabytes at most are in host
         memory.
         """
         step = _step_from_train_state(train_state)
@@ -292,7 +292,7 @@ class Checkpointer:
         multihost_utils.sync_global_devices(f"checkpointer:complete:{final_dir}")
 
     def _write_arrays(self, tmp_dir: str, state: Any, infos: Any, max_bytes: int) -> dict[str, Any]:
-        """Writes the arrays that have a folder of their own; returns what the msgpack file is to hold."""
+        """Writes the arrays that have their own folder; returns the contents of the msgpack file."""
         info_of = _flat(infos)
         written: dict[str, Any] = {}
         pending: list[tuple[list[Any], int]] = []
@@ -331,8 +331,8 @@ class Checkpointer:
     ) -> train_state_lib.TrainState:
         """Restores the checkpoint of a step, the last by default, or of a ``path``: its folder or the file in it.
 
-        ``state_transformation_fns`` change what the checkpoint holds, and ``fallback_state`` fills what it lacks then.
-        ``lazy_parameters`` delivers arrays that are read when asked for; that needs ``params_on_devices=False``.
+        ``state_transformation_fns`` change the checkpoint's state, and ``fallback_state`` fills the gaps that remain.
+        ``lazy_parameters`` returns arrays that are read on demand; that needs ``params_on_devices=False``.
 
         Raises:
             ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.
@@ -397,7 +397,7 @@ class Checkpointer:
     def restore_from_tf_checkpoint(
         self, path_or_dir: str, strict: bool = True, translator: checkpoint_importer.CheckpointTranslator | None = None
     ) -> train_state_lib.TrainState:
-        """Restores a checkpoint of the Mesh TensorFlow T5; arguments as of ``restore_from_t5_checkpoint``."""
+        """Restores a checkpoint of the Mesh TensorFlow T5, with the arguments of ``restore_from_t5_checkpoint``."""
         state = checkpoint_importer.restore_from_t5_checkpoint(
             self._train_state.state_dict(), path_or_dir, strict=strict, translator=translator
         )
@@ -437,7 +437,7 @@ def _flat(tree: Any) -> dict[str, Any]:
 
 
 def populate_metrics_for_steps(checkpoints_dir: str, metric_name: str, steps: Iterable[int]) -> Mapping[int, float]:
-    """Returns a metric's value at each of the steps that have one.
+    """Returns a metric's value at each step that has one.
 
     The files are TensorBoard's in ``checkpoints_dir``. ``metric_name`` is ``run/tag``, where the run is a folder, such
     as ``train/accuracy`` or ``inference_eval/glue_cola_v002/eval/accuracy``. The shortest run that has event files
@@ -458,12 +458,12 @@ def _scalars(file: str, tag: str) -> Iterator[tuple[int, float]]:
     while True:
         try:
             record = next(records, None)
-        except tf.errors.DataLossError:  # the writer is in the middle of a record
+        except tf.errors.DataLossError:  # the writer has not finished a record
             return
         if record is None:
             return
         event = tf.compat.v1.Event.FromString(record)
-        for value in event.summary.value[:1]:  # T5X looks at the first value of an event only
+        for value in event.summary.value[:1]:  # T5X reads only the first value of an event
             if value.tag == tag:
                 is_tensor = value.HasField("tensor")
                 yield event.step, float(tf.make_ndarray(value.tensor)) if is_tensor else value.simple_value
@@ -471,14 +471,14 @@ def _scalars(file: str, tag: str) -> Iterator[tuple[int, float]]:
 
 @gin.configurable
 class SaveBestCheckpointer(Checkpointer):
-    """A checkpointer that keeps the ``keep`` checkpoints with the best metric, and the latest one besides.
+    """A checkpointer that keeps the ``keep`` checkpoints with the best metric, and the latest one.
 
     The metric, ``metric_name_to_monitor``, is ``run/tag`` in the TensorBoard files beside the checkpoints;
     ``metric_mode``, ``max`` or ``min``, says which values are the best. Checkpoints of steps that ``force_keep_period``
     divides stay, and those without a value are the first to go unless ``keep_checkpoints_without_metrics`` is set.
 
     Raises:
-        ValueError: another ``metric_mode``.
+        ValueError: ``metric_mode`` is neither of the two.
     """
 
     def __init__(
@@ -509,7 +509,7 @@ class SaveBestCheckpointer(Checkpointer):
             restore_dtype=restore_dtype,
             keep_dataset_checkpoints=keep_dataset_checkpoints,
         )
-        # The train script hands these four to the orbax manager, when that one is to save.
+        # The train script passes these four to the orbax manager if that manager saves.
         self._force_keep_period = force_keep_period
         self._keep_checkpoints_without_metrics = keep_checkpoints_without_metrics
         self._metric_mode, self._metric_name_to_monitor = metric_mode, metric_name_to_monitor
@@ -534,7 +534,7 @@ class SaveBestCheckpointer(Checkpointer):
 
 @dataclasses.dataclass(frozen=True)
 class _ScoredCheckpoint:
-    """A checkpoint with its metric, as orbax' policies look at it."""
+    """A checkpoint with its metric, in the form that orbax's policies read."""
 
     step: int
     time: datetime.datetime
@@ -569,7 +569,7 @@ class _BestByTensorBoard(checkpoint_managers.PreservationPolicy):
 def find_checkpoint(path: str | os.PathLike[str], step: int | None = None) -> str:
     """Returns the msgpack file of a checkpoint in T5X's own layout.
 
-    ``path`` is the file, its folder, or the folder of all checkpoints, of which ``step`` or the last is taken.
+    ``path`` is the file, its folder, or the folder of all checkpoints, of which ``step`` or the last is used.
 
     Raises:
         ValueError: there is none.
@@ -594,10 +594,10 @@ def load_t5x_checkpoint(
     restore_dtype: Any = None,
     lazy_parameters: bool = False,
 ) -> dict[str, Any]:
-    """Reads a checkpoint, found as by ``find_checkpoint``, into nested dicts of NumPy arrays.
+    """Reads the checkpoint that ``find_checkpoint`` finds into nested dicts of NumPy arrays.
 
-    ``state_transformation_fns``, which see no model, are applied unless ``remap`` is False. All leaves are delivered in
-    ``restore_dtype``, as saved by default; with ``lazy_parameters`` they are read when asked for.
+    ``state_transformation_fns``, which get no model, are applied unless ``remap`` is False. All leaves are returned in
+    ``restore_dtype``, by default as saved; with ``lazy_parameters`` they are read on demand.
 
     Raises:
         ValueError: there is no such checkpoint, or it is in another layout.
@@ -626,14 +626,14 @@ def _lazy_leaf(file: CheckpointFile, name: str, leaf: Any, dtype: Any) -> Any:
 
 
 class DatasetCheckpointHandler(ocp.CheckpointHandler):
-    """Keeps the place of an input pipeline, in files whose names begin with ``checkpoint_filename``."""
+    """Saves the position of an input pipeline in files whose names begin with ``checkpoint_filename``."""
 
     def __init__(self, checkpoint_filename: str, should_write_dataset_ckpt: bool):
         self._checkpoint_filename = checkpoint_filename
         self._should_write_dataset_ckpt = should_write_dataset_ckpt
 
     def save(self, directory: epath.Path, args: DatasetArgs) -> None:
-        """Writes the place of ``args.item``.
+        """Writes the position of ``args.item``.
 
         Raises:
             ValueError: there is no iterator.
@@ -648,7 +648,7 @@ class DatasetCheckpointHandler(ocp.CheckpointHandler):
         save_iterator(args.item, folder / self._checkpoint_filename)
 
     def restore(self, directory: epath.Path, args: DatasetArgs | None = None) -> Any:
-        """Moves ``args.item`` to the place that was written, and returns it.
+        """Moves ``args.item`` to the saved position, and returns it.
 
         Raises:
             ValueError: there is no iterator, or nothing was written.
@@ -669,7 +669,7 @@ class DatasetCheckpointHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(DatasetCheckpointHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class DatasetArgs(ocp.args.CheckpointArgs):
-    """The iterator to save or restore the place of: ``tf.data``'s or clu's."""
+    """The ``tf.data`` or clu iterator whose position is saved or restored."""
 
     item: Any = None
 
@@ -678,18 +678,18 @@ class DatasetArgs(ocp.args.CheckpointArgs):
 class OrbaxCheckpointManagerInterface:
     """Saves and restores train states through ``orbax.checkpoint.CheckpointManager``, in the background.
 
-    Arguments that are not below are as of ``Checkpointer``, those about metrics as of ``SaveBestCheckpointer``. As with
+    Arguments not listed here are those of ``Checkpointer``, and for metrics those of ``SaveBestCheckpointer``. As with
     T5X, ``save_dtype``, ``checkpoint_steps`` and ``keep_dataset_checkpoints`` are not used: parameters are saved in
     their own dtype, the train loop acts on the steps, and a dataset state goes with its checkpoint.
 
     Args:
-        directory: folder of all checkpoints. For one that does not exist, such as the path of a checkpoint to restore,
-            its parent is taken.
+        directory: folder of all checkpoints. If it does not exist, as for the path of a checkpoint to restore,
+            its parent is used.
         restore_dtype: dtype that parameters, and replicated leaves such as the step, are restored in.
         keep: how many checkpoints to keep; None for all.
         period: steps between saves that are not forced.
-        force_keep_period: keep the checkpoints of steps that this divides.
-        metric_name_to_monitor: keep the best by this metric instead of the latest.
+        force_keep_period: keep the checkpoints whose steps are multiples of it.
+        metric_name_to_monitor: keep the best checkpoints by this metric instead of the latest.
 
     Raises:
         ValueError: there is neither ``directory`` nor its parent.
@@ -765,7 +765,7 @@ class OrbaxCheckpointManagerInterface:
         return self._manager.latest_step()
 
     def should_save(self, step: int) -> bool:
-        """Returns whether a save that is not forced would be done at a step."""
+        """Returns whether a step would be saved without ``force``."""
         return self._manager.should_save(step)
 
     def wait_until_finished(self) -> None:
@@ -784,7 +784,7 @@ class OrbaxCheckpointManagerInterface:
     ) -> bool:
         """Begins to save a state under its step, after ``state_transformation_fns``; returns whether it does.
 
-        ``force`` saves even where ``should_save`` says no, as T5X' train loop, which decides itself, wants it.
+        ``force`` saves even if ``should_save`` returns False; T5X's train loop uses it, because it decides itself.
         """
         step = _step_from_train_state(train_state)
         if not force and not self.should_save(step):
@@ -815,7 +815,8 @@ class OrbaxCheckpointManagerInterface:
     ) -> train_state_lib.TrainState:
         """Restores the checkpoint of either a ``step`` or a ``path``, as ``Checkpointer.restore`` does.
 
-        From T5X's own layout it is without the place of the input pipeline; from orbax's all arrays are read at once.
+        From T5X's own layout, the position of the input pipeline is not restored; from orbax's, all arrays are read at
+        once.
 
         Raises:
             ValueError: there is no such checkpoint, it is of another format, lacks leaves or has other shapes.

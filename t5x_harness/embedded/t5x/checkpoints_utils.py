@@ -1,4 +1,4 @@
-"""Names of checkpoint folders: which steps there are, and where each lies."""
+"""The names of checkpoint folders: which steps exist, and where."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STEP_FOLDER = re.compile(r"checkpoint_(\d+)")
 
 @gin.configurable
 def get_checkpoint_prefix(prefix: str = "checkpoint") -> str:
-    """Returns what the names of checkpoint folders begin with."""
+    """Returns the prefix of the names of checkpoint folders."""
     return prefix
 
 
 def all_steps(checkpoints_dir: str) -> Sequence[int]:
-    """Returns the steps with a complete checkpoint in a folder, ascending; empty when there is no such folder."""
+    """Returns the steps with a complete checkpoint in a folder, ascending; empty if there is no such folder."""
     folders = gfile.glob(os.path.join(checkpoints_dir, "checkpoint_*"))
     return _steps_of(folders)
 
@@ -46,7 +46,7 @@ def get_step_from_checkpoint_dir(checkpoints_dir: str) -> tuple[str, int]:
     """Splits the folder of a checkpoint into the folder of all checkpoints and the step.
 
     Raises:
-        ValueError: the name is not that of a checkpoint folder.
+        ValueError: the name is not a checkpoint folder's.
     """
     parent, name = os.path.split(checkpoints_dir.rstrip("/"))
     prefix = f"{get_checkpoint_prefix()}_"

@@ -1,4 +1,4 @@
-"""Fiddle as another way than Gin to configure T5X's programs."""
+"""Fiddle as an alternative to Gin for configuring T5X's programs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def using_fdl() -> bool:
 
 def prepare_to_summarize(config: fdl.Buildable[T]) -> fdl.Buildable[T]:
     """Returns a copy of a config whose ``summarize_fiddle_config`` parts write ``config`` itself."""
-    # A function, for Fiddle would take the config itself as a part of the config.
+    # A function, because Fiddle would take the config itself as a part of the config.
     return _with_getter(config, lambda: config)
 
 
 def sanitize_summary_getter(config: fdl.Buildable[T]) -> fdl.Buildable[T]:
-    """Returns a copy of a config without what ``prepare_to_summarize`` added."""
+    """Returns a copy of a config without the additions of ``prepare_to_summarize``."""
     return _with_getter(config, None)
 
 
@@ -80,7 +80,7 @@ def direct_summarize_fiddle_config(
         summary_writer.flush()
 
 
-# To be bound to `summarize_config_fn`.
+# Bind this to `summarize_config_fn`.
 summarize_fiddle_config = fdl.Partial(direct_summarize_fiddle_config)
 
 
@@ -89,7 +89,7 @@ def config_with_fiddle(function: Callable[..., T]) -> fdl.Buildable[Callable[...
 
     Raises:
         AssertionError: there are no Fiddle flags.
-        ValueError: there are Gin flags too, or two Fiddle configs; or the config is not one of ``function``.
+        ValueError: there are Gin flags too, or two Fiddle configs; or the config is not for ``function``.
     """
     assert using_fdl(), "config_with_fiddle needs --fdl_config or --fdl_config_file; neither is given."
     _check_one_config()
@@ -118,7 +118,7 @@ def _check_one_config() -> None:
 
 
 def _same_function(a: Callable[..., Any], b: Callable[..., Any]) -> bool:
-    """Returns whether two names mean one function: ``__main__`` is another module than the one it was run as."""
+    """Returns whether two names are the same function: a module that runs as ``__main__`` has another name there."""
     sources = [inspect.getsource(module) if module else None for module in map(inspect.getmodule, (a, b))]
     return a.__qualname__ == b.__qualname__ and sources[0] == sources[1]
 

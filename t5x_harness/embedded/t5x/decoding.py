@@ -1,6 +1,6 @@
-"""Autoregressive decoding: beam search, sampling, and the array moves they are made of.
+"""Autoregressive decoding: beam search, sampling, and the array operations that they are built from.
 
-A decoder gets the model as a function from a ``DecodingState`` to logits and a new cache, so it fits every network.
+A decoder gets the model as a function from a ``DecodingState`` to logits and a new cache, so it works with any network.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NEG_INF = np.array(NEG_INF_VALUE)
 
 @flax.struct.dataclass
 class DecodingState:
-    """What the model sees when it is asked for the next token. A row is one sequence, or one beam of one sequence.
+    """The model's input for the next token. A row is one sequence, or one beam of one sequence.
 
     Attributes:
         cur_index: int32 scalar or int32[rows], position of ``cur_token``.
         sequences: int32[rows, length], the tokens so far.
-        cur_token: int32[rows, 1], the token to go on from.
+        cur_token: int32[rows, 1], the token to continue from.
         cache: the model's autoregressive cache.
     """
 
@@ -48,11 +48,11 @@ TokensToLogits = Callable[[DecodingState], tuple[jax.Array, Cache]]
 
 
 def _like_cache(new: Cache, old: Cache) -> Cache:
-    """Freezes ``new`` if ``old`` is frozen: a loop must keep the type of what it carries, and Flax mixes the two."""
+    """Freezes ``new`` if ``old`` is frozen: a loop must keep the type of its carry, and Flax mixes the two types."""
     return freeze(new) if isinstance(old, FrozenDict) else new
 
 
-# Cache entries that all rows share, so they have no batch axis to work on.
+# Cache entries that all rows share, which have no batch axis.
 _SHARED_ENTRIES = frozenset({"cached_bias", "position_embedder_index"})
 _INDEX_ENTRY = "cache_index"
 _TPU_LANES = 128
@@ -67,9 +67,9 @@ def brevity_penalty(alpha: float, length: int | jax.Array) -> jax.Array:
 
 
 def cache_map(fn: Callable[[jax.Array], Any], cache: Cache, apply_to_index: bool = False) -> Cache:
-    """Applies ``fn`` to the cache entries that have a batch axis, and leaves those that all rows share as they are.
+    """Applies ``fn`` to the cache entries that have a batch axis; shared entries are unchanged.
 
-    ``cache_index`` entries have a batch axis after a prefill only: ``apply_to_index`` says so.
+    ``cache_index`` entries have a batch axis only after a prefill; set ``apply_to_index`` then.
     """
     left_alone = _SHARED_ENTRIES if apply_to_index else _SHARED_ENTRIES | {_INDEX_ENTRY}
     plain = unfreeze(cache) if isinstance(cache, FrozenDict) else cache
@@ -109,11 +109,11 @@ def flat_batch_beam_expand(x: jax.Array, beam_size: int, offset: int = 0) -> jax
 def _beam_picker(
     beam_indices: jax.Array, batch_size: int, old_beam_size: int, new_beam_size: int, one_hot: bool, offset: int = 0
 ) -> Callable[[jax.Array], jax.Array]:
-    """Makes the function that picks beams of one array; arguments as in ``cache_gather_beams``."""
+    """Makes the function that picks beams of one array; the arguments are those of ``cache_gather_beams``."""
     if offset not in (0, 1):
         raise AssertionError(f"the batch axis must be the first or the second, but offset is {offset}")
     if one_hot:
-        # A contraction, which TPUs do much faster than a gather.
+        # A contraction, which is much faster on TPUs than a gather.
         chosen = jax.nn.one_hot(beam_indices, old_beam_size, dtype=jnp.int32)
         equation = "bno,bo...->bn..." if offset == 0 else "bno,lbo...->lbn..."
         return lambda x: jnp.einsum(equation, chosen, x).astype(x.dtype)
@@ -132,11 +132,11 @@ def cache_gather_beams(
 ) -> Cache:
     """Picks beams of every entry of a cache: [batch, old_beam, ...] becomes [batch, new_beam, ...].
 
-    ``beam_indices``, int[batch, new_beam], says which old beam each new one continues. With ``one_hot``, they are
+    ``beam_indices``, int[batch, new_beam], has the old beam that each new one continues. With ``one_hot``, they are
     picked by a matrix product (fast on TPU) instead of by indexing; the values are the same.
 
     Raises:
-        AssertionError: ``offset``, where the batch axis is, is neither 0 nor 1.
+        AssertionError: ``offset``, the batch axis, is neither 0 nor 1.
     """
     return cache_map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot, offset), nested)
 
@@ -149,7 +149,7 @@ def gather_beams(
     new_beam_size: int,
     one_hot: bool = True,
 ) -> PyTree:
-    """Picks beams of every array of a tree; as ``cache_gather_beams``, with no array left out."""
+    """Picks beams of every array of a tree; like ``cache_gather_beams``, but for every array."""
     return jax.tree.map(_beam_picker(beam_indices, batch_size, old_beam_size, new_beam_size, one_hot), nested)
 
 
@@ -160,16 +160,16 @@ def gather_topk_beams(nested: PyTree, score_or_log_prob: jax.Array, batch_size: 
 
 
 def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the k largest values of every row, in two passes where TPUs gain from it.
+    """Returns the k largest values of every row, in two passes if that is faster on TPUs.
 
-    A small batch of long rows leaves most lanes of a TPU idle. So each row is cut into one piece a lane, and the best
-    of the pieces compete in a second pass. The result is that of ``jax.lax.top_k``, ties included.
+    A small batch of long rows leaves most lanes of a TPU idle. So each row is cut into one piece per lane, and the best
+    of the pieces compete in a second pass. The result equals that of ``jax.lax.top_k``, including ties.
 
     Returns:
         float[batch, k] values in descending order and int32[batch, k] positions.
     """
     batch, length = x.shape
-    # An exported program may leave the batch open, and then has no number here.
+    # An exported program may have a symbolic batch size, which is not a number.
     if not isinstance(batch, int) or batch > 8 or length <= 8 * _TPU_LANES * k:
         return lax.top_k(x, k)
     pieces = jnp.pad(x, ((0, 0), (0, -length % _TPU_LANES)), constant_values=-jnp.inf).reshape(batch, _TPU_LANES, -1)
@@ -180,9 +180,9 @@ def top_k_two_stage(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _shift_right(tokens: jax.Array, by: jax.Array) -> jax.Array:
-    """Shifts every row by its own distance and fills up with zeros, all of them by one power of two after the other.
+    """Shifts every row by its own distance and fills with zeros, all rows by one power of two after another.
 
-    TPUs are faster at that than at a gather.
+    That is faster on TPUs than a gather.
     """
     for bit in range(tokens.shape[1].bit_length()):
         padded = jnp.pad(tokens, ((0, 0), (1 << bit, 0)))[:, : tokens.shape[1]]
@@ -191,33 +191,33 @@ def _shift_right(tokens: jax.Array, by: jax.Array) -> jax.Array:
 
 
 def _right_align_prompts(prompts: jax.Array) -> jax.Array:
-    """Shifts int[rows, length] prompts until the last token that is not padding stands in the last column."""
+    """Shifts int[rows, length] prompts until the last token that is not padding is in the last column."""
     length = prompts.shape[1]
     last_token = jnp.max(jnp.where(prompts != 0, jnp.arange(length), 0), axis=1)
     return _shift_right(prompts, length - 1 - last_token)
 
 
 def _left_align_prompts(prompts: jax.Array) -> jax.Array:
-    """Shifts int[rows, length] prompts until the first token that is not padding stands in the first column."""
+    """Shifts int[rows, length] prompts until the first token that is not padding is in the first column."""
     first_token = jnp.argmax(prompts != 0, axis=1)  # 0 for rows of padding only
     return _shift_right(prompts[:, ::-1], first_token)[:, ::-1]
 
 
-# At or below this temperature the likeliest token is taken.
+# At or below this temperature the likeliest token is chosen.
 MIN_TEMPERATURE = np.array(1e-4)
 
-# Columns after the prompts, so that position i + 1 can be read and written whatever i is.
+# Columns after the prompts, so that position i + 1 can be read and written for every i.
 _SPARE = 2
 
 
 @flax.struct.dataclass
 class SamplingLoopState:
-    """What the sampling loop carries from step to step.
+    """The carry of the sampling loop.
 
     Attributes:
         step: int32 scalar, steps done.
         cur_index: int32[rows], position of the last token of every row.
-        sequences: int32[rows, length + 2], prompts, overwritten by what is sampled. Position 0 is the start token.
+        sequences: int32[rows, length + 2], prompts, overwritten by sampled tokens. Position 0 is the start token.
         cache: the model's autoregressive cache.
         cur_token: int32[rows, 1], the last token.
         ended: bool[rows, 1], whether the row has its end token or has no room left.
@@ -240,12 +240,12 @@ LogitCallbackFn = Callable[[jax.Array, SamplingLoopState], jax.Array]
 
 
 def _is_on(setting: Any) -> bool:
-    """Says whether a setting is in use; one that is traced may be."""
+    """Returns whether a setting is in use; a traced one may be."""
     return isinstance(setting, jax.core.Tracer) or bool(setting)
 
 
 def _token_at(sequences: jax.Array, position: jax.Array) -> jax.Array:
-    """Reads one column of every row, int[rows]: row by row, so that a mesh need not move rows between devices."""
+    """Reads one column of every row, int[rows], row by row, so that a mesh need not move rows between devices."""
     return jnp.take_along_axis(sequences, position[:, None], axis=1)[:, 0]
 
 
@@ -268,7 +268,7 @@ def _choose_token(
         if _is_on(topk):
             scaled = lax.cond(topk > 0, lambda x: binary_search.topk_mask(x, topk, NEG_INF), lambda x: x, scaled)
         if _is_on(topp):
-            # T5X rules out every token when a traced p is 0, which makes all of them equally likely; so does this.
+            # T5X rules out every token if a traced p is 0, which makes all of them equally likely; so does this code.
             scaled = binary_search.topp_mask(scaled, topp, NEG_INF)
         token = jax.random.categorical(rng, scaled).astype(jnp.int32)
         return token, _log_prob_of(token, scaled if rescale_log_probs else logits)
@@ -282,7 +282,7 @@ def _choose_token(
     if temperature.ndim == 0:
         return lax.cond(temperature > MIN_TEMPERATURE, lambda: sampled(logits, temperature), likeliest)
     temperature = jnp.repeat(temperature, logits.shape[0] // temperature.shape[0])  # [rows]
-    # Rows with temperatures of their own all draw with the same key, as in T5X: equal rows give equal tokens.
+    # Rows with their own temperatures all draw with the same key, as in T5X: equal rows give equal tokens.
     token, log_prob = jax.vmap(lambda row, t: sampled(row[None], t))(logits, temperature)  # [rows, 1]
     greedy_token, greedy_log_prob = likeliest()
     warm = temperature > MIN_TEMPERATURE
@@ -290,7 +290,7 @@ def _choose_token(
 
 
 def _last_positions(inputs: jax.Array, max_decode_steps: int | jax.Array | None) -> int | jax.Array:
-    """Returns where rows must stop: at the end of the buffer, or a number of steps after each row's prompt."""
+    """Returns the position at which each row must stop: the buffer's end, or a number of steps after its prompt."""
     length = inputs.shape[1]
     if max_decode_steps is None:
         return length
@@ -353,7 +353,7 @@ def _temperature_sample_single_trial(
         is_free = prompt_token == 0
         ended = state.ended[:, 0]
         token = jnp.where(ended, 0, jnp.where(is_free, token, prompt_token))
-        # Not a scatter: on a mesh that needs the tokens of all devices' rows.
+        # Not a scatter, which on a mesh needs the tokens of all devices' rows.
         sequences = jnp.where(columns == (here + 1)[:, None], token[:, None], state.sequences)  # [rows, length + 2]
         has_eos = jnp.sum(sequences == eos_id, axis=-1, keepdims=True) > eos_in_prompt
         return SamplingLoopState(
@@ -402,28 +402,28 @@ def temperature_sample(
     state_callback_fn: StateCallbackFn | None = None,
     logit_callback_fn: LogitCallbackFn | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Continues prompts by sampling one token after the other.
+    """Continues prompts by sampling one token after another.
 
-    With the default ``topk=1`` the likeliest token is taken. Set ``topk=0`` to sample from the whole vocabulary.
+    With the default ``topk=1`` the likeliest token is chosen. Set ``topk=0`` to sample from the whole vocabulary.
 
     Args:
-        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros, which are
-            filled in. All zeros means no prompt.
+        inputs: int32[batch, length], prompts as decoder inputs: the start token, the prompt, then zeros to be
+            filled in. All zeros mean no prompt.
         cache: the model's autoregressive cache for ``batch`` rows.
         tokens_to_logits: the model: from a ``DecodingState`` of batch * num_decodes rows to float[rows, vocabulary]
             logits and the next cache.
         eos_id: the token that ends a sequence.
         decode_rng: key for sampling; ``jax.random.PRNGKey(0)`` if None.
         num_decodes: continuations of each prompt.
-        temperature: what logits are divided by: a scalar, or float[batch] for a temperature of its own for each prompt.
-            At 0 the likeliest token is taken.
+        temperature: the divisor of logits: a scalar, or float[batch] for a different temperature per prompt.
+            At 0 the likeliest token is chosen.
         topk: sample among the ``topk`` likeliest tokens only (Fan et al. 2018, arXiv:1805.04833); 0 for all.
         topp: sample among the likeliest tokens that together have this probability only (Holtzman et al. 2019,
             arXiv:1904.09751); 0 for all.
-        cache_offset: where the batch axis of the cache entries is; 1 for scanned layers.
+        cache_offset: the batch axis of the cache entries; 1 for scanned layers.
         initial_index: int32[batch], the position of the last prompt token if the cache is prefilled up to there.
         max_decode_steps: the most tokens to add to each prompt; as many as fit if None.
-        max_decode_steps_hard_limit: a limit on ``max_decode_steps``, for when that comes from a request. 0 or None for
+        max_decode_steps_hard_limit: a limit on ``max_decode_steps``, which may come from a request. 0 or None for
             no limit.
         rescale_log_probs: whether log probabilities are those of the distribution that is sampled from (after
             temperature and truncation) or those of the model.
@@ -474,7 +474,7 @@ def temperature_sample(
 
 @flax.struct.dataclass
 class BeamState:
-    """What the beam search loop carries from step to step. In every batch row the best beam stands last.
+    """The carry of the beam search loop. In every batch row, the best beam is last.
 
     Attributes:
         cur_index: int32 scalar, position of the last token of the live beams.
@@ -511,9 +511,9 @@ def beam_init(
     live_seqs: jax.Array | None = None,
     initial_index: jax.Array | None = None,
 ) -> BeamState:
-    """Makes the state that a beam search starts from; all beams are equal at first, so only the first one may live.
+    """Makes the initial state of a beam search; all beams are equal at first, so only the first one may live.
 
-    With a cache that is prefilled, ``live_seqs``, int32[batch, beam, max_decode_len], are what to go on from, and
+    With a prefilled cache, ``live_seqs``, int32[batch, beam, max_decode_len], are the sequences to continue, and
     ``initial_index``, int32[batch], is how many tokens the cache holds; it has no beam axis yet. ``max_decode_len``
     counts the start token.
     """
@@ -566,12 +566,12 @@ def beam_search(
     cache_offset: int = 0,
     initial_index: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Searches for the continuations of prompts with the best length-corrected log probability.
+    """Searches for continuations of prompts with the best length-corrected log probability.
 
     ``num_decodes`` is the number of beams, ``alpha`` the exponent of the ``brevity_penalty``, ``max_decode_len`` the
-    most tokens of a sequence (as many as ``inputs`` has if None), and ``max_decode_step`` the most steps, if it's
-    positive. The search stops when no live beam can reach ``min_log_prob``, and draws no random numbers: ``decode_rng``
-    isn't read. The other arguments are as of ``temperature_sample``.
+    largest number of tokens in a sequence (as many as ``inputs`` has if None), and ``max_decode_step`` the largest
+    number of steps, if it's positive. The search stops when no live beam can reach ``min_log_prob``, and draws no
+    random numbers: ``decode_rng`` isn't read. The other arguments are those of ``temperature_sample``.
 
     Returns:
         int32[batch, num_decodes, max_decode_len] sequences without the start token, and float32[batch, num_decodes]
@@ -586,7 +586,7 @@ def beam_search(
     if initial_index is None:
         initial_index = jnp.zeros(batch_size, jnp.int32)
     else:
-        # The search goes on from the last token of each prompt as if that were the start token.
+        # The search continues from the last token of each prompt as if that were the start token.
         prompt = _right_align_prompts(inputs)
         last = prompt[:, -1:]
         inputs = jnp.pad(last, ((0, 0), (0, input_length - 1)))
@@ -595,7 +595,7 @@ def beam_search(
     longest_penalty = brevity_penalty(alpha, length)
 
     def goes_on(state: BeamState) -> jax.Array:
-        """Says whether another step can change the result (a bool scalar)."""
+        """Returns whether another step can change the result (a bool scalar)."""
         best_live = state.live_logprobs[:, -1:] / longest_penalty
         worst_finished = jnp.min(state.finished_scores, axis=1, keepdims=True)
         worst_finished = jnp.where(state.finished_flags, worst_finished, NEG_INF_VALUE)

@@ -1,7 +1,7 @@
-"""Imports without garbage collection, which walks through all that a large import has made, again and again.
+"""Imports without garbage collection, which would traverse the objects of a large import again and again.
 
 A program calls :func:`try_disable_gc_during_import` before its imports; the environment variable
-``EXPERIMENTAL_DISABLE_GC_DURING_IMPORT`` says whether that does anything.
+``EXPERIMENTAL_DISABLE_GC_DURING_IMPORT`` turns it on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _import = builtins.__import__
 
 @contextlib.contextmanager
 def disabled_gc() -> Iterator[None]:
-    """Leaves garbage uncollected until the end, and collection as it was after it."""
+    """Suspends garbage collection, and restores its state at the end."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -29,12 +29,12 @@ def disabled_gc() -> Iterator[None]:
 
 
 def gc_disabled_import(*args: Any, **kwargs: Any) -> Any:
-    """Imports what ``__import__`` is given, and collects no garbage meanwhile."""
+    """Imports a module as ``__import__`` does, without garbage collection."""
     with disabled_gc():
         return _import(*args, **kwargs)
 
 
 def try_disable_gc_during_import() -> None:
-    """Makes every import from now on one without garbage collection, if the environment variable is set."""
+    """Makes all further imports run without garbage collection, if the environment variable is set."""
     if os.environ.get("EXPERIMENTAL_DISABLE_GC_DURING_IMPORT"):
         builtins.__import__ = gc_disabled_import

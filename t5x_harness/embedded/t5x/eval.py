@@ -25,7 +25,7 @@ from t5x.train_state import TrainState
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
-    """Writes the config of an evaluation where it can be found again."""
+    """Writes the config of an evaluation beside its results."""
 
     def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
         """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
@@ -35,7 +35,7 @@ class InferenceEvaluator:
     """Evaluates train states on the tasks of one dataset config with their SeqIO metrics.
 
     ``log_dir`` is the parent folder of ``inference_eval``; without one SeqIO's loggers are off. The other arguments are
-    as of ``t5x.train.train``.
+    those of ``t5x.train.train``.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class InferenceEvaluator:
 
     @property
     def model_feature_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of one example by feature, as the model gets it."""
+        """The shape of one example by feature, as the model receives it."""
         return self._evaluator.model_feature_shapes
 
     @property
@@ -121,13 +121,13 @@ def evaluate(
     fallback_init_rng: int | None = None,
     use_orbax: bool = True,
 ) -> None:
-    """Evaluates one checkpoint, the latest, or all of a folder, one after the other.
+    """Evaluates one checkpoint, the latest one, or all in a folder, one after another.
 
     Writes ``config.gin``, ``model-info.txt``, ``inference_eval/`` with SeqIO's metrics and ``eval.TASK.ckpt``, a list
-    of the checkpoints that are done, into ``output_dir``. With mode 'all' an interrupted evaluation goes on where that
-    list ends. ``restore_checkpoint_cfg`` and ``fallback_init_rng`` are as of ``t5x.infer.infer``.
+    of the finished checkpoints, into ``output_dir``. In mode 'all', an interrupted evaluation resumes where that
+    list ends. ``restore_checkpoint_cfg`` and ``fallback_init_rng`` are those of ``t5x.infer.infer``.
 
-    ``inference_evaluator_cls`` is ``seqio.Evaluator``, or what is called like it. ``training_evaluator_cls`` is a
+    ``inference_evaluator_cls`` is ``seqio.Evaluator``, or is called like it. ``training_evaluator_cls`` is a
     trainer to evaluate with the training metrics too, into ``training_eval/TASK``; ``train_eval_get_dataset_fn`` opens
     its data, with its ``eval_steps`` bound.
 

@@ -41,10 +41,10 @@ WarmupExamples = list[WarmupExample]
 
 @dataclasses.dataclass
 class CustomInferenceMode:
-    """Another method of the model, taking parameters and a batch, to export than the two that have names.
+    """A method of the model to export besides the two that have names; it takes parameters and a batch.
 
     Attributes:
-        fetch_output: picks what to return of its result.
+        fetch_output: picks the part of its result to return.
         model_fn_const_kwargs: further arguments of the method.
     """
 
@@ -53,21 +53,21 @@ class CustomInferenceMode:
     model_fn_const_kwargs: Mapping[str, Any] | None = None
 
 
-# Method and number of results of each mode that has a name.
+# The method and the number of results of each named mode.
 _MODES = {"predict": ("predict_batch_with_aux", 2), "score": ("score_batch", 1)}
 
 
 class ExportableModule(tf.Module):
-    """What is saved: the parameters, and the way from a batch of texts to the model's results.
+    """The saved module: the parameters, and the functions from a batch of texts to the model's results.
 
-    The three functions go from inputs to the model's features, from parameters and features to results, and from
-    results to outputs. ``use_gpu`` keeps the parameters on a GPU. ``use_batch_function`` gathers requests in batches by
-    ``tf.nondifferentiable_batch_function``, which has the arguments that are not described.
+    The three functions map inputs to the model's features, parameters and features to results, and
+    results to outputs. ``use_gpu`` keeps the parameters on a GPU. ``use_batch_function`` gathers requests into batches
+    by ``tf.nondifferentiable_batch_function``, which describes the other arguments.
 
     Args:
         batch_size: examples in a batch; None for any number.
-        batch_timeout_micros: how long a batch waits to be filled.
-        allowed_batch_sizes: which sizes batches are filled up to.
+        batch_timeout_micros: how long a batch waits to be filled, in microseconds.
+        allowed_batch_sizes: the sizes to which batches are padded.
         jit_compile: whether TensorFlow compiles the model.
         enable_large_batch_splitting: divide larger requests.
     """
@@ -102,7 +102,7 @@ class ExportableModule(tf.Module):
         )
         self._preproc_tf_fn = preproc_tf_fn
         self._postproc_tf_fn = postproc_tf_fn
-        # TensorFlow saves tables and other resources that an attribute holds.
+        # TensorFlow saves tables and other resources that are attributes.
         self._resources = [getattr(fn, "trackable_resources", []) for fn in (preproc_tf_fn, postproc_tf_fn)]
         self._batch_size = batch_size
         self._allowed_batch_sizes = allowed_batch_sizes
@@ -118,7 +118,7 @@ class ExportableModule(tf.Module):
 
     @functools.partial(tf.function, autograph=False, jit_compile=False)
     def __call__(self, *input_batches: Any) -> Any:
-        """Goes the whole way from a batch of inputs to outputs."""
+        """Maps a batch of inputs to outputs."""
         if self._batching is None:
             return self._call(*input_batches)
         if self._allowed_batch_sizes and self._batch_size is not None:
@@ -142,12 +142,12 @@ class ExportableModule(tf.Module):
 
     @property
     def export_batch_sizes(self) -> Sequence[int | None]:
-        """The batch sizes that there are."""
+        """The allowed batch sizes."""
         return self._allowed_batch_sizes or [self._batch_size]
 
     @tf.function(autograph=False, jit_compile=False)
     def preproc_func(self, *args: Any) -> Any:
-        """Turns inputs into the model's features."""
+        """Converts inputs to the model's features."""
         return self._preproc_tf_fn(*args)
 
 
@@ -158,13 +158,13 @@ def get_train_state_initializer(
     batch_size: int | None,
     trailing_shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> utils.TrainStateInitializer | None:
-    """Makes what knows shapes and axes of the parameters; None without a partitioner.
+    """Makes the initializer, which knows shapes and axes of the parameters; None without a partitioner.
 
-    A ``batch_size`` of None takes the smallest one that there is. ``trailing_shapes`` has, by model feature, what
-    follows batch and length in its shape.
+    A ``batch_size`` of None means the smallest allowed one. ``trailing_shapes`` has, by model feature, the dimensions
+    after batch and length.
 
     Raises:
-        ValueError: if a feature has more dimensions, and no trailing shape.
+        ValueError: if a feature has more dimensions and no trailing shape.
     """
     if not partitioner:
         return None
@@ -186,7 +186,7 @@ def get_train_state_initializer(
 
 
 def flatten(compute_outputs: PyTree, assert_output_len: int | None = None) -> tuple[jax.Array, ...]:
-    """Returns the leaves of a tree; raises an AssertionError if there are not so many."""
+    """Returns the leaves of a tree; raises an AssertionError if their number is not the given one."""
     leaves = tuple(jax.tree.leaves(compute_outputs))
     assert assert_output_len in (None, len(leaves)), f"{len(leaves)} outputs, not {assert_output_len}"
     return leaves
@@ -211,10 +211,10 @@ def create_inference_function(
     """Makes a function of parameters and a batch that predicts, scores, or calls another method of the model.
 
     Given a partitioner and an initializer, which knows the axes of the parameters, the method is partitioned. The
-    decoding callback and ``model_fn_extra_kwargs`` are for predictions only. ``output_len`` is how many arrays a mode
-    with a name returns, its own number by default.
+    decoding callback and ``model_fn_extra_kwargs`` are for predictions only. ``output_len`` is the number of arrays
+    that a named mode returns; each mode has a default.
 
-    ``enable_jax2tf`` converts it for TensorFlow, for CPU and TPU unless other platforms are given. Where the batch size
+    ``enable_jax2tf`` converts it for TensorFlow, for CPU and TPU unless other platforms are given. If the batch size
     is open, ``polymorphic_shapes_inputs`` has a shape like "b, ..." for each feature. ``native_lowering`` is not used:
     jax2tf lowers natively only.
 
@@ -254,7 +254,7 @@ def create_inference_function(
             polymorphic_shapes=[None, polymorphic_shapes_inputs],
             native_serialization_platforms=native_lowering_platforms or ["cpu", "tpu"],
             native_serialization_disabled_checks=checks,
-            **({} if enable_xla else {"enable_xla": False}),  # a JAX that deprecates it says so
+            **({} if enable_xla else {"enable_xla": False}),  # newer releases of JAX warn that it is deprecated
         )
     return lambda params, batch: fetch_output(step(params, batch))
 
@@ -305,7 +305,7 @@ def truncate_and_pad_tokenized_input(
     """Cuts or pads int32[tokens] to ``max_length``, or pads to the shortest of ``allowed_lengths`` that is long enough.
 
     Raises:
-        ValueError: if the longest of them is not ``max_length``.
+        ValueError: if the longest of ``allowed_lengths`` is not ``max_length``.
     """
     length: Any = max_length
     if allowed_lengths:
@@ -332,11 +332,11 @@ def create_preprocessor(
     split_separator: str | None = None,
     bucket_keys: Mapping[str, list[int]] | None = None,
 ) -> tuple[PreprocessorFn, Sequence[tf.TensorSpec]]:
-    """Makes what turns a batch of texts, or tokens, into the features of an encoder-decoder, and its signature.
+    """Makes a function from a batch of texts or tokens to the features of an encoder-decoder, and its signature.
 
     ``output_features`` has "inputs" and "targets", with their vocabularies, which are cut or padded to
     ``task_feature_lengths``, or to one of the lengths in ``bucket_keys``. For scores, ``split_separator`` divides a
-    text into both; without it targets are empty.
+    text into inputs and targets; without it, targets are empty.
     """
 
     def tokens(text: tf.Tensor, name: str) -> tf.Tensor:
@@ -352,7 +352,7 @@ def create_preprocessor(
         return tf.map_fn(functools.partial(tokens, name=name), texts, fn_output_signature=row).to_tensor()
 
     def preprocess(input_texts: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        inputs, targets = input_texts, tf.zeros_like(input_texts)  # of texts: empty ones
+        inputs, targets = input_texts, tf.zeros_like(input_texts)  # for texts: empty targets
         if split_separator is not None and not tokenized_inputs:
             parts = tf.strings.split(input_texts, sep=split_separator, maxsplit=1)
             both = parts.to_tensor(shape=[None, 2])
@@ -373,7 +373,7 @@ def create_preprocessor(
 
 
 def _parsed_features(specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what ``tf.io.parse_single_example`` needs to know of a task's features."""
+    """Returns a task's features in the form that ``tf.io.parse_single_example`` takes."""
 
     def parsed(name: str, spec: Any) -> Any:
         if isinstance(spec, tf.SparseTensorSpec):
@@ -396,10 +396,10 @@ def _parsed_features(specs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PreprocessorFnFromTask:
-    """Turns a batch of examples into the model's features as a SeqIO task does.
+    """Converts a batch of examples to the model's features as a SeqIO task does.
 
-    A ``batch_size`` of None is any number. ``serialized_examples`` are TFExamples; ``run_precache`` goes through the
-    preprocessors before the task's cache, too.
+    A ``batch_size`` of None means any number. ``serialized_examples`` are TFExamples; ``run_precache`` also applies the
+    preprocessors before the task's cache.
     """
 
     def __init__(
@@ -469,10 +469,10 @@ def create_postprocessor(
     output_feature_names: list[str] | None = None,
     add_token_length_to_output: bool | None = False,
 ) -> PostprocessorFn:
-    """Makes what turns the model's results into outputs: for "predict", tokens that ``vocab`` decodes, and scores.
+    """Makes the function from the model's results to outputs: for "predict", tokens decoded by ``vocab``, and scores.
 
-    Outputs are a dictionary if they have names, which must be as many, and a tuple otherwise.
-    ``add_token_length_to_output`` adds, to decoded predictions, the number of tokens and that before the end.
+    Outputs are a dictionary if as many names are given, and a tuple without names.
+    ``add_token_length_to_output`` adds to decoded predictions the number of tokens, and of those before the end.
     """
 
     def named(outputs: Any) -> Any:
@@ -511,11 +511,11 @@ def write_warmup_examples(
     request_to_prediction_log: Callable[[Any], Any] | None = None,
     input_tensor_dtype: tf.DType | None = None,
 ) -> None:
-    """Writes requests that TensorFlow Serving warms a model up with, into ``assets.extra``.
+    """Writes the requests with which TensorFlow Serving warms up a model, into ``assets.extra``.
 
-    There is one for each of ``batch_sizes``, to which ``text_batch`` is repeated or cut, or which is None; and for each
-    batch of ``generate_examples_fn`` instead, if that is given. ``decoder_params_spec`` has name, dtype and shape of
-    further inputs, which are zeros; ``request_to_prediction_log`` makes a ``PredictionLog`` of a request in another
+    There is one for each of ``batch_sizes``, to which ``text_batch`` is repeated or cut unless it is None; or one for
+    each batch of ``generate_examples_fn``, if that is given. ``decoder_params_spec`` has name, dtype and shape of
+    further inputs, which are zeros; ``request_to_prediction_log`` replaces the conversion of a request to a
     way.
 
     Raises:
@@ -551,7 +551,7 @@ def write_warmup_examples(
 
 
 def create_fake_input(signature: Any) -> Any:
-    """Returns zeros for a tree of tensor specs, one example where the batch size is open.
+    """Returns zeros for a tree of tensor specs: one example if the batch size is open.
 
     Raises:
         ValueError: if another dimension is open.
@@ -577,7 +577,7 @@ def create_batch_polymorphic_shapes(
 ) -> Any:
     """Returns jax2tf's shape of each feature, "b, ..." if the batch size is open; None if all shapes are known.
 
-    The features are what ``preprocessor`` makes of fake inputs; ``overrides`` has other shapes, by feature.
+    The features are the results of ``preprocessor`` for fake inputs; ``overrides`` has other shapes, by feature.
     """
     is_open = any(not spec.shape.is_fully_defined() for spec in jax.tree.leaves(input_signature))
     if not is_open and not overrides:
@@ -638,14 +638,14 @@ def save(
 ) -> None:
     """Saves a model as a SavedModel for CPUs.
 
-    The functions ``create_..._fn`` make its parts as those of this module do, which describe the other arguments; that
-    of the decoding callback gets ``vocab`` and ``call_tf_graph``. Without a partitioner parameters are read as they
+    The functions ``create_..._fn`` make its parts, like this module's, which describe the other arguments; the one
+    for the decoding callback gets ``vocab`` and ``call_tf_graph``. Without a partitioner, parameters are read as they
     are. As in the public T5X, ``validation_examples`` is not used.
 
-    ``output_features`` are given, or ``mixture_or_task_name`` has them; ``output_vocab_feature_name`` says whose
-    vocabulary decodes predictions, by default if the inputs are texts. ``output_dir`` is the folder by device, of which
-    "cpu" is written; or BASE/VERSION, and BASE_cpu/VERSION is written. ``warmup_examples``, for TensorFlow Serving, lie
-    beside it.
+    ``output_features`` are given, or ``mixture_or_task_name`` has them; ``output_vocab_feature_name`` is the feature
+    whose vocabulary decodes predictions, by default for inputs that are texts. ``output_dir`` is the folder by device,
+    of which "cpu" is written; or BASE/VERSION, and BASE_cpu/VERSION is written. ``warmup_examples``, for TensorFlow
+    Serving, are written beside it.
 
     Raises:
         ValueError: if the folder, or the output features, are not given in one of the ways above.
@@ -661,7 +661,7 @@ def save(
         preprocess, signature = create_preprocessor_fn(
             batch_size, output_features, task_feature_lengths, tokenized_inputs
         )
-    else:  # the older way, without a signature
+    else:  # the older form, without a signature
         preprocess = create_preprocessor_fn(output_features, task_feature_lengths, tokenized_inputs)
         signature = create_single_tensor_input_signature(batch_size, task_feature_lengths, tokenized_inputs)
     initializer = None

@@ -1,4 +1,4 @@
-"""Gin for T5X's programs: parsing files and flags, writing the config that a run used, functions to call in configs."""
+"""Gin for T5X's programs: parsing files and flags, writing the config of a run, functions to call in configs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def get_gin_config_str(show_provenance: bool = False) -> str:
     """Writes out the current config, with the file and line of every binding in comments if ``show_provenance`` is set.
 
     Raises:
-        TypeError: provenance is asked for, and the installed Gin can't show it (gin-config 0.5 can't).
+        TypeError: provenance is requested, and the installed Gin can't show it (gin-config 0.5 can't).
     """
     if not show_provenance:
         return gin.config_str()
@@ -41,15 +41,15 @@ def parse_gin_flags(
     skip_unknown: bool | Sequence[str] = False,
     finalize_config: bool = True,
 ) -> None:
-    """Parses Gin files and then bindings, a later one of the same parameter wins, and logs the config that results.
+    """Parses Gin files, then bindings; the last value of a parameter wins. Logs the resulting config.
 
-    ``skip_unknown`` ignores bindings of what is not registered: all, or those named. The config is locked afterwards
+    ``skip_unknown`` ignores bindings of unregistered names, all or those listed. The config is locked afterwards
     unless ``finalize_config`` is False.
 
     Raises:
-        OSError: a file is nowhere to be found.
+        OSError: a file is not found.
         SyntaxError: a file or binding is not Gin.
-        ValueError: a binding names what does not exist or can't be bound.
+        ValueError: a binding names a parameter that does not exist or can't be bound.
     """
     for folder in gin_search_paths:
         gin.add_config_file_search_path(folder)
@@ -60,7 +60,7 @@ def parse_gin_flags(
 
 
 def rewrite_gin_args(args: Sequence[str]) -> Sequence[str]:
-    """Turns arguments ``--gin.NAME=VALUE`` into ``--gin_bindings=NAME = VALUE`` and leaves the others.
+    """Converts arguments ``--gin.NAME=VALUE`` to ``--gin_bindings=NAME = VALUE``; leaves the others alone.
 
     Raises:
         ValueError: a ``--gin.`` argument has no value.
@@ -113,6 +113,6 @@ def bool_fn(var1: Any = gin.REQUIRED) -> bool:
 def string_split_fn(
     text: str = gin.REQUIRED, separator: str = gin.REQUIRED, maxsplit: int = -1, index: int | None = None
 ) -> list[str] | str:
-    """Splits a string of a config, at most ``maxsplit`` times unless -1; returns the part of an index, or all."""
+    """Splits a string of a config, at most ``maxsplit`` times unless -1; returns one part by its index, or all."""
     parts = text.split(separator, maxsplit)
     return parts if index is None else parts[index]

@@ -32,16 +32,16 @@ _PRETOKENIZED = "_pretokenized"
 
 
 class SummarizeConfigFn(typing_extensions.Protocol):
-    """Writes the config of an inference where it can be found again."""
+    """Writes the config of an inference beside its results."""
 
     def __call__(self, model_dir: str, summary_writer: Any, step: int) -> None:
         """Writes to the folder ``model_dir`` and, unless it is None, to the ``clu`` writer ``summary_writer``."""
 
 
 class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
-    """A thread pool that raises what went wrong in its threads in the thread that uses it, at the next chance.
+    """A thread pool that raises its threads' exceptions in the thread that uses it, at the next call.
 
-    It is to be used from one thread only.
+    Use it from one thread only.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -49,7 +49,7 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         self._unchecked: list[concurrent.futures.Future[Any]] = []
 
     def check_for_exceptions(self, wait: bool = False) -> None:
-        """Raises the first exception of the calls that have ended, all of them if ``wait`` is set."""
+        """Raises the first exception of the calls that have ended; waits for all of them if ``wait`` is set."""
         if wait:
             concurrent.futures.wait(self._unchecked)
         ended = [future for future in self._unchecked if future.done()]
@@ -58,14 +58,14 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
             future.result()
 
     def submit(self, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
-        """Schedules a call, and raises what went wrong in earlier ones."""
+        """Schedules a call, and raises the exceptions of earlier calls."""
         future = super().submit(*args, **kwargs)
         self._unchecked.append(future)
         self.check_for_exceptions()
         return future
 
     def shutdown(self, *args: Any, wait: bool = False, **kwargs: Any) -> None:
-        """Ends the pool; raises what went wrong so far, or in any call if ``wait`` is set."""
+        """Ends the pool; raises exceptions so far, or of any call if ``wait`` is set."""
         try:
             self.check_for_exceptions(wait=wait)
         finally:
@@ -116,7 +116,7 @@ def create_task_from_tfexample_file(
 
 
 def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step: int | None) -> None:
-    """Joins the files ``OUTPUT_FNAME-chunkNNNNN`` in ``tmp_dir`` to one in ``output_dir``; ``step`` is not used.
+    """Joins the files ``OUTPUT_FNAME-chunkNNNNN`` in ``tmp_dir`` into one in ``output_dir``; ``step`` is not used.
 
     Raises:
         FileNotFoundError: if there is no chunk, or one is missing.
@@ -140,7 +140,7 @@ def merge_chunks_to_file(output_dir: str, output_fname: str, tmp_dir: str, step:
 
 
 def _plain(value: Any) -> Any:
-    """Returns what JSON can hold; numpy integers become floats, as T5X writes them."""
+    """Converts a value for JSON; NumPy integers become floats, as T5X writes them."""
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, np.ndarray | jax.Array):
@@ -172,10 +172,10 @@ def write_inferences_to_file(
     input_fields_to_include: Sequence[str] | None = None,
     output_ids: bool = False,
 ) -> None:
-    """Writes one JSON object a line: the inputs, and the prediction or score.
+    """Writes one JSON object per line: the inputs, and the prediction or score.
 
     ``inferences`` are predicted token ids, which ``vocabulary`` decodes, or scores, per example, and auxiliary values
-    per example by name; ``task_ds`` has the examples in the same order. Written as inputs are ``*_pretokenized``
+    per example by name; ``task_ds`` has the examples in the same order. The inputs written are ``*_pretokenized``
     features, or those in ``input_fields_to_include`` and their pretokenized texts, or all. ``output_ids`` writes the
     token ids up to the first padding, too.
 
@@ -200,7 +200,7 @@ def write_inferences_to_file(
             }
             if mode == "score":
                 record["score"] = _plain(values[index])
-            elif vocabulary is not None:  # as is checked above
+            elif vocabulary is not None:  # checked above
                 ids = tf.constant(values[index])
                 record["prediction"] = _plain(vocabulary.decode_tf(ids).numpy())
                 if output_ids:
@@ -213,7 +213,7 @@ def write_inferences_to_file(
 
 
 def update_measurement_series(series_name: str, step: int, value: float) -> None:
-    """Does nothing by itself: a monitoring system hooks in here to get how long each chunk took.
+    """Does nothing by itself; a monitoring system can hook in here to get the time of each chunk.
 
     Series are 'inference_total_sec', 'inference_examples_per_sec', 'writing_total_sec' and 'writing_examples_per_sec';
     the step is the number of the chunk.
@@ -247,21 +247,21 @@ def infer(
     """Predicts or scores every example of a task, or of each task of a mixture.
 
     Writes ``TASK-MODE.EXTENSION-SHARD-of-SHARDS`` and an empty file of that name with ``.COMPLETED``, ``config.gin``
-    and ``model-info.txt`` into ``output_dir``. What is completed is not done again; what was interrupted goes on after
+    and ``model-info.txt`` into ``output_dir``. Completed tasks are not repeated; an interrupted one resumes after
     the last chunk that was written.
 
     ``mode`` is 'predict', which decodes, 'score', which computes the log likelihood of the targets, or
     'predict_with_aux', which decodes and scores. ``write_fn`` writes a chunk of ``checkpoint_period`` batches, after
-    which the position in the data is saved, too, unless ``checkpoint_ds_iter`` is False, as it must be for data that
-    has none to save. This run does shard ``shard_id`` of the ``num_shards`` that runs divide the data into.
+    which the position in the data is saved too, unless ``checkpoint_ds_iter`` is False, as it must be for data that
+    cannot save it. This run does shard ``shard_id`` of the ``num_shards`` that runs divide the data into.
 
-    ``restore_checkpoint_cfg`` is made lenient, because the optimizer state is left out; where its
+    ``restore_checkpoint_cfg`` is made lenient, because the optimizer state is left out; if its
     ``fallback_to_scratch`` allows that, parameters that the checkpoint lacks come from the seed ``fallback_init_rng``.
-    The vocabulary of ``output_vocab_feature_name`` decodes predictions. ``verify_matching_vocabs_fn`` raises where
-    dataset and model have different vocabularies; None does not look.
+    The vocabulary of ``output_vocab_feature_name`` decodes predictions. ``verify_matching_vocabs_fn`` raises if
+    dataset and model have different vocabularies; None skips the check.
 
     Raises:
-        ConfigError: where values of the config cannot work together, before any inference.
+        ConfigError: values of the config cannot work together; raised before any inference.
     """
     if mode not in _INFER_STEPS:
         raise ConfigError(f"infer.mode must be one of {', '.join(_INFER_STEPS)}, not {mode!r}")
@@ -279,7 +279,7 @@ def infer(
     converter = model.FEATURE_CONVERTER_CLS(pack=False)
     lengths, batch_size = dataset_cfg.task_feature_lengths, dataset_cfg.batch_size
 
-    @functools.cache  # where the provider is a task, its shapes are needed first, then its examples
+    @functools.cache  # if the provider is a task, its shapes are needed first, then its examples
     def open_inputs(provider: seqio.Task | seqio.Mixture) -> tuple[tf.data.Dataset, tf.data.Dataset]:
         examples = provider.get_dataset(
             sequence_length=lengths,

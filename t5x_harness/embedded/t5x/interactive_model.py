@@ -1,4 +1,4 @@
-"""A model to try out from a notebook: it trains on, predicts, scores and evaluates lists of texts.
+"""A model for notebooks: it trains on, predicts, scores and evaluates lists of texts.
 
 Each text goes through the model's own vocabulary; there is no task to register and no gin file to write. Once it works,
 :func:`get_seqio_task_from_examples` and :func:`get_gin_config_from_interactive_model` make both for the scripts.
@@ -36,14 +36,14 @@ def _usual_preprocessors() -> tuple[Any, ...]:
 
 
 class InferenceType(enum.Enum):
-    """What to infer: decoded predictions with their scores, or the scores of given targets."""
+    """The kind of inference: decoded predictions with their scores, or the scores of given targets."""
 
     PREDICT_WITH_AUX = 1
     SCORE = 2
 
 
 class T5XScriptType(enum.Enum):
-    """What a generated config is for."""
+    """The purpose of a generated config."""
 
     FINETUNING = 1
     INFERENCE = 2
@@ -57,22 +57,22 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     Examples are texts, inputs alone or mappings with "input" and "target".
 
     Args:
-        batch_size: examples in a batch, of training and of inference.
+        batch_size: examples in a batch, for training and inference.
         task_feature_lengths: by task feature, the length to cut it to.
         output_dir: folder of checkpoints, ``model-info.txt`` and metrics; made if it is not there.
         partitioner: lays parameters and data over the devices.
         model: what to train and infer with.
-        dtype: of restored and saved parameters; None leaves them as they are.
+        dtype: the dtype of restored and saved parameters; None keeps theirs.
         restore_mode: 'specific' for the checkpoint at ``checkpoint_path``, 'latest' for the last one in that folder.
-        checkpoint_path: where to begin; if empty, from the last checkpoint in ``output_dir``, or from new parameters.
-        input_shapes: shape of each model feature of a global batch.
-        input_types: dtype of each; float32 by default.
-        init_random_seed: of new parameters and dropout.
+        checkpoint_path: the checkpoint to start from; if empty, the last one in ``output_dir``, or new parameters.
+        input_shapes: the shape of each model feature of a global batch.
+        input_types: the dtype of each; float32 by default.
+        init_random_seed: the seed of new parameters and dropout.
         add_eos: end inputs and targets with the end-of-sequence token.
         eval_names: the names that the trainer's ``eval`` will be given.
 
     Raises:
-        ValueError: the partitions do not divide the devices, or several checkpoints are asked for.
+        ValueError: the partitions do not divide the devices, or the restore mode asks for several checkpoints.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     def _restore(self) -> Any:
         """Returns the state that the config names, else the last one of the output folder, else None.
 
-        Without a config T5X makes a manager that cannot restore, and so fails where the output folder has a checkpoint.
+        Without a config, T5X makes a manager that cannot restore, and so fails if the output folder has a checkpoint.
         """
         own = utils.RestoreCheckpointConfig(
             path=self._output_dir, mode="latest", dtype=self._save_checkpoint_cfg.dtype, restore_dataset=False
@@ -172,7 +172,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
 
     @property
     def model(self) -> models.BaseTransformerModel:
-        """What is trained and inferred with."""
+        """The model to train and infer with."""
         return self._model
 
     @property
@@ -199,18 +199,18 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         """Trains one step, on the first batch of the examples, and saves a checkpoint.
 
         Raises:
-            ValueError: there are fewer than a batch.
+            ValueError: there are fewer examples than a batch.
         """
         self.train_step_with_preprocessors(examples=examples, preprocessors=_usual_preprocessors())
 
     def train_step_with_preprocessors(self, examples: Examples, preprocessors: Preprocessors) -> None:
         """Does what :meth:`train_step` does, with other preprocessors.
 
-        Each goes from a dataset to a dataset; they are applied in order, and the last gives inputs and targets as
+        Each maps a dataset to a dataset; they are applied in order, and the last yields inputs and targets as
         tokens.
 
         Raises:
-            ValueError: there are fewer examples than a batch, or the preprocessors do not give such features.
+            ValueError: there are fewer examples than a batch, or the preprocessors do not yield such features.
         """
         if len(examples) < self._batch_size:
             raise ValueError(
@@ -250,13 +250,13 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
     def infer_with_preprocessors(
         self, mode: InferenceType, examples: Examples, preprocessors: Preprocessors, **inference_kwargs: Any
     ) -> Inferences:
-        """Predicts or scores any number of examples; preprocessors as of :meth:`train_step_with_preprocessors`.
+        """Predicts or scores any number of examples; for preprocessors see :meth:`train_step_with_preprocessors`.
 
         ``inference_kwargs`` are for the model's ``predict_batch_with_aux`` or ``score_batch``.
 
         Returns:
-            For each example its features and its prediction, as bytes, or its score; and, by name, what else the model
-            returned, a list over the examples.
+            For each example, its features and its prediction, as bytes, or its score; and, by name, the other values
+            that the model returned, each a list over the examples.
 
         Raises:
             ValueError: the mode is not an ``InferenceType``.
@@ -278,7 +278,7 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         return inferred, all_aux
 
     def _infer_fn(self, mode: InferenceType, inference_kwargs: Mapping[str, Any]) -> utils.InferFnCallable:
-        """Returns what infers a dataset; compiled once for each mode and its arguments."""
+        """Returns a function that infers a dataset; compiled once for each mode and its arguments."""
         if not isinstance(mode, InferenceType):
             raise ValueError(f"Mode must be `predict_with_aux`, or `score`, but instead was {mode}.")
         key = (mode, *seqio.utils.flatten_dict(inference_kwargs).items())
@@ -315,17 +315,17 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         metric_fns: Sequence[seqio.dataset_providers.MetricFnCallable],
         postprocessor: Callable[..., Any] | None = None,
     ) -> Mapping[Any, Any]:
-        """Computes metrics of predictions or scores; preprocessors as of :meth:`train_step_with_preprocessors`.
+        """Computes metrics of predictions or scores; for preprocessors see :meth:`train_step_with_preprocessors`.
 
         ``metric_fns`` take (targets, predictions), (targets, predictions, aux_values) or (targets, scores), and each
         returns a mapping from name to value. ``postprocessor`` turns a target, with the arguments ``example`` and
-        ``is_target``, into what they take.
+        ``is_target``, into their argument.
 
         Returns:
-            Value by name, in process 0; nothing in others.
+            The values by name, in process 0; nothing in others.
 
         Raises:
-            ValueError: a metric has other arguments, or two give the same name.
+            ValueError: a metric has other arguments, or two return the same name.
         """
         kinds = [_metric_arguments(fn) for fn in metric_fns]
         dataset, _ = self._tokenize(examples, preprocessors)
@@ -364,13 +364,13 @@ class InteractiveModel(abc.ABC):  # noqa: B024 (as in T5X, where nothing of it i
         eval_batches: Sequence[Examples] | None = None,
         metrics_fns: Sequence[seqio.dataset_providers.MetricFnCallable] | None = None,
     ) -> tuple[Any, Any, Any]:
-        """Trains some steps and infers in between: how the other methods go together.
+        """Trains some steps and infers in between; it shows how the other methods work together.
 
-        ``train_batches`` is one batch for all steps, or a list of batches to go through; None does not train. Inference
-        is after the first step, and then every ``eval_period`` steps.
+        ``train_batches`` is one batch for all steps, or a list of batches to cycle through; None does not train.
+        Inference runs after the first step, and then every ``eval_period`` steps.
 
         Returns:
-            The last predictions, scores and metrics; None where there was nothing to do.
+            The last predictions, scores and metrics; None for what was not done.
         """
         predictions = scores = metrics = None
         for step, batch in enumerate(_one_a_step(train_batches, num_steps)):
@@ -410,7 +410,7 @@ def _metric_arguments(metric_fn: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _one_a_step(batches: Any, num_steps: int) -> Iterable[Any]:
-    """Returns a batch for each step: the one that there is, or the list of them gone through again and again."""
+    """Returns a batch for each step: the only one, or the list of them in a cycle."""
     if not batches:
         return [None] * num_steps
     if isinstance(batches[0], Mapping | str):
@@ -424,7 +424,7 @@ def get_dataset_from_natural_text_examples(
     task_feature_lengths: Mapping[str, int],
     features: Mapping[str, Any],
 ) -> tf.data.Dataset:
-    """Makes a dataset of unbatched examples out of texts: inputs alone, or mappings with "input" and "target".
+    """Makes a dataset of unbatched examples from texts: inputs alone, or mappings with "input" and "target".
 
     A preprocessor that has an argument ``sequence_length`` gets the lengths to cut features to, one with
     ``output_features`` the ``seqio.Feature`` by name that the last of them has to give.
@@ -469,9 +469,9 @@ def get_batches_from_seqio(
     sequence_length: Mapping[str, int] | None = None,
     **get_dataset_kwargs: Any,
 ) -> Sequence[Sequence[Mapping[str, str]]]:
-    """Reads batches of a SeqIO task or mixture, to be given to an :class:`InteractiveModel`.
+    """Reads batches of a SeqIO task or mixture for an :class:`InteractiveModel`.
 
-    ``get_pretokenized_examples`` gives the texts as they were before tokenization, else the tokens are given.
+    ``get_pretokenized_examples`` selects the texts before tokenization instead of the tokens.
 
     Returns:
         The batches, each a list of mappings with "input" and "target".
@@ -508,10 +508,10 @@ def get_seqio_task_from_examples(
     metric_fns: Sequence[seqio.dataset_providers.MetricFnCallable] | None = None,
     add_to_registry: bool = True,
 ) -> seqio.Task | seqio.Mixture:
-    """Registers a SeqIO task of examples, the same in its splits "train" and "validation", for the scripts.
+    """Registers a SeqIO task for the scripts, with the same examples in its splits "train" and "validation".
 
-    It has the model's vocabularies and lengths. Without ``add_to_registry``, the task of this name that is registered
-    already is returned.
+    It has the model's vocabularies and lengths. Without ``add_to_registry``, the task that is already registered under
+    this name is returned.
     """
 
     def read(split: str, shuffle_files: bool) -> tf.data.Dataset:
@@ -564,13 +564,13 @@ def get_gin_config_from_interactive_model(
     train_steps: int = 1,
     imports_str: str = "",
 ) -> str:
-    """Writes the gin config of a script that does what the model does here; all but inference are ``t5x.train``.
+    """Writes the gin config of a script that does the same; all scripts but inference are ``t5x.train``.
 
-    ``partitioner_config_str`` are gin lines that configure the partitioner, ``model_config_str`` such that define
-    ``MODEL``, and ``imports_str`` what these two need before them.
+    ``partitioner_config_str`` has gin lines that configure the partitioner, ``model_config_str`` lines that define
+    ``MODEL``, and ``imports_str`` the imports that these two need.
 
     Raises:
-        ValueError: inference is asked for of a model that was not restored from a checkpoint.
+        ValueError: inference is requested for a model that was not restored from a checkpoint.
     """
     restore, save = interactive_model._restore_checkpoint_cfg, interactive_model._save_checkpoint_cfg
     infers = script_type is T5XScriptType.INFERENCE

@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# What the backward pass needs: numerator and denominator of the softmax, its logarithm, the log-normalizer, the soft
+# Residuals of the backward pass: numerator and denominator of the softmax, its logarithm, the log-normalizer, the soft
 # targets, and the z-loss coefficient.
 _Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @enum.unique
 class SpecialLossNormalizingFactor(enum.Enum):
-    """Loss denominators that are worked out from the batch instead of being given as a number.
+    """Loss denominators that are computed from the batch instead of given as a number.
 
     ``NUM_REAL_TARGET_TOKENS`` is the sum of the loss weights (by default: the count of non-padding targets),
     ``NUM_TOTAL_TARGET_TOKENS`` the count of target positions, padding included, and with ``AVERAGE_PER_SEQUENCE`` every
@@ -31,7 +31,7 @@ class SpecialLossNormalizingFactor(enum.Enum):
 def _cross_entropy_parts(
     logits: jax.Array, targets: jax.Array, z_loss: jax.Array | float
 ) -> tuple[tuple[jax.Array, jax.Array], _Residuals]:
-    """Computes the loss and everything that its derivative reuses: what a training step runs."""
+    """Computes the loss and everything that its derivative reuses; a training step runs this."""
     peak = logits.max(axis=-1, keepdims=True)  # [..., 1]
     exp_shifted = jnp.exp(logits - peak)
     partition = exp_shifted.sum(axis=-1, keepdims=True)
@@ -60,7 +60,7 @@ def cross_entropy_with_logits(
     Returns:
         Two float[...] arrays: the loss with the penalty added, and the penalty alone.
     """
-    # Without a derivative, as in evaluations and scores, T5X computes it in this way, and rounds otherwise.
+    # Without a derivative, as in evaluations and scores, T5X computes it in this way and rounds differently.
     log_z = jax.nn.logsumexp(logits, axis=-1, keepdims=True)  # [..., 1]
     penalty = z_loss * jnp.square(jnp.squeeze(log_z, axis=-1))  # [...]
     return penalty - (targets * (logits - log_z)).sum(axis=-1), penalty
@@ -104,8 +104,8 @@ def compute_weighted_cross_entropy(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sums the cross entropy of float[batch, length, classes] logits over all target positions, int[batch, length].
 
-    ``weights`` are what each position counts, float[batch, length], all ones if None. ``label_smoothing`` is the
-    probability that is moved from the right class to all others; the entropy of the smoothed targets is taken off, so
+    ``weights``, float[batch, length], are the weights of positions, all ones if None. ``label_smoothing`` is the
+    probability that is moved from the right class to all others; the entropy of the smoothed targets is subtracted, so
     that a perfect model still reaches zero. On ``z_loss`` see ``cross_entropy_with_logits``. Both losses are divided by
     ``loss_normalizing_factor``, unless that is None.
 
@@ -156,10 +156,10 @@ def get_loss_normalizing_factor_and_weights(
     loss_normalizing_factor: float | int | str | SpecialLossNormalizingFactor | None,
     batch: Mapping[str, jax.Array],
 ) -> tuple[Any, jax.Array | None]:
-    """Turns a configured loss normalizing factor into a number, and says what each target position counts.
+    """Converts a configured loss normalizing factor to a number, and returns the weight of each target position.
 
-    A special factor (or its name) is worked out from the batch: ``decoder_target_tokens``, ``decoder_loss_weights`` (if
-    missing, every non-padding target weighs one) and, for sequences that are packed, ``decoder_segment_ids``.
+    A special factor (or its name) is computed from the batch: ``decoder_target_tokens``, ``decoder_loss_weights`` (if
+    missing, every non-padding target weighs one) and, for packed sequences, ``decoder_segment_ids``.
 
     Returns:
         The factor (None for no division, a number or a scalar array), and float[batch, length] weights. The weights are
@@ -187,6 +187,6 @@ def get_loss_normalizing_factor_and_weights(
                 sequence_weight = _weight_of_segment(batch["decoder_segment_ids"], weights)
             else:
                 sequence_weight = weights.sum(axis=-1, keepdims=True)  # [batch, 1]
-            # Positions of a sequence without any weight must count nothing instead of 0 / 0.
+            # Positions of a sequence without any weight must get 0 instead of 0 / 0.
             share = jnp.where(sequence_weight == 0, 0, weights / jnp.where(sequence_weight == 0, 1, sequence_weight))
             return share.sum(), share

@@ -1,4 +1,4 @@
-"""One entrance to the run modes of T5X.
+"""One entry point for all run modes of T5X.
 
 usage: python -m t5x.main --run_mode=train|eval|infer --gin_file=RUN.gin [--gin_file=MODEL.gin ...] [--gin.MACRO=VALUE
 ...]
@@ -19,7 +19,7 @@ FLAGS = flags.FLAGS
 
 @enum.unique
 class RunMode(enum.Enum):
-    """What to run; each is the name of a module of ``t5x``."""
+    """The run mode; each is the name of a module of ``t5x``."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -28,7 +28,7 @@ class RunMode(enum.Enum):
     EXPORT = "export"
 
 
-# Per mode what gin files find in ``__main__``: the function to run, then what else they refer to.
+# The names that gin files find in ``__main__``, by mode: the function to run, then others that they refer to.
 _NAMES_IN_MAIN = {
     RunMode.TRAIN: ("train",),
     RunMode.EVAL: ("evaluate",),
@@ -42,10 +42,10 @@ flags.DEFINE_enum_class("run_mode", None, RunMode, "What to run.")
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the mode that the flags ask for, with the config that they name.
+    """Runs the mode that the flags select, with the config that they name.
 
     Raises:
-        app.UsageError: if there is more on the command line, or no run mode.
+        app.UsageError: if the command line has other arguments, or no run mode.
     """
     _script.refuse_arguments(argv)
     mode = FLAGS.run_mode

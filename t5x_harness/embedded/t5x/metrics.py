@@ -19,7 +19,7 @@ _Tree = TypeVar("_Tree")
 
 
 def _as_array(value: Scalar) -> jax.Array | np.ndarray:
-    """Makes a number an array on the host: one on a device would have every arithmetic with it compiled for that."""
+    """Makes a number an array on the host: all arithmetic with an array on a device would be compiled for it."""
     return value if isinstance(value, jax.Array) else np.asarray(value)
 
 
@@ -90,7 +90,7 @@ class Time(clu_metrics.Metric):
     duration: Scalar | None = None
 
     def merge(self, other: Self) -> Self:
-        """Returns this metric as it is: the one duration that will be set covers both."""
+        """Returns this metric unchanged: the one duration that will be set covers both."""
         return self
 
     def compute(self) -> jax.Array | np.ndarray:
@@ -145,12 +145,12 @@ class StepsPerTime(Step, Time):
 
 
 def is_metric_obj(obj: Any) -> bool:
-    """Says whether ``obj`` is a clu metric."""
+    """Returns whether ``obj`` is a clu metric."""
     return isinstance(obj, clu_metrics.Metric)
 
 
 def is_time_metric(obj: Any) -> bool:
-    """Says whether ``obj`` is a metric that waits for a duration."""
+    """Returns whether ``obj`` is a metric that waits for a duration."""
     return isinstance(obj, Time)
 
 

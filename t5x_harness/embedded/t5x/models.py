@@ -1,4 +1,4 @@
-"""Models: a network with its loss, its metrics and its way to predict, as trainer, evaluator and inference use them."""
+"""Models: a network with its loss, its metrics and its predictions, for the trainer, the evaluator and inference."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Batch = Mapping[str, jax.Array]
 
 
 class TokensIdsToLogitsCallable(Protocol):
-    """The model as a decoder sees it."""
+    """The model from a decoder's view."""
 
     def __call__(self, decoding_state: decoding.DecodingState) -> tuple[jax.Array, Mapping[str, jax.Array]]:
         """Returns the float[rows, vocabulary] logits of the next token of each row, and the next cache."""
 
 
 class DecodeFnCallable(Protocol):
-    """A decoder as a model calls it; arguments and results as of ``t5x.decoding.temperature_sample``."""
+    """A decoder from a model's view; arguments and results are those of ``t5x.decoding.temperature_sample``."""
 
     def __call__(
         self,
@@ -59,7 +59,7 @@ class DecodeFnCallable(Protocol):
 
 
 class BaseModel(abc.ABC):
-    """A model together with its loss, its metrics and its way to predict.
+    """A model with its loss, its metrics and its predictions.
 
     Models hold no parameters: the trainer keeps those and passes them in. Batches are features by name, which
     ``FEATURE_CONVERTER_CLS``, a SeqIO feature converter, makes.
@@ -79,37 +79,38 @@ class BaseModel(abc.ABC):
         return self.loss_fn(params=params, batch=batch, dropout_rng=None)
 
     def predict_batch(self, params: PyTree, batch: Batch, rng: jax.Array | None = None) -> jax.Array:
-        """Predicts, and leaves out what ``predict_batch_with_aux`` gives besides the predictions."""
+        """Predicts, and drops the auxiliary values of ``predict_batch_with_aux``."""
         return self.predict_batch_with_aux(params=params, batch=batch, rng=rng)[0]
 
     @abc.abstractmethod
     def predict_batch_with_aux(
         self, params: PyTree, batch: Batch, rng: jax.Array | None = None
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Predicts: an array, batch axis first, and what else there is to say about each, e.g. scores."""
+        """Predicts: an array, batch axis first, and auxiliary values for each prediction, e.g. scores."""
 
     @abc.abstractmethod
     def score_batch(self, params: PyTree, batch: Batch, return_intermediates: bool = False) -> jax.Array:
         """Scores the targets of a batch, float[batch]: the higher, the likelier the model finds them.
 
-        With ``return_intermediates``, a pair of that and of what the network sows into ``intermediates`` is returned.
+        With ``return_intermediates``, returns a pair of that and of the values that the network sows into
+        ``intermediates``.
         """
 
     @abc.abstractmethod
     def get_initial_variables(
         self, rng: jax.Array, input_shapes: Mapping[str, Any], input_types: Mapping[str, np.dtype] | None = None
     ) -> Mapping[str, Any]:
-        """Initializes the variables: ``params``, ``params_axes`` (logical axis names) and what else there is."""
+        """Initializes the variables: ``params``, ``params_axes`` (logical axis names) and any others."""
 
 
 LossNormalizingFactor = float | int | str | losses.SpecialLossNormalizingFactor | None
 
 
 class BaseTransformerModel(BaseModel):
-    """A model of sequences of tokens.
+    """A model of token sequences.
 
     ``decode_fn`` predicts, ``label_smoothing`` and ``z_loss`` are those of
-    ``t5x.losses.compute_weighted_cross_entropy``, and ``loss_normalizing_factor`` is what the loss is divided by: a
+    ``t5x.losses.compute_weighted_cross_entropy``, and ``loss_normalizing_factor`` is the divisor of the loss: a
     number, None, or a special factor.
     """
 
@@ -143,12 +144,12 @@ class BaseTransformerModel(BaseModel):
 
     @property
     def decode_fn(self) -> DecodeFnCallable | None:
-        """How the model predicts."""
+        """The function that decodes predictions."""
         return self._decode_fn
 
     @abc.abstractmethod
     def _compute_logits(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None = None) -> jax.Array:
-        """Runs the network on whole targets: float[batch, length, vocabulary]; arguments as of ``loss_fn``."""
+        """Runs the network on whole targets, float[batch, length, vocabulary], with the arguments of ``loss_fn``."""
 
     def loss_fn(self, params: PyTree, batch: Batch, dropout_rng: jax.Array | None) -> tuple[jax.Array, MetricsMap]:
         """Computes the weighted cross entropy of the targets, summed over the batch, and the metrics of the batch."""
@@ -182,7 +183,7 @@ class BaseTransformerModel(BaseModel):
 
 
 def _segments(batch: Batch) -> dict[str, jax.Array]:
-    """Finds the packed segments of every feature; features that aren't packed have one segment a row."""
+    """Finds the packed segments of every feature; features that aren't packed have one segment per row."""
     suffix = "_segment_ids"
     packed = {name.removesuffix(suffix): ids for name, ids in batch.items() if name.endswith(suffix)}
     if packed:
@@ -194,8 +195,8 @@ def _segments(batch: Batch) -> dict[str, jax.Array]:
 def _score_targets(compute_logits: Callable[..., Any], params: PyTree, batch: Batch, return_intermediates: bool) -> Any:
     """Sums the log probabilities of the targets of every row, each times its ``decoder_loss_weights``: float[batch].
 
-    With ``return_intermediates``, a pair of that and of what the network sowed is returned, to which the entry
-    ``decoder`` adds the targets, their weights and the log probability of each.
+    With ``return_intermediates``, returns a pair of that and of the values that the network sowed; the entry
+    ``decoder`` of them has the targets, their weights and the log probability of each.
     """
     targets, weights = batch["decoder_target_tokens"], batch["decoder_loss_weights"]
     sown: Mapping[str, Any] = {}
@@ -216,7 +217,7 @@ def _score_targets(compute_logits: Callable[..., Any], params: PyTree, batch: Ba
 def _decoder_arguments(
     given: MutableMapping[str, Any] | None, rng: jax.Array | None, vocabulary: seqio.Vocabulary
 ) -> dict[str, Any]:
-    """Completes, in a copy, the arguments that the caller gave for a decoder, by a key and the end token."""
+    """Adds a key and the end token to a copy of the caller's arguments for a decoder."""
     arguments = dict(given or {})
     if rng is not None:
         if arguments.get("decode_rng") is not None:
@@ -230,37 +231,37 @@ def _decoder_arguments(
 
 
 def _cache_batch_axis(module: nn.Module) -> int:
-    """Says where the batch axis of a network's cache entries is: it comes second after the axis of scanned layers."""
+    """Returns the batch axis of a network's cache entries: with scanned layers, it is the second axis."""
     return 1 if getattr(module, "scan_layers", False) else 0
 
 
 def _pick_decodes(
     sequences: jax.Array, scores: jax.Array, return_all_decodes: bool
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Makes a prediction of what a decoder gives: all continuations of each prompt, or the last and best one."""
+    """Makes a prediction from a decoder's results: all continuations of each prompt, or the last and best one."""
     if return_all_decodes:
         return sequences, {"scores": scores}
     return sequences[:, -1], {"scores": scores[:, -1]}
 
 
-# What the network takes besides the tokens, if the batch has it.
+# Features that the network takes besides the tokens, if the batch has them.
 _OPTIONAL_FEATURES = ("encoder_positions", "decoder_positions", "encoder_segment_ids", "decoder_segment_ids")
 
 
 @dataclasses.dataclass(frozen=True)
 class DecoderParams:
-    """How a model predicts unless the call says otherwise; see ``EncoderDecoderModel.predict_batch_with_aux``."""
+    """The default settings of predictions; see ``EncoderDecoderModel.predict_batch_with_aux``."""
 
     return_all_decodes: bool = False
     num_decodes: int = 1
 
 
 class EncoderDecoderModel(BaseTransformerModel):
-    """A model that reads inputs with an encoder and writes targets with a decoder, e.g. T5.
+    """A model that encodes inputs and decodes targets, e.g. T5.
 
     It takes what ``BaseTransformerModel`` does, and more: ``module`` has the methods ``__call__``, ``encode`` and
     ``decode`` of ``t5x.examples.t5.network``, ``feature_converter_cls`` makes the batches in place of
-    ``FEATURE_CONVERTER_CLS``, and ``default_decoder_params`` says how to predict unless the call does.
+    ``FEATURE_CONVERTER_CLS``, and ``default_decoder_params`` are the default settings of predictions.
     """
 
     FEATURE_CONVERTER_CLS = SeqIOClass("EncDecFeatureConverter")
@@ -370,7 +371,7 @@ class EncoderDecoderModel(BaseTransformerModel):
         decoder_input_tokens: jax.Array,
         prefill_decoder_prompt: bool = False,
     ) -> tuple[PyTree, jax.Array | None]:
-        """Makes the cache that decoding starts with, and returns the length of every prompt too if it's prefilled.
+        """Makes the initial cache for decoding, and returns the length of every prompt too if it's prefilled.
 
         It has as many positions as ``decoder_input_tokens``, the int[batch, length] prompts. With
         ``prefill_decoder_prompt`` these go through the decoder all at once.
@@ -402,12 +403,12 @@ class EncoderDecoderModel(BaseTransformerModel):
         )
         cache = variables["cache"]
         if "position_embedder" in cache["decoder"]:
-            # Absolute positions are counted by the decoder itself, which doesn't do it while prefilling.
+            # The decoder itself counts absolute positions, except while prefilling.
             cache["decoder"]["position_embedder"]["position_embedder_index"] = lengths
         return cache, lengths
 
     def _can_prefill(self) -> bool:
-        """Says whether both the decoder function and the network know prompts that are in the cache already."""
+        """Returns whether both the decoder function and the network support a prefilled cache."""
         for callee, argument in [(self.decode_fn, "initial_index"), (self.module.decode, "prefill")]:
             if argument not in inspect.signature(callee).parameters:
                 logging.info("Prompts are decoded token by token: %s takes no %s.", callee, argument)
@@ -424,10 +425,10 @@ class EncoderDecoderModel(BaseTransformerModel):
         num_decodes: int | None = None,
         prompt_with_targets: bool = False,
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Decodes the inputs of a batch; the length of ``decoder_input_tokens`` is that of the predictions.
+        """Decodes the inputs of a batch; predictions have the length of ``decoder_input_tokens``.
 
-        ``decoder_params``, more arguments for the decoder, are left unchanged. ``num_decodes`` continuations are looked
-        for, and only the best is returned unless ``return_all_decodes``; for None, the model's defaults count. With
+        ``decoder_params`` has more arguments for the decoder, and is not changed. ``num_decodes`` continuations are
+        searched for, and only the best is returned unless ``return_all_decodes``; None means the model's defaults. With
         ``prompt_with_targets`` the decoder must begin with the targets of the batch (without end tokens).
 
         Returns:
@@ -462,7 +463,7 @@ class EncoderDecoderModel(BaseTransformerModel):
             tokens_to_logits=functools.partial(
                 self._compute_logits_from_slice,
                 params=params,
-                # All beams of an input read the same.
+                # All beams of an input read the same encoding.
                 encoded_inputs=decoding.flat_batch_beam_expand(encoded, num_decodes),
                 raw_inputs=decoding.flat_batch_beam_expand(inputs, num_decodes),
                 max_decode_length=targets.shape[1],
@@ -484,13 +485,13 @@ _PREFIX_FEATURE = "decoder_causal_attention"
 
 @jax.vmap
 def remove_prefix(sequence: jax.Array, prefix_length: jax.Array) -> jax.Array:
-    """Drops the first ``prefix_length`` tokens of int[batch, ..., length] rows, and fills up with zeros at the end."""
+    """Drops the first ``prefix_length`` tokens of int[batch, ..., length] rows, and fills with zeros at the end."""
     is_prefix = jnp.arange(sequence.shape[-1]) < prefix_length  # [length]; the batch is mapped over
     return jnp.roll(jnp.where(is_prefix, 0, sequence), -prefix_length, axis=-1)
 
 
 class DecoderOnlyModel(BaseTransformerModel):
-    """A model that continues sequences of tokens; inputs and targets are one sequence.
+    """A model that continues token sequences; inputs and targets are one sequence.
 
     It takes what ``BaseTransformerModel`` does, with one vocabulary. With ``inputs_bidirectional_attention`` the
     positions of the inputs see each other in both directions (prefix language models: Raffel et al. 2019, section
@@ -527,7 +528,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         return flax_core.freeze(self.module.init(rng, tokens, tokens, enable_dropout=False))
 
     def _get_decoder_causal_attention(self, batch: Batch) -> jax.Array | None:
-        """Gives the positions that see each other in both directions, or None if the model wants none."""
+        """Returns the positions that see each other in both directions, or None if the model has none."""
         if not self._inputs_bidirectional_attention:
             return None
         if _PREFIX_FEATURE not in batch:
@@ -545,7 +546,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         mutable: Any = False,
         other_variables: PyTree | None = None,
     ) -> Any:
-        """Runs the network on whole sequences; arguments and result as in ``EncoderDecoderModel``."""
+        """Runs the network on whole sequences; arguments and result are those of ``EncoderDecoderModel``."""
         return self.module.apply(
             {"params": params, **(other_variables or {})},
             batch["decoder_input_tokens"],
@@ -562,7 +563,7 @@ class DecoderOnlyModel(BaseTransformerModel):
     def _compute_logits_from_slice(
         self, decoding_state: decoding.DecodingState, params: PyTree, max_decode_length: int
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Runs the network for one token; arguments and result as in ``EncoderDecoderModel``."""
+        """Runs the network for one token; arguments and result are those of ``EncoderDecoderModel``."""
         token = decoding_state.cur_token
         logits, variables = self.module.apply(
             {"params": params, "cache": decoding_state.cache},
@@ -578,7 +579,7 @@ class DecoderOnlyModel(BaseTransformerModel):
     def _compute_kv_cache(
         self, params: PyTree, inputs: jax.Array, causal_attention_mask: jax.Array
     ) -> tuple[PyTree, jax.Array]:
-        """Makes a cache that holds the inputs, and returns their int[batch] lengths, the start token not counted.
+        """Makes a cache that holds the inputs, and returns their int[batch] lengths, without the start token.
 
         ``inputs`` are int[batch, length]: the start token, the inputs, then zeros. ``causal_attention_mask`` is 1 at
         these positions, the start token's included.
@@ -592,7 +593,7 @@ class DecoderOnlyModel(BaseTransformerModel):
         if "cache_axes" in variables:
             axes = flax_partitioning.get_axis_names(variables["cache_axes"])
             cache = jax.tree.map(flax_partitioning.with_sharding_constraint, cache, axes)
-        # The mask stands in for the targets: it isn't zero exactly where the inputs are, so nothing else is read.
+        # The mask stands in for the targets: it is nonzero exactly at the inputs, so nothing else is read.
         _, variables = self.module.apply(
             {"params": params, "cache": cache},
             decoder_input_tokens=inputs,
@@ -615,12 +616,13 @@ class DecoderOnlyModel(BaseTransformerModel):
         num_decodes: int = 1,
         decoder_params: MutableMapping[str, Any] | None = None,
     ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Continues the inputs of a batch, which ``decoder_causal_attention`` tells from the targets.
+        """Continues the inputs of a batch, which ``decoder_causal_attention`` distinguishes from the targets.
 
-        Arguments and errors as of ``EncoderDecoderModel.predict_batch_with_aux``; the predictions leave the inputs out.
+        Arguments and errors are those of ``EncoderDecoderModel.predict_batch_with_aux``; predictions do not include the
+        inputs.
 
         Raises:
-            ValueError: the batch doesn't tell inputs from targets.
+            ValueError: the batch doesn't distinguish inputs from targets.
         """
         if _PREFIX_FEATURE not in batch:
             raise ValueError(
@@ -650,7 +652,7 @@ class DecoderOnlyModel(BaseTransformerModel):
 
 
 def compute_weighted_accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array | None = None) -> jax.Array:
-    """Sums the weights of the targets that the model gets right, or counts these without weights.
+    """Sums the weights of the targets that the model predicts correctly, or counts them if there are no weights.
 
     ``logits`` are float[batch, length, vocabulary], ``targets`` and ``weights`` [batch, length].
 
@@ -676,7 +678,7 @@ def compute_metrics(
 ) -> MetricsMap:
     """Makes plain sums of loss, accuracy, weights, examples and tokens.
 
-    Shapes are those of ``compute_weighted_accuracy``; ``additional_metrics`` win over those of the same name.
+    Shapes are those of ``compute_weighted_accuracy``; ``additional_metrics`` override metrics of the same name.
     """
     sums = metrics_lib.create_metrics_dict(
         {
@@ -711,11 +713,11 @@ def compute_base_metrics(
 ) -> MetricsMap:
     """Makes the metrics that every model reports: accuracy, losses, speed, and how full the batch is.
 
-    ``mask`` is what each target counts, float[batch, length]. ``loss`` is summed over the batch and includes
-    ``z_loss``. ``segment_ids`` are int[batch, length] by feature, 0 for padding. What is None is left out. Metrics
-    whose names begin with ``timing/`` wait for a duration.
+    ``mask`` is the weight of each target, float[batch, length]. ``loss`` is summed over the batch and includes
+    ``z_loss``. ``segment_ids`` are int[batch, length] by feature, 0 for padding. Arguments that are None are left out.
+    Metrics whose names begin with ``timing/`` wait for a duration.
     """
-    ratio = clu_metrics.Average  # of a total and a count
+    ratio = clu_metrics.Average  # from a total and a count
     # Arrays, because metrics pass through compiled functions.
     num_examples, num_tokens = jnp.array(targets.shape[0]), jnp.array(targets.size)
     num_devices = jax.device_count()
@@ -765,10 +767,10 @@ def _packing_metrics(segment_ids: Mapping[str, jax.Array]) -> MetricsMap:
 
 
 def get_input_vocabulary(model: BaseTransformerModel) -> seqio.Vocabulary:
-    """Returns the vocabulary of a model's inputs; Gin files give it to those who need one."""
+    """Returns the vocabulary of a model's inputs; Gin files pass it to functions that need one."""
     return model.input_vocabulary
 
 
 def get_output_vocabulary(model: BaseTransformerModel) -> seqio.Vocabulary:
-    """Returns the vocabulary of a model's targets; Gin files give it to those who need one."""
+    """Returns the vocabulary of a model's targets; Gin files pass it to functions that need one."""
     return model.output_vocabulary

@@ -20,7 +20,7 @@ PyTree: TypeAlias = Any
 
 @flax.struct.dataclass
 class OptimizerState:
-    """Where an optimizer is: updates made, an int32 scalar, and what it remembers of each parameter."""
+    """The state of an optimizer: the number of updates, an int32 scalar, and the state of each parameter."""
 
     step: Any  # an array, or a leaf of another kind in a state of axis names
     param_states: Any
@@ -98,13 +98,13 @@ OptimizerDefType = OptimizerDef
 OptimizerStateType = OptimizerState | Mapping[str, Any]
 
 
-# The fields of optax states that hold something per parameter: all others are replicated.
+# The fields of optax states that are trees like the parameters; all others are replicated.
 _LIKE_PARAMS = frozenset({"ema", "mu", "nu", "sum_of_squares", "trace"})
 _NEVER_MASKED = frozenset({"acc_grads"})
 _STATES = frozenset({"inner_opt_state", "inner_state", "inner_states"})
 
-# A state type that is missing here is refused, and not guessed: a state with factored arrays would get axes of another
-# rank. T5X knows these types and refuses the others too.
+# A state type that is missing here is refused instead of guessed: a state with factored arrays would get axes of
+# another rank. T5X knows these types and refuses the others too.
 _KNOWN_STATES: tuple[type, ...] = (
     optax.AddNoiseState,
     optax.ApplyIfFiniteState,
@@ -186,7 +186,7 @@ class OptaxStatePartitionRules:
     def _rule_for(cls, kind: type) -> Callable[[Any, Any], Any] | None:
         if kind in cls._RULES:
             return cls._RULES[kind]
-        # jestimator is not a requirement; its states can only be met where it was imported.
+        # jestimator is not required; its states occur only if it was imported.
         amos, helper = (sys.modules.get(f"jestimator.{name}") for name in ("amos", "amos_helper"))
         if amos is not None and helper is not None and kind is amos.ScaleByAmosState:
             rule: Callable[[Any, Any], Any] = helper.state_partition_rule
@@ -195,13 +195,13 @@ class OptaxStatePartitionRules:
 
 
 def _is_optax_state(node: Any) -> bool:
-    """Returns whether a node is an optax state: a named tuple whose name ends in State, for lack of a base class."""
+    """Returns whether a node is an optax state, which has no base class: a named tuple whose name ends in State."""
     return isinstance(node, tuple) and hasattr(node, "_fields") and type(node).__name__.endswith("State")
 
 
 @flax.struct.dataclass
 class _OptaxWrapperHyperParams:
-    """What trainers set at each step. Optax optimizers bring their own schedule and do not read it."""
+    """The hyperparameters that trainers set at each step. Optax optimizers have their own schedule instead."""
 
     learning_rate: Any = None
 
@@ -241,7 +241,7 @@ class OptaxWrapper(OptimizerDef):
     def state_dict(self, target: PyTree, state: OptimizerState) -> dict[str, Any]:
         """Returns parameters and state as nested dicts, without the empty branches of ``optax.EmptyState``."""
         tree = super().state_dict(target, state)
-        # A checkpoint has no place for an empty branch; restore_state puts them back.
+        # A checkpoint cannot store an empty branch; restore_state adds them again.
         tree["state"] = traverse_util.unflatten_dict(traverse_util.flatten_dict(tree["state"]))
         return tree
 
@@ -264,7 +264,7 @@ class OptaxWrapper(OptimizerDef):
 
 
 def wrap_optax_optimizer(optax_optimizer: Callable[..., optax.GradientTransformation]) -> Callable[..., OptimizerDef]:
-    """Turns a function that makes an optax optimizer, such as ``optax.adamw``, into one that makes an ``OptimizerDef``.
+    """Wraps a function that makes an optax optimizer, such as ``optax.adamw``, so that it makes an ``OptimizerDef``.
 
     Its signature is kept, so that gin can bind its arguments.
     """
@@ -278,7 +278,7 @@ def wrap_optax_optimizer(optax_optimizer: Callable[..., optax.GradientTransforma
 
 @wrap_optax_optimizer
 def chain(transformations: Sequence[optax.GradientTransformation]) -> optax.GradientTransformation:
-    """Applies optax transformations one after another; a list, because gin has no ``*args``."""
+    """Chains optax transformations, given as a list because gin has no ``*args``."""
     return optax.chain(*transformations)
 
 
@@ -299,7 +299,7 @@ yogi = wrap_optax_optimizer(optax.yogi)
 
 
 def __getattr__(name: str) -> Callable[..., OptimizerDef]:
-    """Makes ``optimizers.amos`` where jestimator, which brings it, is installed."""
+    """Makes ``optimizers.amos`` if jestimator, which provides it, is installed."""
     if name != "amos":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -317,7 +317,7 @@ _Flat = dict[_Path, Any]
 class MultiOptimizer(OptimizerDef):
     """Splits the parameters among optimizers by traversals, ``flax.traverse_util.Traversal``.
 
-    A parameter that no traversal matches stays as it is, and its state is None. Hyperparameters are a list, one entry
+    A parameter that no traversal matches does not change, and its state is None. Hyperparameters are a list, one entry
     for each optimizer in order.
     """
 
@@ -370,7 +370,7 @@ class MultiOptimizer(OptimizerDef):
         return [entry.replace(**hyper_param_overrides) for entry in own] if hyper_param_overrides else own
 
     def set_param_axes(self, param_logical_axes: PyTree) -> None:
-        """Tells each optimizer that wants to know the axis names of its parameters."""
+        """Passes the axis names of its parameters to each optimizer that takes them."""
         for i, optimizer in enumerate(self.sub_optimizers):
             if hasattr(optimizer, "set_param_axes"):
                 optimizer.set_param_axes(self._select(i, param_logical_axes))
@@ -416,7 +416,7 @@ class MultiOptimizer(OptimizerDef):
     def _combine(
         self, params: PyTree, parts: Sequence[Any], default: Callable[[_Path], Any] = lambda path: None
     ) -> PyTree:
-        """Makes one tree for all parameters out of what each optimizer returned for its own."""
+        """Merges the trees that the optimizers returned for their parameters into one."""
         own_paths = _flat(params)
         leaves = {path: default(path) for path in own_paths}
         for part in parts:
@@ -425,7 +425,7 @@ class MultiOptimizer(OptimizerDef):
 
 
 def _flat(tree: PyTree, stop_at: Mapping[_Path, Any] | None = None) -> _Flat:
-    """Flattens nested dicts; with ``stop_at``, what lies at a parameter's path is a leaf even when it is a dict."""
+    """Flattens nested dicts; with ``stop_at``, the value at a parameter's path is a leaf even if it is a dict."""
     is_leaf = None if stop_at is None else (lambda path, _: path in stop_at)
     return traverse_util.flatten_dict(flax.core.unfreeze(tree), is_leaf=is_leaf)
 

@@ -1,4 +1,4 @@
-"""Partitioning: the mesh of devices, what of an array lies where, and functions compiled for all devices."""
+"""Partitioning: the mesh of devices, the layout of arrays on it, and functions compiled for all devices."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def standard_logical_axis_rules(
     parameter_partitioning_dims: int = 1,
     additional_rules: LogicalAxisRules | None = None,
 ) -> LogicalAxisRules:
-    """Returns the rules for T5X's networks, the first that fits counts; ``additional_rules`` come after them.
+    """Returns the rules for T5X's networks, of which the first that fits is used; ``additional_rules`` follow them.
 
-    Where dimensions are 2 instead of 1, activations are divided along ``embed`` too, over ``model``, and parameters
+    If dimensions are 2 instead of 1, activations are divided along ``embed`` too, over ``model``, and parameters
     over ``data``.
 
     Raises:
-        ValueError: a number of dimensions other than 1 or 2.
+        ValueError: a number of dimensions is neither 1 nor 2.
     """
     dims = (activation_partitioning_dims, parameter_partitioning_dims)
     if not set(dims) <= {1, 2}:
@@ -69,7 +69,7 @@ def standard_logical_axis_rules(
 def bounds_from_last_device(last_device: Any) -> HardwareMesh:
     """Returns the size of the hardware mesh, given the device with the largest coordinates.
 
-    That is ``(x, y, z, cores per chip)`` where devices have coordinates, else ``(processes, local devices)``.
+    That is ``(x, y, z, cores per chip)`` if devices have coordinates, else ``(processes, local devices)``.
     """
     coords = getattr(last_device, "coords", ())
     if len(coords) == 3:
@@ -78,7 +78,7 @@ def bounds_from_last_device(last_device: Any) -> HardwareMesh:
 
 
 def get_coords(device: Any) -> HardwareMesh:
-    """Returns the place of a device in the hardware mesh that ``bounds_from_last_device`` measures."""
+    """Returns the position of a device in the hardware mesh that ``bounds_from_last_device`` measures."""
     if hasattr(device, "coords"):
         return (*device.coords, device.core_on_chip)
     return device.process_index, device.id % jax.local_device_count()
@@ -94,7 +94,7 @@ def get_mesh(
     """Lays the devices out as (data, model), with one tile of neighboring devices for each model replica.
 
     ``model_parallel_submesh`` is the tile's size, ``(x, y, z, core)`` on a TPU; each must divide the slice's. By
-    default the devices are those of the backend, and the local ones those of the first host. Where a host's devices
+    default the devices are the backend's, and the local ones the first host's. If a host's devices
     would not be contiguous, ``tile_by_host_if_needed`` orders them host by host.
 
     Raises:
@@ -141,7 +141,7 @@ def get_cpu_mesh() -> Mesh:
 
 
 def get_gpu_mesh(num_partitions: int) -> Mesh:
-    """Returns the mesh of all GPUs, with ``model`` inside a process as far as ``num_partitions`` goes."""
+    """Returns the mesh of all GPUs, with ``model`` inside a process if ``num_partitions`` fits in one."""
     local, processes = jax.local_device_count(), jax.process_count()
     inside = min(num_partitions, local)
     if local % inside or num_partitions % inside:
@@ -164,7 +164,7 @@ def default_mesh(
     ici_mesh_shape: HardwareMesh | None = None,
     dcn_mesh_shape: HardwareMesh | None = None,
 ) -> Mesh:
-    """Chooses the mesh for all devices; arguments as of ``BasePartitioner``. CPUs read no ``num_partitions``.
+    """Chooses the mesh for all devices; the arguments are those of ``BasePartitioner``. CPUs ignore ``num_partitions``.
 
     Its axes are ``data`` and ``model``, and ``replica`` before them for several slices.
 
@@ -212,7 +212,7 @@ class LocalChunkInfo:
 class DataLayout:
     """How a global batch of ``batch_size`` examples is divided among processes.
 
-    This one reads shard ``shard_id``, and may be the first of those that read the same.
+    This process reads shard ``shard_id``; it may be the first of those that read the same shard.
     """
 
     batch_size: int
@@ -222,9 +222,10 @@ class DataLayout:
 
 
 class LocalChunker:
-    """Finds the part of an array that lies on this process, given the mesh of all processes.
+    """Finds the part of an array that this process has, given the mesh of all processes.
 
-    ``num_chunks`` has for each axis of the mesh the number of processes along it, ``chunk_ids`` the place of this one.
+    For each axis of the mesh, ``num_chunks`` has the number of processes along it and ``chunk_ids`` this one's
+    position.
     """
 
     def __init__(self, global_mesh: Mesh):
@@ -240,7 +241,7 @@ class LocalChunker:
             self.chunk_ids[axis] = int(start) // local_size
 
     def get_local_chunk_info(self, global_shape: tuple[int, ...], mesh_axes: Sequence[_AxisEntry]) -> LocalChunkInfo:
-        """Returns the part of an array, each dimension of which is divided along mesh axes, or along none (None)."""
+        """Returns the part of an array whose dimensions are divided along mesh axes, or not divided (None)."""
         slices = [slice(None)] * len(global_shape)
         used: list[str] = []
         for dim, (size, entry) in enumerate(zip(global_shape, mesh_axes, strict=False)):
@@ -254,14 +255,14 @@ class LocalChunker:
         return LocalChunkInfo(slice=tuple(slices), replica_id=self.get_replica_id(used))
 
     def get_shard_id(self, sharded_mesh_axes: str | Collection[str | None]) -> int:
-        """Returns the place of this process along the given mesh axes, the last of them counting fastest."""
+        """Returns the index of this process along the given mesh axes; the last axis varies fastest."""
         place = 0
         for axis in _as_axes(sharded_mesh_axes):
             place = place * self.num_chunks[axis] + self.chunk_ids[axis]
         return place
 
     def get_replica_id(self, sharded_mesh_axes: str | Collection[str | None]) -> int:
-        """Returns the place of this process along all other mesh axes."""
+        """Returns the index of this process along all other mesh axes."""
         sharded = set(_as_axes(sharded_mesh_axes))
         return self.get_shard_id([axis for axis in self.mesh_axes if axis not in sharded])
 
@@ -276,14 +277,14 @@ def global_mesh_defined() -> bool:
 
 
 def with_sharding_constraint(x: Any, axis_resources: Any) -> Any:
-    """Fixes how an array is divided inside a partitioned function; leaves it alone on CPU and without a mesh."""
+    """Constrains the sharding of an array inside a partitioned function; does nothing on CPU or without a mesh."""
     if jax.devices()[0].platform == "cpu" or not global_mesh_defined():
         return x
     return jax.lax.with_sharding_constraint(x, axis_resources)
 
 
 def host_local_array_to_global_array(arr_tree: Any, mesh: Mesh, pspecs: Any) -> Any:
-    """Joins what the processes hold into global arrays; where a ``PartitionSpec`` is None, they all hold the same."""
+    """Joins the processes' parts into global arrays; if a ``PartitionSpec`` is None, all have the same value."""
     specs = jax.tree.map(lambda spec: PartitionSpec() if spec is None else spec, pspecs, is_leaf=lambda x: x is None)
     return multihost_utils.host_local_array_to_global_array(arr_tree, mesh, specs)
 
@@ -308,7 +309,7 @@ class PjittedFnWithContext(Callable[..., Any]):
 
     @contextlib.contextmanager
     def _context(self, args: Any, kwargs: Any) -> Iterator[None]:
-        # Inside another function's trace jax allows no concrete mesh to be set.
+        # Inside another function's trace, jax does not allow setting a concrete mesh.
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs)))
         mesh = jax.sharding.use_abstract_mesh(self._mesh.abstract_mesh) if traced else jax.set_mesh(self._mesh)
         with mesh, flax_partitioning.axis_rules(self._logical_axis_rules):
@@ -316,7 +317,7 @@ class PjittedFnWithContext(Callable[..., Any]):
 
 
 def _shardings_of(mesh: Mesh, resources: Any) -> Any:
-    """Turns partition specs into shardings; shardings and unspecified values stay."""
+    """Converts partition specs to shardings; shardings and unspecified values are unchanged."""
 
     def sharding_of(entry: Any) -> Any:
         if entry is None or isinstance(entry, PartitionSpec):
@@ -334,13 +335,13 @@ class BasePartitioner(metaclass=abc.ABCMeta):
     """Divides data, parameters and computations among devices.
 
     Args:
-        num_partitions: devices per model replica. Give this or ``model_parallel_submesh``, which counts if both are
+        num_partitions: devices per model replica. Give this or ``model_parallel_submesh``, which is used if both are
             given.
         model_parallel_submesh: the tile of a replica, ``(x, y, z, core)``.
         params_on_devices: keep parameters in device memory, not on the host.
-        backend: name of a JAX backend.
+        backend: the name of a JAX backend.
         ici_mesh_shape: (replica, data, model) inside a slice, for jobs over several slices.
-        dcn_mesh_shape: (replica, data, model) over slices; counts only together with ``ici_mesh_shape``.
+        dcn_mesh_shape: (replica, data, model) over slices; used only together with ``ici_mesh_shape``.
 
     Raises:
         ValueError: neither ``num_partitions`` nor ``model_parallel_submesh`` is given.
@@ -398,22 +399,22 @@ class BasePartitioner(metaclass=abc.ABCMeta):
 
     @property
     def data_partition_spec(self) -> PartitionSpec:
-        """How the first dimension of a batch is divided."""
+        """The mesh axes that divide the first dimension of a batch."""
         return PartitionSpec(self._data_axis)
 
     @property
     def data_mesh_size(self) -> int:
-        """Number of devices, or tiles of them, with different examples."""
+        """The number of devices, or of tiles of them, with different examples."""
         return math.prod(self.mesh.shape[axis] for axis in self._data_axes)
 
     @property
     def data_shards(self) -> int:
-        """Number of processes, or groups of them, with different examples."""
+        """The number of processes, or of groups of them, with different examples."""
         return math.prod(self._local_chunker.num_chunks[axis] for axis in self._data_axes)
 
     @property
     def data_shard_id(self) -> int:
-        """Which shard of the data this process reads."""
+        """The shard of the data that this process reads."""
         return self._local_chunker.get_shard_id(self._data_axis)
 
     def get_data_layout(self, batch_size: int | None = None, host_index: int | None = None) -> DataLayout:
@@ -454,13 +455,13 @@ class BasePartitioner(metaclass=abc.ABCMeta):
         self._params_on_devices = value
 
     def move_params_to_devices(self, train_state: TrainState, train_state_axes: TrainState) -> TrainState:
-        """Copies a state from host memory to the devices, divided as ``train_state_axes`` says."""
+        """Copies a state from host memory to the devices, divided by ``train_state_axes``."""
         if jax.process_count() > 1:
             return host_local_array_to_global_array(train_state, self.mesh, train_state_axes)
         return jax.device_put(train_state, _shardings_of(self.mesh, train_state_axes))
 
     def get_logical_axes(self, train_state: TrainState) -> TrainState:
-        """Returns the state with logical axis names as leaves; here None for every leaf."""
+        """Returns the state with logical axis names as leaves; in this class, None for every leaf."""
         return train_state.restore_state(jax.tree.map(lambda _: None, train_state.state_dict()))
 
     def get_mesh_axes(self, train_state: TrainState) -> TrainState:
@@ -478,7 +479,8 @@ class BasePartitioner(metaclass=abc.ABCMeta):
     ) -> PartitionedCallable:
         """Makes a function that runs on all devices of the mesh.
 
-        The resources are trees, or prefixes of them, of ``PartitionSpec`` for arguments and result; None is replicated.
+        The resources are trees, or their prefixes, of ``PartitionSpec`` for arguments and result; None means
+        replicated.
         """
 
     @abc.abstractmethod
@@ -532,9 +534,9 @@ class BasePjitPartitioner(BasePartitioner):
 class PjitPartitioner(BasePjitPartitioner):
     """Partitions by logical axis names.
 
-    Only arguments and results are laid out; XLA divides what lies between (GSPMD: Xu et al. 2021, arXiv:2105.04663). It
+    Only arguments and results are laid out; XLA divides the computation (GSPMD: Xu et al. 2021, arXiv:2105.04663). It
     takes what ``BasePartitioner`` takes, and ``logical_axis_rules``: pairs of an axis name and ``data``, ``model`` or
-    None, of which the first that can be used counts; by default ``standard_logical_axis_rules()``.
+    None, of which the first usable one applies; by default ``standard_logical_axis_rules()``.
     """
 
     def __init__(
@@ -560,7 +562,7 @@ class PjitPartitioner(BasePjitPartitioner):
 
     @property
     def use_shardy_partitioner(self) -> bool:
-        """Whether functions are partitioned by Shardy, as JAX was set when this partitioner was made."""
+        """Whether functions are partitioned by Shardy: JAX's setting when this partitioner was made."""
         return self._use_shardy_partitioner
 
     @property
@@ -579,7 +581,7 @@ class PjitPartitioner(BasePjitPartitioner):
         """Makes a function that runs on all devices of the mesh; see ``BasePartitioner.partition``.
 
         Raises:
-            ValueError: JAX was set to use another partitioner since this one was made.
+            ValueError: JAX was set to use another partitioner after this one was made.
         """
         now = bool(jax.config.values["jax_use_shardy_partitioner"])
         if now != self._use_shardy_partitioner:

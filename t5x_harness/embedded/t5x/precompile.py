@@ -1,4 +1,4 @@
-"""Compiles a train step and writes its programs, with no parameters and, given a backend for them, without TPUs.
+"""Compiles a train step and writes its programs, without parameters and, given a backend for TPUs, without TPUs.
 
 usage: python -m t5x.main --run_mode=precompile --gin_file=MODEL.gin --gin_file=t5x/configs/runs/precompile.gin [...]
 """
@@ -35,7 +35,7 @@ def precompile(
 
     Writes, into ``model_dir``, serialized HLO modules as ``lowered_hlo_pre_optimization`` and
     ``lowered_hlo_post_optimization``, and ``assignment``, the ids of the mesh's devices as a NumPy array. Only the
-    shapes of the data are used. ``random_seed``, 42 by default, is that of dropout, which is part of the program.
+    shapes of the data are used. ``random_seed``, 42 by default, is the seed of dropout, which is part of the program.
 
     Raises:
         ValueError: if ``get_dataset_fn`` returns neither a ``tf.data.Dataset`` nor a ``clu`` iterator.
@@ -64,7 +64,7 @@ def precompile(
         out_axis_resources=(initializer.train_state_axes, None),
         donate_argnums=(0,),
     )
-    # This process's part of a batch, as the data has it: T5X compiles for that, and it is all of it on one host.
+    # This process's part of a batch: T5X compiles for that, which is the whole batch on one host.
     batch = jax.tree.map(lambda spec: np.ones(spec.shape, spec.dtype), dataset.element_spec)
     lowered = step.lower(initializer.global_train_state_shape, batch)
     tf.io.gfile.makedirs(model_dir)

@@ -1,4 +1,4 @@
-"""Nested state dicts seen as flat ones: compare, merge and rename the leaves of checkpoints."""
+"""Nested state dicts as flat ones: compare, merge and rename the leaves of checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tensorstore_leaf(_: Any, value: Mapping[str, Any]) -> bool:
 def flatten_state_dict(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False) -> dict[str, Any]:
     """Flattens a state dict to ``{"target/encoder/...": leaf}``, in its order; serialized tensorstore specs stay whole.
 
-    With ``keep_empty_nodes`` empty branches are there as ``traverse_util.empty_node``.
+    With ``keep_empty_nodes``, empty branches are ``traverse_util.empty_node``.
     """
     return traverse_util.flatten_dict(state_dict, keep_empty_nodes=keep_empty_nodes, is_leaf=tensorstore_leaf, sep="/")
 
@@ -32,7 +32,7 @@ def get_name_tree(state_dict: Mapping[str, Any], keep_empty_nodes: bool = False)
 
 
 def intersect_state(state_dict: Mapping[str, Any], intersect_state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keeps, in a new nested dict, the leaves of a state whose paths the other has too; logs those left out."""
+    """Returns a new nested dict with the leaves of a state whose paths the other state has too; logs the others."""
     wanted = flatten_state_dict(intersect_state_dict)
     kept = {}
     for path, leaf in flatten_state_dict(state_dict).items():
@@ -46,9 +46,9 @@ def intersect_state(state_dict: Mapping[str, Any], intersect_state_dict: Mapping
 def merge_state(
     state_dict: Mapping[str, Any], from_scratch_state: Mapping[str, Any], overwrite: bool = False
 ) -> Mapping[str, Any]:
-    """Adds the leaves that a state lacks from a freshly initialized one, in a new nested dict; logs which.
+    """Returns a new nested dict in which the leaves that a state lacks come from a freshly initialized one; logs them.
 
-    With ``overwrite`` the fresh leaves win where both states have one.
+    With ``overwrite``, fresh leaves also replace the state's own.
     """
     merged = flatten_state_dict(state_dict)
     fresh = flatten_state_dict(from_scratch_state)
@@ -69,11 +69,11 @@ def apply_assignment_map(
     r"""Renames the leaves of a checkpoint to fit a model.
 
     ``assignment_map`` has pairs of a regular expression for a path of the model, and the checkpoint path that it takes
-    (may use ``\1`` and the like), or None to leave the path to its initial value. Each path of the model takes its
+    (which may use groups such as ``\1``), or None to keep the initial value. Each path of the model takes its
     value by the first rule whose pattern fits the whole path. Checkpoint leaves that a rule used lose their old path,
-    several paths may use one leaf, and a path that no rule fits keeps the leaf that the checkpoint has under it.
+    several paths may use one leaf, and a path that no rule fits keeps the checkpoint's leaf of that path.
 
-    A checkpoint of this run's own is renamed already: with ``is_resuming`` it is returned as it is.
+    This run's own checkpoint is renamed already: with ``is_resuming``, it is returned unchanged.
 
     Raises:
         ValueError: a rule names a leaf that the checkpoint lacks, or, with ``require_all_rules_match``, fits no path.

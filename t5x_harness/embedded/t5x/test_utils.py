@@ -1,4 +1,4 @@
-"""What tests of T5X code are written with: devices that are not there, small train states, a few tokenized examples."""
+"""Helpers for tests of T5X code: fake devices, small train states, a few tokenized examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MeshSpec = list[tuple[str, int]]
 
 @dataclasses.dataclass(frozen=True)
 class CpuDevice:
-    """A CPU device by name only."""
+    """A fake CPU device."""
 
     id: int
     process_index: int
@@ -36,7 +36,7 @@ class CpuDevice:
 
 @dataclasses.dataclass(frozen=True)
 class GpuDevice:
-    """A GPU device by name only."""
+    """A fake GPU device."""
 
     id: int
     process_index: int
@@ -46,7 +46,7 @@ class GpuDevice:
 
 @dataclasses.dataclass(frozen=True)
 class TpuDevice:
-    """A TPU core by name and place only."""
+    """A fake TPU core, with coordinates."""
 
     id: int
     process_index: int
@@ -57,7 +57,7 @@ class TpuDevice:
 
 
 def coords_to_idx(coords: tuple[int, ...], bounds: tuple[int, ...]) -> int:
-    """Returns the number of a grid point, counted along the first axis first."""
+    """Returns the index of a grid point; the first axis varies fastest."""
     return int(np.ravel_multi_index(coords, bounds, order="F"))
 
 
@@ -72,13 +72,13 @@ def make_devices(
     """Returns the cores of a TPU slice.
 
     It has ``nx``, ``ny`` and ``nz`` chips along its axes, with ``nc`` cores each. ``host_layout`` are x, y, z and cores
-    of what one host holds.
+    of one host.
     """
     bounds = (nx, ny, nz, nc)
     hosts = tuple(size // part for size, part in zip(bounds, host_layout, strict=True))
 
     def number(place: Sequence[int], grid: Sequence[int]) -> int:
-        return coords_to_idx((place[3], *place[:3]), (grid[3], *grid[:3]))  # cores of a chip come one after the other
+        return coords_to_idx((place[3], *place[:3]), (grid[3], *grid[:3]))  # the cores of a chip are consecutive
 
     return [
         TpuDevice(
@@ -107,7 +107,7 @@ def make_train_state_base(
 def make_train_state_replicated(
     global_input_shape: Sequence[int], step: int = 42, dtype: Any = np.float32
 ) -> train_state_lib.TrainState:
-    """Returns a train state with a kernel that counts up by twos and a bias of twos, and half of it as their states."""
+    """Returns a train state with a kernel that counts up by twos and a bias of twos; their states are half of them."""
     halves = {
         "bias": np.ones(global_input_shape, dtype),
         "kernel": np.arange(math.prod(global_input_shape), dtype=dtype).reshape(global_input_shape),
@@ -137,14 +137,14 @@ def make_train_state(
 def create_sharded_array(
     arr: Any, global_shape: Sequence[int], global_mesh: Mesh, mesh_axes: PartitionSpec
 ) -> jax.Array | Any:
-    """Lays an array over a mesh; a scalar stays as it is."""
+    """Lays an array over a mesh; a scalar is unchanged."""
     if np.isscalar(arr):
         return arr
     return jax.make_array_from_callback(tuple(global_shape), NamedSharding(global_mesh, mesh_axes), arr.__getitem__)
 
 
 def get_t5_test_model(**config_overrides: Any) -> models.EncoderDecoderModel:
-    """Returns a T5 1.1 with two layers, eight dimensions and T5's vocabulary, which is not read before it is used."""
+    """Returns a T5 1.1 with two layers, eight dimensions and T5's vocabulary, which is read on first use."""
     config = network.T5Config(
         **{
             "vocab_size": 32128,
@@ -173,14 +173,14 @@ def get_t5_test_model(**config_overrides: Any) -> models.EncoderDecoderModel:
 
 @contextlib.contextmanager
 def with_mesh(named_shape: MeshSpec) -> Iterator[None]:
-    """Enters a mesh of this process's first devices; skips the test where there are too few."""
+    """Enters a mesh of this process's first devices; skips the test if there are too few."""
     axes, shape = zip(*named_shape, strict=True)
     with _mesh(jax.local_devices(), shape, axes, "local"):
         yield
 
 
 def create_global_mesh(mesh_shape: Sequence[int], axis_names: Sequence[str]) -> Mesh:
-    """Returns a mesh of the first devices of all processes; skips the test where there are too few."""
+    """Returns a mesh of the first devices of all processes; skips the test if there are too few."""
     return _mesh(sorted(jax.devices(), key=lambda device: device.id), mesh_shape, axis_names, "global")
 
 
@@ -219,9 +219,9 @@ _TIMES = {"train": 1, "validation": 4}
 
 
 def get_fake_tokenized_dataset(*_: Any, split: str = "validation", **__: Any) -> tf.data.Dataset:
-    """Returns a few tokenized examples: "train" has three, without end, "validation" and "test" two, each four times.
+    """Returns a few tokenized examples: "train" repeats three forever; "validation" and "test" have two, four times.
 
-    It takes, and does not read, what else ``seqio.Task.get_dataset`` is called with.
+    The other arguments of ``seqio.Task.get_dataset`` are accepted and not read.
     """
     split = "validation" if split == "test" else split
     examples = [
@@ -243,7 +243,7 @@ def get_fake_tokenized_dataset(*_: Any, split: str = "validation", **__: Any) ->
 
 
 def assert_equal(a: Any, b: Any) -> None:
-    """Raises an AssertionError unless two leaves are of one type and have the same values."""
+    """Raises an AssertionError unless two leaves have the same type and values."""
     assert isinstance(a, type(b)), f"{type(a)} is not {type(b)}"
     a, b = (leaf.get() if isinstance(leaf, LazyArray) else leaf for leaf in (a, b))
     if isinstance(a, jax.Array):
@@ -267,7 +267,7 @@ def get_train_state_from_variables(
 
 
 class FakePartitioner(partitioning.BasePartitioner):
-    """A partitioner that lays everything over a mesh in one way, ``mesh_axes``."""
+    """A partitioner that lays everything over a mesh in the same way, ``mesh_axes``."""
 
     def __init__(self, mesh: Mesh, mesh_axes: PartitionSpec, params_on_devices: bool = True):
         super().__init__(num_partitions=1, params_on_devices=params_on_devices)
@@ -281,7 +281,7 @@ class FakePartitioner(partitioning.BasePartitioner):
 
     @property
     def mesh(self) -> Mesh:
-        """The mesh that it was given."""
+        """The given mesh."""
         return self._global_mesh
 
     @property
@@ -289,11 +289,11 @@ class FakePartitioner(partitioning.BasePartitioner):
         return self._chunker
 
     def move_params_to_devices(self, train_state: Any, train_state_axes: Any) -> Any:
-        """Returns the train state as it is."""
+        """Returns the train state unchanged."""
         return train_state
 
     def get_mesh_axes(self, train_state: Any) -> Any:
-        """Returns the one way for every leaf but the step."""
+        """Returns ``mesh_axes`` for every leaf except the step."""
         return jax.tree.map(lambda _: self._mesh_axes, train_state).replace_step(None)
 
     def partition(

@@ -1,4 +1,4 @@
-"""Trains a model on SeqIO tasks: pretraining, fine-tuning, with evaluation on the way.
+"""Trains a model on SeqIO tasks: pretraining or fine-tuning, with evaluation during training.
 
 usage: python -m t5x.train --gin_file=RUN.gin [--gin_file=MODEL.gin ...] [--gin.MACRO=VALUE ...] [flags]
 """
@@ -32,7 +32,7 @@ def run_actions(
     train_state: train_state_lib.TrainState,
     metrics_by_task: Mapping[str, trainer_lib.MetricValueMapType],
 ) -> bool:
-    """Runs the actions of ``mode`` on process 0; returns, on all processes, whether any asked to stop the training.
+    """Runs the actions of ``mode`` on process 0; returns on all processes whether any of them stops the training.
 
     Raises:
         RuntimeError: if there are no metrics on process 0.
@@ -41,7 +41,7 @@ def run_actions(
     if jax.process_index() == 0:
         if not metrics_by_task:
             raise RuntimeError(f"there are no metrics for the {mode.name} actions: has the evaluation no task?")
-        # A list, so that every action sees the metrics also after one has asked to stop.
+        # A list, so that every action sees the metrics even after one has asked to stop.
         stop = any([action.run(train_state, metrics_by_task=metrics_by_task) for action in actions.get(mode, ())])  # noqa: C419
     return bool(multihost_utils.broadcast_one_to_all(np.array(stop)))
 
@@ -88,15 +88,15 @@ def train(
     verify_matching_vocabs_fn: Callable[..., None] | None = utils.verify_matching_vocabs,
     gc_period: int = 0,
 ) -> tuple[int, train_state_lib.TrainState]:
-    """Trains ``model`` from its last checkpoint, another run's checkpoint, or new parameters, whichever there is first.
+    """Trains ``model`` from its last checkpoint, else another run's checkpoint, else new parameters.
 
     Writes ``config.gin``, ``model-info.txt``, ``checkpoint_STEP/`` and the TensorBoard folders ``train``,
     ``training_eval/TASK`` and ``inference_eval/TASK`` into ``model_dir``.
 
-    The training goes to ``total_steps``, counted from step 0 of the model, or ``relative_steps`` from wherever the run
-    begins. A point of the training metrics is written every ``stats_period`` steps, by default the shortest period.
-    Python's garbage is collected every ``gc_period`` steps and at no other time, or by Python itself if that is 0.
-    ``random_seed`` is for new parameters and dropout, and None takes the clock.
+    Training goes on to ``total_steps``, counted from step 0 of the model, or for ``relative_steps`` from the run's
+    first step. Training metrics are written every ``stats_period`` steps, by default the shortest period.
+    Python's garbage is collected only every ``gc_period`` steps, or by Python itself if that is 0.
+    ``random_seed`` is the seed of new parameters and dropout; None means the clock.
 
     ``train_eval_dataset_cfg`` is evaluated on with the training metrics (teacher forcing), ``eval_steps`` batches of
     it, and ``infer_eval_dataset_cfg`` by decoding and scoring; None leaves that out. Both happen every ``eval_period``
@@ -104,16 +104,16 @@ def train(
     written and inference metrics computed while training goes on. ``actions`` say what to do after TRAIN, TRAIN_EVAL or
     INFER_EVAL with the new metrics, such as stopping early; only those of TRAIN_EVAL run with ``concurrent_metrics``.
 
-    ``trainer_cls`` is usually ``t5x.trainer.Trainer`` with its rest bound by Gin, and ``inference_evaluator_cls`` is
-    ``seqio.Evaluator``, or what is called like it. ``summarize_config_fn`` is given ``model_dir``, a ``clu`` metric
-    writer and the step. ``verify_matching_vocabs_fn`` raises where dataset and model have different vocabularies; None
-    does not look.
+    ``trainer_cls`` is usually ``t5x.trainer.Trainer`` with its other arguments bound by Gin, and
+    ``inference_evaluator_cls`` is ``seqio.Evaluator``, or is called like it. ``summarize_config_fn`` gets
+    ``model_dir``, a ``clu`` metric writer and the step. ``verify_matching_vocabs_fn`` raises if dataset and model have
+    different vocabularies; None skips the check.
 
     Returns:
-        The step that was reached and the train state there.
+        The last step and its train state.
 
     Raises:
-        ConfigError: where values of the config cannot work together, before any step if it can be known then.
+        ConfigError: values of the config cannot work together; raised before any step if that is known then.
     """
     evaluates = train_eval_dataset_cfg or infer_eval_dataset_cfg
     periods = _train_setup.read_periods(

@@ -1,4 +1,4 @@
-"""What a run trains: parameters, optimizer state, step and mutable collections, as one value."""
+"""The state of training: parameters, optimizer state, step and mutable collections, as one value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AXES_SUFFIX = "_axes"
 
 @runtime_checkable
 class TrainState(Protocol):
-    """The interface that trainers, checkpoints and partitioners need of a state."""
+    """The interface of a state for trainers, checkpoints and partitioners."""
 
     @property
     def step(self) -> jax.Array:
@@ -68,7 +68,7 @@ class TrainState(Protocol):
 
 
 class _ModelVariables:
-    """The variables that ``Module.init`` returned, parted into parameters, mutables and the axis names of both."""
+    """The variables that ``Module.init`` returned, split into parameters, mutables and the axis names of both."""
 
     def __init__(self, variables: Mapping[str, Any]):
         axes = {name: tree for name, tree in variables.items() if name.endswith(_AXES_SUFFIX)}
@@ -93,7 +93,7 @@ def _check_every_leaf_is_named(collection: str, axes: PyTree, values: PyTree) ->
 
 
 class FlaxOptimTrainState(flax.struct.PyTreeNode):
-    """A train state around an ``t5x.optimizers.Optimizer``, with the axis metadata that the model gave."""
+    """A train state around a ``t5x.optimizers.Optimizer``, with the model's axis metadata."""
 
     _optimizer: optimizers.OptimizerType
     params_axes: FrozenDict[str, Any] | None = None
@@ -104,7 +104,7 @@ class FlaxOptimTrainState(flax.struct.PyTreeNode):
     def create(
         cls, optimizer_def: optimizers.OptimizerDefType, model_variables: FrozenDict[str, Any]
     ) -> FlaxOptimTrainState:
-        """Makes the state at step 0 of what ``Module.init`` returned: ``params`` and usually ``params_axes``.
+        """Makes the state at step 0 from the result of ``Module.init``: ``params`` and usually ``params_axes``.
 
         An optimizer with a method ``set_param_axes`` gets the model's axis names.
 
@@ -208,7 +208,7 @@ class InferenceState(flax.struct.PyTreeNode):
 
     @classmethod
     def create(cls, model_variables: FrozenDict[str, Any]) -> InferenceState:
-        """Makes the state at step 0 from what ``Module.init`` returned."""
+        """Makes the state at step 0 from the result of ``Module.init``."""
         model = _ModelVariables(model_variables)
         return cls(
             step=jnp.array(0),
@@ -220,7 +220,7 @@ class InferenceState(flax.struct.PyTreeNode):
 
     @property
     def param_states(self) -> FrozenDict[str, Any]:
-        """Not there: raises NotImplementedError."""
+        """Raises NotImplementedError: there is no optimizer state."""
         raise NotImplementedError("An InferenceState has no optimizer state.")
 
     def apply_gradient(self, *args: Any, **kwargs: Any) -> InferenceState:
@@ -235,7 +235,7 @@ class InferenceState(flax.struct.PyTreeNode):
         return tree
 
     def restore_state(self, state_dict: Mapping[str, Any]) -> InferenceState:
-        """Returns a copy that holds the values of ``state_dict``; optimizer state in it is left out."""
+        """Returns a copy that holds the values of ``state_dict``, without its optimizer state."""
         return self.replace(
             step=state_dict["state"]["step"],
             params=flax.core.freeze(state_dict["target"]),

@@ -1,4 +1,4 @@
-"""The trainer: owns the train state, runs compiled steps on it and hands the metrics on.
+"""The trainer: owns the train state, runs compiled steps on it and passes the metrics on.
 
 ``train_cls`` of a config is usually ``Trainer``; other training schemes derive from it, or from
 ``BaseTrainer``, and replace ``_partitioned_train_step`` and ``_partitioned_eval_step``.
@@ -78,7 +78,7 @@ class LearningRateCallable(typing_extensions.Protocol):
 
 
 class SummarizeMetricsCallable(typing_extensions.Protocol):
-    """Makes what is written out of what was accumulated."""
+    """Converts accumulated metrics to the values that are written."""
 
     def __call__(self, metrics: MetricMapType, duration: float, num_steps: int) -> Mapping[str, Any]:
         """Returns the summary of ``metrics``, merged over ``num_steps`` steps that took ``duration`` seconds."""
@@ -99,7 +99,7 @@ class PartitionedEvalCallable(typing_extensions.Protocol):
 
 
 class BaseTrainerConstructor(Protocol):
-    """What ``trainer_cls`` of ``train`` must be callable as."""
+    """The signature of ``trainer_cls`` of ``train``."""
 
     def __call__(
         self,
@@ -160,7 +160,7 @@ def _time() -> float:
 
 
 def _wait_for(arrays: PyTree) -> None:
-    """Blocks until ``arrays`` (a pytree) are computed; a buffer that was donated since then must have been."""
+    """Blocks until ``arrays`` (a pytree) are computed; a buffer that was donated meanwhile must have been computed."""
     try:
         jax.block_until_ready(arrays)
     except RuntimeError as error:
@@ -169,9 +169,9 @@ def _wait_for(arrays: PyTree) -> None:
 
 
 class _AsyncTimer:
-    """Measures the time between two moments on the device without holding up the thread that dispatches to it.
+    """Measures the time between two moments on the device without blocking the thread that dispatches to it.
 
-    One worker takes the readings in the order in which they were asked for.
+    One worker takes the readings in the order of the requests.
     """
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ class _AsyncTimer:
         return self._worker(lambda: stopped.result() - started.result())()
 
     def close(self) -> None:
-        """Waits for the readings that are still asked for."""
+        """Waits for the pending readings."""
         self._worker.close()
 
 
@@ -207,10 +207,10 @@ class MetricsManager:
 
     Only process 0 writes: TensorBoard events, in the sub-folder ``name`` of ``summary_dir``, or the log alone if that
     is None. Scalars can be written from any thread; accumulated metrics are fetched, summarized and written by a thread
-    of its own, in the order of the calls.  ``close()`` waits for what is still being written.
+    of its own, in the order of the calls.  ``close()`` waits for pending writes.
 
     Attributes:
-        summary_dir: the folder of the TensorBoard events, or None where there is no folder.
+        summary_dir: the folder of the TensorBoard events, or None if there is no folder.
     """
 
     def __init__(self, name: str, summary_dir: str | None = None):
@@ -273,7 +273,7 @@ class MetricsManager:
         return summarize()
 
     def flush(self) -> None:
-        """Waits until everything asked for so far is on disk; raises what went wrong in the background."""
+        """Waits until all pending writes are on disk; raises exceptions of the background thread."""
         try:
             self._summarizer.join()
         finally:
@@ -281,7 +281,7 @@ class MetricsManager:
                 self._writer.flush()
 
     def close(self) -> None:
-        """Finishes the writing and closes the files; may be called again."""
+        """Finishes writing and closes the files; may be called again."""
         if getattr(self, "_writer", None) is None:
             return
         try:
@@ -294,17 +294,17 @@ class MetricsManager:
                 self._writer = None
 
 
-# A TensorBoard folder per eval task is named after it; longer names meet the file system's limit.
+# Each eval task has a TensorBoard folder with its name; longer names exceed the file system's limit.
 _LONGEST_EVAL_NAME = 113
 _LOG_SECONDS = 10
 
 
 class PreemptionError(Exception):
-    """The machine is about to go away: a checkpoint is saved before this ends the training."""
+    """The machine is about to be preempted: a checkpoint is saved before this ends the training."""
 
 
 class BaseTrainer(abc.ABC):
-    """Runs train and eval steps, whatever a step is.
+    """Runs train and eval steps, which subclasses define.
 
     It takes over ``train_state``, which ``partitioner`` laid out on the mesh; ``train_state_axes`` is a tree like it,
     of partition specs. ``eval_names`` are the names that ``eval`` will be given, ``summary_dir`` the parent folder of
@@ -313,7 +313,7 @@ class BaseTrainer(abc.ABC):
     Threads write the metrics, so use it as a context manager or call ``close()``.
 
     Attributes:
-        stop_training: set to True to leave the training loop at the next chance.
+        stop_training: set it to True to leave the training loop after the current step.
         train_metrics_manager: writes to ``train``.
         eval_metrics_managers: by eval name; each writes to ``training_eval/NAME``.
     """
@@ -359,12 +359,12 @@ class BaseTrainer(abc.ABC):
             manager.close()
 
     def _get_step_rng(self, step: jax.Array | int) -> jax.Array:
-        """Returns the key of ``step``: the same whether or not the run was interrupted before it."""
+        """Returns the key of ``step``, which is the same whether or not the run was interrupted before it."""
         return jax.random.fold_in(self._base_rng, step)
 
     @property
     def train_state(self) -> TrainState:
-        """The newest train state; during ``train`` other threads wait for it."""
+        """The newest train state; during ``train``, other threads wait for it."""
         with self._train_state_lock:
             return self._train_state
 
@@ -376,7 +376,7 @@ class BaseTrainer(abc.ABC):
     def train(self, batch_iter: Iterator[Batch], num_steps: int, start_step: int | None = None) -> ArrayMapFuture:
         """Takes ``num_steps`` steps on global batches, and writes and returns their merged metrics at the last one.
 
-        Given ``start_step``, the step of the train state, that need not be fetched from the device.
+        If ``start_step``, the step of the train state, is given, it need not be fetched from the device.
         """
         step_fn = self._compiled_train_step or self._partitioned_train_step
         merged: MetricMapType | None = None
@@ -405,7 +405,7 @@ class BaseTrainer(abc.ABC):
         self.train_metrics_manager.write_scalar("timing/compilation_seconds", seconds, self.train_state.step)
 
     def _on_mesh(self, batch: Batch) -> Batch:
-        """Joins the processes' shares of an eval batch to a global one; one process has all of it already."""
+        """Joins the processes' parts of an eval batch into a global batch; a single process has all of it already."""
         if jax.process_count() == 1:
             return batch
         return partitioning.host_local_array_to_global_array(
@@ -432,7 +432,7 @@ class BaseTrainer(abc.ABC):
         return {name: summary.result() for name, summary in summaries.items()}
 
     def _assert_in_step(self, num_steps: int, name: str) -> None:
-        """Fails when the processes' shards have different numbers of batches, where they would hang otherwise."""
+        """Raises an error if the processes' shards have different numbers of batches, which would make them hang."""
         if jax.process_count() > 1:
             utils.multihost_assert_equal(
                 jnp.array(num_steps), f"the processes have different numbers of batches of {name!r}; is a shard empty?"
@@ -517,7 +517,7 @@ def accumulate_grads_microbatched(
         return gradients_of(batch, dropout_rng, mutables)
 
     size = _microbatch_size(batch, num_microbatches)
-    # T5X draws one key for all microbatches of a step; the recorded losses depend on it.
+    # T5X uses one key for all microbatches of a step; the recorded losses depend on it.
     microbatch_rng = jax.random.split(dropout_rng)[1]
 
     def microbatch(index: jax.Array | int) -> Batch:
@@ -550,13 +550,13 @@ def apply_grads(
     weight_metrics_computer: WeightMetricsComputer | None,
     other_state_variables: Mapping[str, Any] | None = None,
 ) -> tuple[TrainState, MetricMapType]:
-    """Lets the optimizer take its step with the gradients ``grad_accum``, a tree like the parameters.
+    """Applies the gradients ``grad_accum``, a tree like the parameters, with the optimizer.
 
     ``other_state_variables`` are further keyword arguments of ``train_state.apply_gradient``, such as
     ``flax_mutables``.
 
     Returns:
-        The train state after the step, and ``metrics``, to which learning rate and the weights' metrics are added.
+        The train state after the step, and ``metrics`` with the learning rate and the weights' metrics.
     """
     stepped = train_state.apply_gradient(grad_accum, learning_rate=learning_rate, **(other_state_variables or {}))
     rate = jnp.asarray([learning_rate])
@@ -568,7 +568,7 @@ def apply_grads(
 
 
 def eval_step(model: models.BaseModel, train_state: TrainState, batch: Batch) -> MetricMapType:
-    """Returns the metrics of ``model.eval_fn`` on one batch; its third argument are Flax mutables, if there are any."""
+    """Returns the metrics of ``model.eval_fn`` on one batch; Flax mutables, if any, are its third argument."""
     mutables = (train_state.flax_mutables,) if train_state.flax_mutables else ()
     _, metrics = model.eval_fn(train_state.params, batch, *mutables)
     return metrics
@@ -593,11 +593,11 @@ def train_with_lr(
 
 
 class Trainer(BaseTrainer):
-    """Trains a model with its loss, a learning rate schedule and, if asked for, microbatches.
+    """Trains a model with its loss, a learning rate schedule and, optionally, microbatches.
 
     It takes what ``BaseTrainer`` does, and more: ``learning_rate_fn`` gives the learning rate at a step,
-    ``num_microbatches`` says into how many parts to cut each batch to save memory, and ``weight_metrics_computer`` adds
-    metrics about the weights to every step.
+    ``num_microbatches`` is the number of parts into which each batch is cut to save memory, and
+    ``weight_metrics_computer`` adds metrics about the weights to every step.
     """
 
     def __init__(
@@ -656,7 +656,7 @@ class Trainer(BaseTrainer):
 
 @enum.unique
 class ActionMode(enum.Enum):
-    """After which kind of work an action runs."""
+    """The kind of work after which an action runs."""
 
     TRAIN = 1
     TRAIN_EVAL = 2
@@ -664,13 +664,13 @@ class ActionMode(enum.Enum):
 
 
 class BaseAction(abc.ABC):
-    """Something to do whenever new metrics are there."""
+    """Something to do whenever there are new metrics."""
 
     @abc.abstractmethod
     def run(self, train_state: TrainState, metrics_by_task: Mapping[str, MetricValueMapType]) -> bool:
         """Returns True if the training should stop, given the metrics of a train state.
 
-        ``metrics_by_task`` is value by metric name, by task name; after training the one task is called ``train``.
+        ``metrics_by_task`` has values by metric name, by task name; after training, the only task is ``train``.
         """
 
 
@@ -680,7 +680,7 @@ ActionMapType = Mapping[ActionMode, Sequence[BaseAction]]
 def _watched(
     action: BaseAction, task: str, metric: str, metrics_by_task: Mapping[str, MetricValueMapType], *, floats: bool
 ) -> float | None:
-    """Returns the number that ``action`` watches (``floats`` count too), or None with a warning why there is none."""
+    """Returns the number that ``action`` watches (``floats`` count too), or None after a warning that says why."""
     if task not in metrics_by_task:
         problem = f"there is no task {task!r}; there are {sorted(metrics_by_task)}"
     elif metric not in metrics_by_task[task]:
@@ -697,14 +697,14 @@ def _watched(
 
 
 class EarlyStoppingAction(BaseAction):
-    """Stops the training when a metric has stopped getting better.
+    """Stops the training when a metric has stopped improving.
 
     ``metric`` is a task name and a metric name; ``mode`` is ``"min"`` if less is better, ``"max"`` if more is.
     ``patience`` values in a row, each no better than the one before, end the training. A change of at most ``atol``,
     plus ``rtol`` as a fraction of the previous value, is not an improvement.
 
     Raises:
-        ValueError: ``mode`` is neither, or a tolerance is negative.
+        ValueError: ``mode`` is neither of the two, or a tolerance is negative.
     """
 
     def __init__(self, metric: tuple[str, str], mode: str, patience: int = 3, atol: float = 0.0, rtol: float = 0.0):

@@ -1,4 +1,4 @@
-"""What train, eval and infer share: data and checkpoint configs, reading, restoring, schedules, inference, logging."""
+"""Shared by train, eval and infer: data and checkpoint configs, reading, restoring, schedules, inference, logging."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _InferFnWithAuxResult = tuple[_InferFnResult, Mapping[str, Sequence[Any]]]
 
 
 class EvaluatorConstructor(typing_extensions.Protocol):
-    """Makes a ``seqio.Evaluator``; ``functools.partial`` or Gin supply what is not listed here."""
+    """Makes a ``seqio.Evaluator``; ``functools.partial`` or Gin supply its other arguments."""
 
     def __call__(
         self,
@@ -76,7 +76,7 @@ class EvaluatorConstructor(typing_extensions.Protocol):
     ) -> seqio.Evaluator:
         """Makes the evaluator of one task or mixture.
 
-        Without ``sequence_length`` features are as long as the longest example of the split; ``seed`` is for sources
+        Without ``sequence_length``, features are as long as the longest example of the split; ``seed`` is for sources
         and preprocessors that draw at random even when evaluating.
         """
 
@@ -94,13 +94,13 @@ def _check_choice(binding: str, value: object, choices: Sequence[object]) -> Non
 
 @dataclasses.dataclass
 class SaveCheckpointConfig:
-    """How to save checkpoints.
+    """The settings for saving checkpoints.
 
     Attributes:
         dtype: stores floating-point parameters as 'float32' or 'bfloat16'; None stores them as they are.
-        period: train steps between two checkpoints; None saves none but the last.
-        checkpoint_steps: further steps to save at, ascending.
-        keep: how many of the newest checkpoints stay; None keeps all.
+        period: train steps between two checkpoints; None saves only the last one.
+        checkpoint_steps: additional steps to save at, ascending.
+        keep: how many of the newest checkpoints to keep; None keeps all.
         keep_dataset_checkpoints: the same for the state of the input pipeline.
         save_dataset: save the input pipeline's state too.
         checkpointer_cls: makes T5X's own checkpointer; ``checkpoint_manager_cls`` makes the manager for orbax.
@@ -129,14 +129,14 @@ class RestoreCheckpointConfig:
     """Which checkpoint to restore, and how.
 
     Attributes:
-        path: one path or several. With mode 'specific' a checkpoint, otherwise a folder that holds some.
-        mode: 'specific' takes ``path`` itself, 'latest' the newest in the folder, 'all' each in turn.
-        assignment_map: pairs (regex of a model parameter's name, name in the checkpoint or None to leave it out), first
-            match wins. It becomes the first of ``state_transformation_fns``.
-        strict: the checkpoint must hold all of the optimizer state (TensorFlow checkpoints only).
+        path: one path or several: checkpoints in mode 'specific', otherwise folders that contain some.
+        mode: 'specific' restores ``path`` itself, 'latest' the newest in the folder, 'all' each in turn.
+        assignment_map: pairs (regex of a model parameter's name, name in the checkpoint or None to leave it out); the
+            first match is used. It becomes the first of ``state_transformation_fns``.
+        strict: require all of the optimizer state in the checkpoint (TensorFlow checkpoints only).
         fallback_to_scratch: initialize parameters that the checkpoint lacks after the transformations.
         dtype: cast floating-point parameters to 'float32', 'bfloat16' or 'float16'; None keeps the stored one.
-        restore_dataset: restore the input pipeline's state; it must be there.
+        restore_dataset: restore the input pipeline's state, which must exist.
         state_transformation_fns: applied in order to the state that was read.
 
     Raises:
@@ -164,7 +164,7 @@ class RestoreCheckpointConfig:
 
 @dataclasses.dataclass
 class CheckpointConfig:
-    """Both sides of checkpointing; None leaves a side out."""
+    """The settings for saving and for restoring; None turns one off."""
 
     save: SaveCheckpointConfig | None = None
     restore: RestoreCheckpointConfig | None = None
@@ -228,7 +228,7 @@ class LegacyCheckpointer(orbax.checkpoint.Checkpointer):
 class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
     """T5X's checkpointers behind the interface of orbax's manager.
 
-    The arguments are as of ``create_orbax_checkpoint_manager``.
+    The arguments are those of ``create_orbax_checkpoint_manager``.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         """Returns at once: saving is done when ``save`` returns."""
 
     def close(self) -> None:
-        """Has nothing to release."""
+        """Does nothing: there is nothing to release."""
 
     def save(
         self,
@@ -289,7 +289,7 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
         restore_cfg: RestoreCheckpointConfig | None = None,
         fallback_state: Mapping[str, Any] | None = None,
     ) -> train_state_lib.TrainState | Sequence[train_state_lib.TrainState] | None:
-        """Restores checkpoints, TensorFlow's among them; arguments and result as of the function ``restore``."""
+        """Restores checkpoints, including TensorFlow's; arguments and result are those of the function ``restore``."""
         if restore_cfg is None or paths is None:
             return None
         states = [
@@ -303,18 +303,18 @@ class LegacyCheckpointManager(orbax.checkpoint.CheckpointManager):
 
 @dataclasses.dataclass
 class DatasetConfig:
-    """How to read a dataset from a SeqIO task or mixture.
+    """The settings for reading a dataset from a SeqIO task or mixture.
 
-    SeqIO has no use for ``runtime_preprocessors``, ``num_prefetch_threads`` and ``num_workers``: they are for AirIO.
+    SeqIO does not use ``runtime_preprocessors``, ``num_prefetch_threads`` and ``num_workers``, which are for AirIO.
 
     Attributes:
         mixture_or_task_name: a registered name, or the task or mixture itself.
-        task_feature_lengths: tokens for each feature. Where no packing is done, None takes the longest example.
+        task_feature_lengths: tokens of each feature. Without packing, None means the longest example.
         batch_size: examples in the global batch.
-        seed: for shuffling and random preprocessors; None takes the time of day, the same on every host.
+        seed: for shuffling and random preprocessors; None means the time of day, the same on every host.
         use_cached: read SeqIO's offline cache rather than the source.
         pack: put several short examples into one row, by compiled ops with ``use_custom_packing_ops``.
-        module: a module to import first, for the tasks that it registers. Deprecated: import it in Gin.
+        module: a module to import first because it registers tasks. Deprecated: import it in Gin.
         use_memory_cache: keep evaluation examples in memory.
         trim_output_features: cut features to ``task_feature_lengths``.
     """
@@ -340,15 +340,15 @@ def import_module(module: str) -> None:
     """Imports a module for the tasks and mixtures that it registers.
 
     Raises:
-        ImportError: there is no such module, or one that it needs.
+        ImportError: the module, or one that it needs, does not exist.
         RuntimeError: it registers Gin configurables, which must happen before the Gin files are parsed.
     """
     logging.info("Importing %s.", module)
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # Only the named module (or a package on the way to it) is the config's mistake; what the module itself
-        # imports is the module's.
+        # Only the named module (or its parent packages) can be the config's mistake; what the module itself
+        # imports is the module's own.
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
         raise ModuleNotFoundError(
@@ -368,8 +368,8 @@ def import_module(module: str) -> None:
 class ShardedDatasetIterator(Iterator[Any]):
     """Lays every batch of another iterator over the mesh; a ``clu.data.dataset_iterator.DatasetIterator``.
 
-    ``iterator`` gives this host's rows of each batch, as trees of NumPy arrays of which ``global_shapes`` tells the
-    whole shapes.
+    ``iterator`` yields this host's rows of each batch, as trees of NumPy arrays; ``global_shapes`` has their
+    global shapes.
     """
 
     def __init__(
@@ -400,19 +400,19 @@ class ShardedDatasetIterator(Iterator[Any]):
         self._iterator.save(filename)
 
     def restore(self, filename: os.PathLike[str] | str) -> None:
-        """Goes back to a saved position."""
+        """Returns to a saved position."""
         self._iterator.restore(filename)
 
     @property
     def iterator(self) -> Any:
-        """What checkpoints store: the ``tf.data`` iterator if there is one, otherwise the wrapped iterator."""
+        """The iterator that checkpoints store: the ``tf.data`` iterator if there is one, otherwise the wrapped one."""
         if isinstance(self._iterator, clu_data.dataset_iterator.TfDatasetIterator):
             return self._iterator.iterator
         return self._iterator
 
 
 def _lay_over_mesh(partitioner: partitioning.BasePartitioner, global_shapes: PyTree, host_arrays: PyTree) -> PyTree:
-    """Makes global arrays of each host's rows; hosts that share rows must bring the same ones."""
+    """Makes global arrays from each host's rows; hosts that share rows must have the same ones."""
     sharding = jax.sharding.NamedSharding(partitioner.mesh, partitioner.data_partition_spec)
 
     def lay(rows: np.ndarray, global_shape: tuple[int, ...]) -> jax.Array:
@@ -440,12 +440,12 @@ def prepare_train_iter(
     checkpoint_cfg: CheckpointConfig,
     data_layout: partitioning.DataLayout,
 ) -> clu_data.dataset_iterator.PeekableDatasetIterator:
-    """Makes the iterator that training reads global batches from, which can be peeked into.
+    """Makes the iterator from which training reads global batches; it supports ``peek``.
 
-    ``train_iter`` gives this host's batches; AirIO's is returned as it is. ``checkpoint_cfg`` is not used.
+    ``train_iter`` yields this host's batches; AirIO's is returned unchanged. ``checkpoint_cfg`` is not used.
 
     Raises:
-        ValueError: ``train_iter`` is neither a dataset nor an iterator of clu's interface.
+        ValueError: ``train_iter`` is neither a dataset nor an iterator with clu's interface.
     """
     del checkpoint_cfg
     if is_airio(train_iter):
@@ -462,7 +462,7 @@ def get_zeros_batch_like_spec(batch_spec: Mapping[str, jax.ShapeDtypeStruct]) ->
 
 
 def get_zeros_batch_like_dataset(dataset: tf.data.Dataset, batch_size: int | None = None) -> Mapping[str, jnp.ndarray]:
-    """Makes a batch of zeros like those of a dataset, TensorFlow's with ``batch_size`` rows if that is given."""
+    """Makes a batch of zeros like a dataset's batches; for TensorFlow's, with ``batch_size`` rows if that is given."""
     rows = batch_size if isinstance(dataset, tf.data.Dataset) else None
     specs = {}
     for name, tensor in dataset.element_spec.items():
@@ -473,7 +473,7 @@ def get_zeros_batch_like_dataset(dataset: tf.data.Dataset, batch_size: int | Non
 
 
 def sync_global_devices(name: str) -> None:
-    """Waits until all hosts have come to the barrier ``name``."""
+    """Waits until all hosts have reached the barrier ``name``."""
     multihost_utils.sync_global_devices(name)
 
 
@@ -483,7 +483,7 @@ def multihost_assert_equal(input_tree: PyTree, fail_message: str = "") -> None:
 
 
 def set_hardware_rng_ops() -> None:
-    """Draws JAX's random numbers by the accelerator's own generator: faster, and not the same twice."""
+    """Draws JAX's random numbers with the accelerator's own generator, which is faster but not reproducible."""
     jax.config.update("jax_default_prng_impl", "unsafe_rbg")
 
 
@@ -580,7 +580,7 @@ def _restore_path(
     state_transformation_fns: Sequence[checkpoints.RestoreStateTransformationFn],
     **kwargs: Any,
 ) -> train_state_lib.TrainState:
-    """Reads one checkpoint: TensorFlow's, with all optimizer state if ``strict``, where there is ``<path>.index``."""
+    """Reads one checkpoint: if ``<path>.index`` exists, TensorFlow's, with all optimizer state if ``strict``."""
     if not gfile.exists(f"{path}.index"):
         logging.info("Restoring T5X checkpoint %s", path)
         return restorer.restore(path=path, state_transformation_fns=state_transformation_fns, **kwargs)
@@ -628,13 +628,13 @@ def restore(
 def get_first_valid_restore_config_and_paths(
     restore_cfgs: Sequence[RestoreCheckpointConfig],
 ) -> tuple[RestoreCheckpointConfig | None, Sequence[str]]:
-    """Chooses the first config that has something to restore, and its checkpoints, ascending by step.
+    """Chooses the first config with something to restore, and its checkpoints, ascending by step.
 
-    One of mode 'specific' is taken unseen; of the folders of the others the first that holds checkpoints is taken. If
+    In mode 'specific', the config is used without a look; otherwise the first folder with checkpoints is used. If
     there is none, the result is ``(None, [])``.
 
     Raises:
-        ValueError: a folder to look for checkpoints in is none.
+        ValueError: a path to search for checkpoints is not a folder.
     """
     for cfg in restore_cfgs:
         paths = [cfg.path] if isinstance(cfg.path, str) else cfg.path
@@ -665,10 +665,10 @@ def get_fallback_state(
     init_fn: Callable[[jnp.ndarray], Mapping[str, Any]],
     init_rng: jnp.ndarray | None,
 ) -> Mapping[str, Any] | None:
-    """Initializes the state dict that fills a checkpoint's gaps; None if the config does not want them filled.
+    """Initializes the state dict that fills a checkpoint's gaps; None if the config does not fill them.
 
     Raises:
-        ValueError: gaps are to be filled, but nothing can make one, or there is no ``init_rng``.
+        ValueError: gaps must be filled, but there is no way to initialize a state, or no ``init_rng``.
     """
     if restore_cfg is None or not restore_cfg.fallback_to_scratch:
         return None
@@ -688,8 +688,8 @@ def get_fallback_state(
 class TrainStateInitializer:
     """Makes a model's train state on the mesh of a partitioner.
 
-    ``init_fn`` is a model's ``get_initial_variables``, as a bound method. ``input_shapes`` and ``input_types`` are of
-    the global batch; types that are not given are float32. Without ``optimizer_def`` the state can only infer.
+    ``init_fn`` is a model's ``get_initial_variables``, as a bound method. ``input_shapes`` and ``input_types`` describe
+    the global batch; missing types are float32. Without ``optimizer_def``, the state is only for inference.
 
     Attributes:
         global_train_state_shape: a ``jax.ShapeDtypeStruct`` of the unpartitioned array for each leaf.
@@ -728,7 +728,7 @@ class TrainStateInitializer:
         self._annotate_scanned_layers(init_fn.__self__)
 
     def _annotate_scanned_layers(self, model: Any) -> None:
-        """Tells modules that scan over layers how their parameters are partitioned, if they want to know."""
+        """Passes the partitioning of their parameters to modules that scan over layers and take it."""
         module: Any = getattr(model, "module", None)
         if getattr(module, "scan_layers", False) and hasattr(module, "spmd_annotations"):
             model.module = module.clone(parent=None, spmd_annotations=self.train_state_axes.params)
@@ -736,7 +736,7 @@ class TrainStateInitializer:
     def from_scratch(self, init_rng: Array) -> train_state_lib.TrainState:
         """Initializes the state in place on the mesh."""
         logging.info("Initializing parameters from scratch.")
-        # Compiled with the partitioning of the train step, so that no device ever holds all of the model.
+        # Compiled with the partitioning of the train step, so that no device ever holds the whole model.
         initialize = self._partitioner.partition(
             self._make_state, in_axis_resources=None, out_axis_resources=self.train_state_axes
         )
@@ -750,7 +750,7 @@ class TrainStateInitializer:
     ) -> Iterator[tuple[train_state_lib.TrainState, str]]:
         """Restores the checkpoints of the first config that has any: yields train states on the mesh, and their paths.
 
-        The state of the input pipeline ``ds_iter`` is restored too where the config says ``restore_dataset``;
+        The state of the input pipeline ``ds_iter`` is restored too if the config has ``restore_dataset``;
         parameters that a checkpoint lacks come from ``init_rng``, with ``fallback_to_scratch``.
         """
         cfg, paths = get_first_valid_restore_config_and_paths(restore_cfgs)
@@ -784,7 +784,7 @@ class TrainStateInitializer:
         """Restores the one checkpoint of ``from_checkpoints``, or returns None if there is none.
 
         Raises:
-            ValueError: the configs mean several.
+            ValueError: the configs name several.
         """
         restored = list(self.from_checkpoints(ckpt_cfgs, ds_iter=ds_iter, init_rng=init_rng))
         if len(restored) > 1:
@@ -804,7 +804,7 @@ class TrainStateInitializer:
         return self.from_scratch(init_rng) if restored is None else restored
 
 
-# Settings of checkpointers that rank checkpoints by a metric; orbax's manager takes them under the same names.
+# Settings of checkpointers that rank checkpoints by a metric; orbax's manager has the same ones.
 _RANKING_SETTINGS = (
     "metric_name_to_monitor",
     "metric_mode",
@@ -824,8 +824,8 @@ def create_orbax_checkpoint_manager(
 ) -> checkpoints.OrbaxCheckpointManagerInterface:
     """Makes the manager that ``checkpoint_manager_cls`` of the configs names.
 
-    ``train_state`` has a ``jax.ShapeDtypeStruct`` for each leaf. The state of the input pipeline ``ds_iter`` goes along
-    where a config says so.
+    ``train_state`` has a ``jax.ShapeDtypeStruct`` for each leaf. The state of the input pipeline ``ds_iter`` is saved
+    or restored too if a config says so.
 
     Raises:
         ValueError: there is no config at all, or the two name different managers.
@@ -887,8 +887,8 @@ def create_checkpoint_manager_and_restore(
     """Makes a checkpoint manager, orbax's or T5X's own, and restores the checkpoint to start from, if there is one.
 
     Parameters that the checkpoint lacks come from ``fallback_init_rng``, with ``fallback_to_scratch``. Checkpoints are
-    saved in ``model_dir``, or ``restore_checkpoint_cfg.path`` if that is not given, and the state of the input pipeline
-    ``ds_iter`` goes along where the configs say so.
+    saved in ``model_dir``, by default in ``restore_checkpoint_cfg.path``, and the state of the input pipeline
+    ``ds_iter`` is saved or restored too if the configs say so.
 
     Raises:
         ValueError: there is a restore config but no ``restore_path``, or the settings contradict each other.
@@ -950,7 +950,7 @@ class InferStepWithRngCallable(typing_extensions.Protocol):
 
 
 class InferStepWithoutRngCallable(typing_extensions.Protocol):
-    """Predicts or scores one batch, always the same way."""
+    """Predicts or scores one batch, without random numbers."""
 
     def __call__(
         self,
@@ -987,8 +987,8 @@ def get_infer_fn(
     auxiliary rows, which stay arrays with ``keep_aux_as_numpy`` and are lists otherwise.
 
     Returns:
-        A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns a
-        list of (index, output as plain Python values) in ascending order, on every host the same; and, for steps with
+        A function of an enumerated dataset of unbatched examples, a train state and an optional PRNG key. It returns
+        the same list of (index, output as plain Python values), in ascending order, on every host; and, for steps with
         auxiliary values, a mapping of lists in that order.
     """
     step = partitioner.partition(
@@ -1038,7 +1038,7 @@ def get_infer_fn(
 
 
 def round_vocab_size_to_multiple(vocabulary: seqio.Vocabulary, divisor: int = 128) -> int:
-    """Rounds a vocabulary's size up to a multiple of ``divisor``, for embedding tables that split evenly."""
+    """Rounds a vocabulary's size up to a multiple of ``divisor``, so that embedding tables split evenly."""
     return -(-vocabulary.vocab_size // divisor) * divisor
 
 
@@ -1049,7 +1049,7 @@ def get_vocabulary(cfg: DatasetConfig) -> tuple[seqio.Vocabulary, seqio.Vocabula
     passed through as they are; it is returned twice.
 
     Raises:
-        ValueError: the task does not exist, or its features leave it open which vocabulary is meant.
+        ValueError: the task does not exist, or its features have several vocabularies.
     """
     if cfg.module:
         warnings.warn(
@@ -1084,7 +1084,7 @@ def verify_matching_vocabs(cfg: DatasetConfig, model: models.BaseTransformerMode
     """Checks that a task tokenizes as the model expects.
 
     Raises:
-        ValueError: a vocabulary of the task is not equal to the model's. The text lists what differs.
+        ValueError: a vocabulary of the task is not equal to the model's. The text lists the differences.
     """
     inputs, targets = get_vocabulary(cfg)
     differences = []
@@ -1139,9 +1139,9 @@ def get_dataset(
     num_epochs: int | None = None,
     continue_from_last_checkpoint: bool = False,
 ) -> tf.data.Dataset | clu_data.dataset_iterator.DatasetIterator:
-    """Reads one shard of a dataset, ``num_epochs`` times, or for ever by default.
+    """Reads one shard of a dataset, ``num_epochs`` times, or forever by default.
 
-    Its batches are of ``cfg.batch_size / num_shards`` examples: int32 arrays by feature, of shape (batch, length).
+    Its batches have ``cfg.batch_size / num_shards`` examples: int32 arrays by feature, of shape (batch, length).
     ``continue_from_last_checkpoint`` must be False: only deterministic pipelines can.
 
     Raises:
@@ -1171,7 +1171,7 @@ def get_dataset_inner(
     seed: int | None = None,
     num_epochs: int | None = None,
 ) -> tf.data.Dataset:
-    """Reads one shard as ``get_dataset`` does, its module imported, with a seed that must be one for all hosts.
+    """Reads one shard as ``get_dataset`` does, after its module is imported, with a seed that all hosts must share.
 
     Raises:
         ValueError: the task or its split does not exist.
@@ -1218,7 +1218,7 @@ def get_training_eval_datasets(
     model_dir: str | None = None,
     start_step: int = 0,
 ) -> Mapping[str, tf.data.Dataset]:
-    """Reads what training evaluation sees, by name: each task alone, and a mixture as a whole too.
+    """Reads the datasets of training evaluation, by name: each task alone, and a mixture as a whole too.
 
     Every dataset is exactly ``eval_steps`` batches long; a small split repeats. Tasks without the split are left out.
     ``deterministic`` must be False, and ``model_dir`` and ``start_step`` are not used: T5X's public release has no
@@ -1238,7 +1238,7 @@ def get_training_eval_datasets(
         shard_id=0,
         num_shards=1,
         feature_converter_cls=feature_converter_cls,
-        # Finite, so that a split whose examples are all filtered away comes to an end.
+        # Finite, so that a split whose examples are all filtered out ends.
         num_epochs=eval_steps * cfg.batch_size,
         continue_from_last_checkpoint=False,
     )
@@ -1264,7 +1264,7 @@ def get_training_eval_datasets(
 
 
 def flatten_dict_string_keys(x: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Flattens a nested dictionary; the keys on the way to a value are joined by ``/``."""
+    """Flattens a nested dictionary; the keys of each path are joined by ``/``."""
     return traverse_util.flatten_dict(flax.core.unfreeze(x), sep="/")
 
 
@@ -1278,7 +1278,7 @@ def override_params_axes_names(
     that matches all of its ``/``-joined name, and keeps its own if none does.
 
     Raises:
-        ValueError: there is no 'params_axes' collection, or there are more or fewer names than a parameter has axes.
+        ValueError: there is no 'params_axes' collection, or the number of names is not a parameter's number of axes.
         AssertionError: a parameter's entry in 'params_axes' is not axis metadata.
     """
     if "params_axes" not in model_variables:
@@ -1317,7 +1317,7 @@ def find_next_checkpoint_step(
     checkpoint_period: int,
     first_step: int,
 ) -> tuple[int, bool]:
-    """Shortens a stretch of train steps so that it ends on the next of ``checkpoint_steps``, which ascend or are None.
+    """Shortens a stretch of train steps to end on the next of ``checkpoint_steps``, which are ascending or None.
 
     A listed step counts when it lies in the ``inner_num_steps`` steps after ``host_step``, after ``first_step``, not
     after ``epoch_end_step``, and is not one at which the period, counted from ``first_step``, saves anyway. The search
@@ -1338,7 +1338,7 @@ def find_next_checkpoint_step(
 def find_first_checkpoint_step(
     checkpoint_steps_index: int, checkpoint_steps: Sequence[int], first_step: int, host_step: int
 ) -> int:
-    """Finds the first of ``checkpoint_steps``, which ascend or are None, that is still to come.
+    """Finds the first of ``checkpoint_steps``, which are ascending or None, that has not been reached.
 
     Returns the index of the first step, from ``checkpoint_steps_index`` on, that is neither before ``host_step`` nor
     ``first_step``, where nothing is saved; the last index when there is none.

@@ -1,1 +1,1 @@
-"""A decoder alone: causal and prefix language models."""
+"""Decoder-only models: causal and prefix language models."""

@@ -1,4 +1,4 @@
-"""The layers of a decoder alone: those of T5, but for a cache that takes a whole prefix at once."""
+"""The layers of a decoder-only model: T5's layers, except that the cache takes a whole prefix at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x.examples.t5.layers import Array
 
 
 class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
-    """Attention of several heads, whose cache for decoding may begin with a prefix.
+    """Multi-head attention whose decoding cache may begin with a prefix.
 
     See :class:`t5x.examples.t5.layers.MultiHeadDotProductAttention`.
     """
@@ -30,14 +30,14 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
         prefill: bool = False,
         prefill_lengths: Array | None = None,
     ) -> Array:
-        """Lets ``inputs_q`` look at ``inputs_kv``, as T5's attention does.
+        """Lets ``inputs_q`` attend to ``inputs_kv``, as T5's attention does.
 
         ``prefill`` puts the beginning of each sequence into the cache, which was made before. ``prefill_lengths``,
-        int32[batch], says how many positions these are; where it is None, they are those that ``mask`` lets the first
-        query look at.
+        int32[batch], is the number of these positions; if it is None, they are those that ``mask`` lets the first
+        query attend to.
 
         Raises:
-            ValueError: decoding with a query that isn't one token of what the cache was made for, or while the cache is
+            ValueError: decoding with a query that isn't one token with the cache's batch size, or while the cache is
                 filled.
         """
         if prefill and decode:
@@ -54,7 +54,7 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
 
     @nn.nowrap
     def _fill_cache(self, key: Array, value: Array, mask: Array | None, lengths: Array | None) -> None:
-        """Puts prefixes into the cache; makes the cache, without them, when there is none."""
+        """Puts prefixes into the cache; makes the cache, without them, if there is none."""
         cache_exists = self.has_variable("cache", "cached_key")
         cached_key, cached_value, index = self._cache(key, value)
         if not cache_exists:
@@ -70,8 +70,8 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
     def _token_bias(self, bias: Array, now: Array) -> Array:
         """Picks the biases of the tokens at int32[1 or batch] out of float[1, heads, length, length].
 
-        After prefixes of different lengths, sequences reach the end at different times. Those that have, have no bias
-        any more: slices would repeat that of the last position.
+        After prefixes of different lengths, sequences reach the end at different times. Finished ones have no bias
+        any more: slices would repeat the last position's bias.
         """
         here = jax.nn.one_hot(now, bias.shape[-2], dtype=bias.dtype)
         return jnp.einsum("bq,hqk->bhk", here, bias[0])[:, :, None]
@@ -86,10 +86,10 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
         cache_index: nn.Variable,
         prefill_lengths: Array,
     ) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Computes what the cache holds after the beginning of each sequence.
+        """Computes the contents of the cache after the beginning of each sequence.
 
-        ``key`` and ``value`` are those of all positions, float[batch, length, heads, depth]; ``prefill_lengths`` of
-        them are taken, and the rest stays zero. Variables and result are as of ``update_cache_decode``.
+        ``key`` and ``value`` have all positions, float[batch, length, heads, depth]; ``prefill_lengths`` of
+        them are used, and the rest stays zero. Variables and result are those of ``update_cache_decode``.
         """
         del cache_index
         shape = cached_key.value.shape
@@ -99,14 +99,14 @@ class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
 
 
 class RelativePositionBiases(t5_layers.RelativePositionBiases):
-    """Position biases, which are kept for decoding. See :class:`t5x.examples.t5.layers.RelativePositionBiases`."""
+    """Position biases, which are cached for decoding. See :class:`t5x.examples.t5.layers.RelativePositionBiases`."""
 
     @nn.compact
     def __call__(self, qlen: int, klen: int, bidirectional: bool = True, decode: bool = False) -> Array:
-        """Returns float[1, num_heads, qlen, klen] biases, with ``decode`` those kept with the cache if there are any.
+        """Returns float[1, num_heads, qlen, klen] biases; with ``decode``, the cached ones if there are any.
 
         Raises:
-            ValueError: decoding in both directions, without parameters, or with lengths other than the first time.
+            ValueError: decoding in both directions, without parameters, or with lengths other than the first ones.
         """
         if not decode:
             return self._biases(qlen, klen, bidirectional)

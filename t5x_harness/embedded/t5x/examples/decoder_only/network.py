@@ -1,4 +1,4 @@
-"""A decoder alone, for causal and for prefix language models."""
+"""A decoder-only network, for causal and for prefix language models."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DecoderLayer(nn.Module):
     ) -> Array:
         """Transforms float[batch, length, emb_dim], or one token of each sequence when decoding with a cache.
 
-        ``decoder_mask`` is [batch, 1, length, length]; ``max_decode_length``, how many positions the cache has, is
+        ``decoder_mask`` is [batch, 1, length, length]; ``max_decode_length``, the number of positions in the cache, is
         needed for one token. ``prefill`` puts the beginning of each sequence, int32[batch] ``prefill_lengths``, into
         the cache.
         """
@@ -108,9 +108,9 @@ class Decoder(nn.Module):
     ) -> Array:
         """Decodes all positions at once, or one token with a cache: float[batch, length, vocab_size] logits.
 
-        A prefix is put into the cache in one go, and may so be looked at in both directions; decoding begins after it.
-        Masks are made as in ``t5x.examples.t5.layers.make_decoder_mask``; with ``decode`` there is no padding, and
-        positions, which are relative, are not read. The other arguments are as of ``DecoderLayer``.
+        A prefix is put into the cache at once, so attention within it may go in both directions; decoding begins after
+        it. Masks are made as in ``t5x.examples.t5.layers.make_decoder_mask``; with ``decode`` there is no padding, and
+        positions, which are relative, are not read. The other arguments are those of ``DecoderLayer``.
         """
         del decoder_positions
         t5_network._check_tokens("decoder_input_tokens", decoder_input_tokens)

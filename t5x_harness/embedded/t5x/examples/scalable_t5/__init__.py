@@ -1,1 +1,1 @@
-"""T5 whose layers are scanned: one compiled layer for all of a stack. T5 1.1, mT5 and umT5."""
+"""T5 with scanned layers: one compiled layer for a whole stack. T5 1.1, mT5 and umT5."""

@@ -1,6 +1,6 @@
-"""The layers of a T5 that scales: those of T5, but for kernels with an axis each for heads and depth.
+"""The layers of the scalable T5: T5's layers, except that kernels have separate axes for heads and depth.
 
-Such a kernel can be divided over devices by heads whatever their depth is.
+Such a kernel can be divided over devices by heads, whatever their depth.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NdInitializer = Callable[[PRNGKey, Shape, DType, InitializerAxis, InitializerAxi
 
 
 def nd_dense_init(scale: float, mode: str, distribution: str) -> NdInitializer:
-    """Makes an initializer of kernels with several axes, by the variance of what they give.
+    """Makes an initializer of kernels with several axes, scaled by the variance of their outputs.
 
-    Arguments as of ``flax.linen.initializers.variance_scaling``; contracted axes and those of the output come with the
-    shape.
+    The arguments are those of ``flax.linen.initializers.variance_scaling``; contracted and output axes are given with
+    the shape.
     """
 
     def init_fn(key: PRNGKey, shape: Shape, dtype: DType, in_axis: InitializerAxis, out_axis: InitializerAxis) -> Array:
@@ -31,7 +31,7 @@ def nd_dense_init(scale: float, mode: str, distribution: str) -> NdInitializer:
 
 
 class DenseGeneral(t5_layers.DenseGeneral):
-    """A linear projection of some axes of the input onto new ones. The kernel has all of these axes.
+    """A linear projection of some axes of the input onto new axes. The kernel has all of these axes.
 
     It has the shape [*contracted sizes, *features], and ``kernel_axes`` names each axis.
     """
@@ -56,7 +56,7 @@ class MlpBlock(t5_layers.MlpBlock):
 
 
 class MultiHeadDotProductAttention(t5_layers.MultiHeadDotProductAttention):
-    """Attention of several heads, see :class:`t5x.examples.t5.layers.MultiHeadDotProductAttention`."""
+    """Multi-head attention, see :class:`t5x.examples.t5.layers.MultiHeadDotProductAttention`."""
 
     kernel_init: NdInitializer = nd_dense_init(1.0, "fan_in", "normal")
 

@@ -1,7 +1,7 @@
-"""The T5 1.1 network for large models: the layers of a stack are scanned, and may be computed again for gradients.
+"""The T5 1.1 network for large models: the layers of a stack are scanned, and may be recomputed for gradients.
 
 All layers of a stack have one set of parameters with an axis for the layers, so the compiler sees a single layer
-whatever their number is. Every layer has relative position biases of its own, as umT5 has (Chung et al. 2023,
+whatever their number. Every layer has its own relative position biases, as in umT5 (Chung et al. 2023,
 arXiv:2304.09151).
 """
 
@@ -32,10 +32,10 @@ class T5Config:
     Those up to ``logits_via_embedding`` are as in :class:`t5x.examples.t5.network.T5Config`.
 
     Attributes:
-        remat_policy: what is computed again for the gradients, rather than kept: 'none'; 'full', all of a layer; or
+        remat_policy: what is recomputed for the gradients instead of stored: 'none'; 'full', all of a layer; or
             'minimal', all but matrix products without batch dimensions.
-        scan_layers: whether to scan over the layers. Otherwise each has parameters of its own, named as in T5.
-        param_scan_axis: which axis of the parameters is that of the layers.
+        scan_layers: whether to scan over the layers. Otherwise each has its own parameters, named as in T5.
+        param_scan_axis: the axis of the parameters that counts the layers.
     """
 
     vocab_size: int
@@ -59,14 +59,14 @@ def _sharded(x: Array) -> Array:
 
 
 class _Blocks(t5_network._Blocks):
-    """The parts of T5, whose activations are sharded by their logical axes between any two blocks."""
+    """The parts of T5, with activations sharded by their logical axes between blocks."""
 
     _layers = layers
 
     def residual(
         self, x: Array, norm: str, block: Callable[[Array], Array], deterministic: bool, dropout: str | None = None
     ) -> Array:
-        """Adds what a block makes of the normed float[batch, length, emb_dim]."""
+        """Adds a block's output for the normed float[batch, length, emb_dim]."""
         return _sharded(super().residual(_sharded(x), norm, lambda y: block(_sharded(y)), deterministic, dropout))
 
     def position_bias(self, length: int, bidirectional: bool) -> Array:
@@ -75,7 +75,7 @@ class _Blocks(t5_network._Blocks):
         return bias
 
     def result(self, x: Array) -> Any:
-        """Gives what a layer returns: for a scan, what is carried on, and that nothing is collected."""
+        """Returns a layer's result in the form of its caller: for a scan, a pair of the carry and None."""
         return (x, None) if self.config.scan_layers else x
 
     def run_layers(
@@ -83,7 +83,7 @@ class _Blocks(t5_network._Blocks):
     ) -> Array:
         """Passes float[batch, length, emb_dim] through the layers of ``stack``; all get the same further arguments.
 
-        ``name`` is that of the scanned layers; switches are the last of the arguments.
+        ``name`` is the name of the scanned layers; switches are the last arguments.
         """
         cfg = self.config
         if cfg.remat_policy not in (None, "none"):

@@ -16,7 +16,7 @@ from flax import linen as nn
 from flax.linen import partitioning
 from jax import lax
 
-# The other networks have these names too, some with changes of their own.
+# The other networks have these names too, some of them with changes.
 __all__ = [
     "Activation",
     "Array",
@@ -60,9 +60,9 @@ def _as_tuple(value: int | Iterable[int]) -> tuple[int, ...]:
 
 
 class DenseGeneral(nn.Module):
-    """A linear projection of some axes of the input onto new ones, which come last.
+    """A linear projection of some axes of the input onto new axes, which come last.
 
-    The kernel, float32 whatever the ``dtype`` of the computation, is stored as a matrix [product of contracted sizes,
+    The kernel, float32 whatever ``dtype`` is, is stored as a matrix [product of contracted sizes,
     product of features], whatever the number of axes, so that its initial values have the right scale. ``kernel_axes``
     are the logical names of its two axes.
     """
@@ -87,7 +87,8 @@ class DenseGeneral(nn.Module):
     def _kernel(self, sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> Array:
         """Declares the kernel; in the ``dtype`` of the computation, [*sizes_in, *sizes_out].
 
-        It is converted as the matrix that it is stored as: a decoding loop carries the result, and a TPU stores a
+        It is converted as a matrix, the form in which it is stored: a decoding loop carries the result, and a TPU
+            stores a
         matrix in fewer tiles.
         """
         matrix_shape = (math.prod(sizes_in), math.prod(sizes_out))
@@ -96,7 +97,7 @@ class DenseGeneral(nn.Module):
 
 
 def _activation_fn(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Finds an activation by its name in ``flax.linen``; "linear" is the identity."""
+    """Finds an activation function by its name in ``flax.linen``; "linear" is the identity."""
     if activation == "linear":
         return lambda x: x
     found = getattr(nn, activation, None) if isinstance(activation, str) else activation
@@ -140,7 +141,7 @@ class MlpBlock(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Root-mean-square norm: no mean is taken off, and there is a scale but no bias.
+    """Root-mean-square norm: no mean is subtracted, and there is a scale but no bias.
 
     From Zhang and Sennrich 2019, arXiv:1910.07467. The mean square, to which ``epsilon`` is added, is computed in
     float32.
@@ -152,17 +153,17 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Normalises float[..., features] over its last axis."""
+        """Normalizes float[..., features] over its last axis."""
         x = jnp.asarray(x, jnp.float32)
         scale = param_with_axes("scale", self.scale_init, (x.shape[-1],), jnp.float32, axes=("embed",))
         inverse_rms = lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
         return (x * inverse_rms).astype(self.dtype) * scale.astype(self.dtype)
 
 
-# Added to the logits of keys that are masked out.
+# Added to the logits of masked keys.
 _MASKED = -1e10
 
-# The cache has the length of keys and values last: TPUs store the two minor axes in tiles, and it fills those best.
+# In the cache, the length of keys and values is the last axis: TPUs tile the two minor axes, and it fills tiles best.
 _as_cached = functools.partial(jnp.moveaxis, source=-3, destination=-1)
 _as_used = functools.partial(jnp.moveaxis, source=-1, destination=-3)
 
@@ -195,13 +196,13 @@ def dot_product_attention(
     """Averages float[batch, klen, heads, value_depth] values by how well their keys match the queries.
 
     ``query`` is float[batch, qlen, heads, depth], ``key`` float[batch, klen, heads, depth]. ``bias`` is added to the
-    logits, and broadcast to [batch, heads, qlen, klen]; this is how masks come in. Logits are not divided by the square
-    root of the depth: T5 has that in the initial values of the query projection. They are float32 with
-    ``float32_logits``, whatever the inputs are; ``dtype`` is that of the attention weights. Dropout drops a key for all
-    queries at once.
+    logits, and broadcast to [batch, heads, qlen, klen]; masks are applied this way. Logits are not divided by the
+    square root of the depth: in T5 the initial values of the query projection include it. They are float32 with
+    ``float32_logits``, whatever the inputs are; ``dtype`` is the dtype of the attention weights. Dropout drops a key
+    for all queries at once.
 
     Raises:
-        AssertionError: the shapes don't fit together.
+        AssertionError: the shapes don't match.
     """
     _check_attention_shapes(query, key, value)
     if float32_logits:
@@ -219,10 +220,10 @@ def dot_product_attention(
 
 
 class MultiHeadDotProductAttention(nn.Module):
-    """Attention of several heads between two sequences, from Vaswani et al. 2017, arXiv:1706.03762.
+    """Multi-head attention between two sequences, from Vaswani et al. 2017, arXiv:1706.03762.
 
-    ``head_dim`` is the depth of each head, ``dropout_rate`` that of the attention weights; ``dtype`` and
-    ``float32_logits`` as of ``dot_product_attention``.
+    ``head_dim`` is the depth of each head, ``dropout_rate`` the rate for the attention weights; ``dtype`` and
+    ``float32_logits`` are those of ``dot_product_attention``.
     """
 
     num_heads: int
@@ -247,14 +248,14 @@ class MultiHeadDotProductAttention(nn.Module):
         decode: bool = False,
         deterministic: bool = False,
     ) -> Array:
-        """Lets float[batch, qlen, features] ``inputs_q`` look at float[batch, klen, features] ``inputs_kv``.
+        """Lets float[batch, qlen, features] ``inputs_q`` attend to float[batch, klen, features] ``inputs_kv``.
 
         ``mask`` and ``bias`` broadcast to [batch, heads, qlen, klen]: keys with mask 0 are left out, the bias is added
         to the logits. With ``decode``, the first call, with inputs of full length, makes the cache; each further call
-        takes one token and looks at all before it.
+        takes one token and attends to all tokens before it.
 
         Raises:
-            ValueError: decoding with a query that isn't one token of what the cache was made for.
+            ValueError: decoding with a query that isn't one token with the cache's batch size.
         """
         query, key, value = self._project(inputs_q, inputs_kv)
         if decode:
@@ -324,7 +325,7 @@ class MultiHeadDotProductAttention(nn.Module):
 
     @nn.nowrap
     def _cache(self, key: Array, value: Array) -> tuple[nn.Variable, nn.Variable, nn.Variable]:
-        """Finds, or makes, the cache of keys and values and the index of its next position."""
+        """Finds or makes the cache of keys and values, and the index of its next position."""
         return (
             self.variable("cache", "cached_key", jnp.zeros, _as_cached(key).shape, key.dtype),
             self.variable("cache", "cached_value", jnp.zeros, _as_cached(value).shape, value.dtype),
@@ -335,9 +336,10 @@ class MultiHeadDotProductAttention(nn.Module):
     def _attend_to_past(
         self, query: Array, key: Array, value: Array, mask: Array | None, bias: Array | None
     ) -> tuple[Array, Array, Array | None, Array | None]:
-        """Puts one token's key and value into the cache, and gives those of all tokens so far with mask and bias.
+        """Puts one token's key and value into the cache; returns those of all tokens so far, with mask and bias.
 
-        When there is no cache yet, it is made, with room for the length of ``key``, and everything is given back as is.
+        If there is no cache yet, it is made, with room for the length of ``key``, and the arguments are returned
+        unchanged.
         """
         cache_exists = self.has_variable("cache", "cached_key")
         cached_key, cached_value, index = self._cache(key, value)
@@ -361,14 +363,14 @@ class MultiHeadDotProductAttention(nn.Module):
     @nn.nowrap
     def _token_bias(self, bias: Array, now: Array) -> Array:
         """Picks the biases of the token at int32[1] out of float[1, heads, length, length]."""
-        # One slice for each of the positions, which is a gather: a TPU lays out its result otherwise than a slice.
+        # One slice for each position, which is a gather: its result has another layout on a TPU than a slice.
         return jax.vmap(lambda position: lax.dynamic_slice_in_dim(bias[0], position, 1, axis=-2))(now)
 
     @nn.nowrap
     def update_cache_decode(
         self, key: Array, value: Array, cached_key: nn.Variable, cached_value: nn.Variable, cache_index: nn.Variable
     ) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Computes what the cache holds after one more token, at position ``cache_index``: int32[], or int32[batch].
+        """Computes the cache's contents after one more token, at position ``cache_index``: int32[] or int32[batch].
 
         ``key`` and ``value`` are float[batch, 1, heads, depth], in the cache [batch, heads, depth, length].
 
@@ -377,7 +379,7 @@ class MultiHeadDotProductAttention(nn.Module):
             int32[1] or int32[batch]; and the new values of the three variables.
         """
         now = jnp.reshape(cache_index.value, -1)
-        # An addition, because it is faster on TPUs than a scatter; what is not decoded yet is still zero.
+        # An addition, because it is faster on TPUs than a scatter; positions that are not decoded yet are still zero.
         here = jax.nn.one_hot(now, cached_key.value.shape[-1], dtype=key.dtype)[:, None, None]
         keys = cached_key.value + _as_cached(key) * here
         values = cached_value.value + _as_cached(value) * here
@@ -385,11 +387,11 @@ class MultiHeadDotProductAttention(nn.Module):
 
 
 class Embed(nn.Module):
-    """A table of token vectors, which can also turn vectors back into logits.
+    """A table of token vectors, which can also map vectors back to logits.
 
-    ``one_hot`` looks up by a matrix product with one-hot vectors, which TPUs prefer, instead of by indexing.
-    ``cast_input_dtype`` is what token ids are cast to first, and ``attend_dtype``, or ``dtype``, in what logits are
-    computed.
+    ``one_hot`` looks up by a matrix product with one-hot vectors, which is faster on TPUs, instead of by indexing.
+    ``cast_input_dtype`` is the dtype that token ids are cast to first, and logits are computed in ``attend_dtype``, or
+    in ``dtype``.
 
     Attributes:
         embedding: the table, float32[num_embeddings, features].
@@ -447,7 +449,7 @@ def _relative_position_buckets(
         first = np.where(steps_back < 0, num_buckets, 0)
     distance = np.abs(steps_back) if bidirectional else np.maximum(steps_back, 0)
     singles = num_buckets // 2
-    # The dtypes decide on which side of a bucket's edge a distance falls: float32 logarithm, float64 ratio.
+    # The dtypes decide which side of a bucket's edge a distance is on: float32 logarithm, float64 ratio.
     excess = np.log(distance.astype(np.float32) / singles + np.finfo(np.float32).eps)
     growth = excess / np.log(max_distance / singles) * (num_buckets - singles)
     wide = np.minimum(singles + growth.astype(np.int32), num_buckets - 1)
@@ -455,9 +457,9 @@ def _relative_position_buckets(
 
 
 class RelativePositionBiases(nn.Module):
-    """What each head adds to its attention logits, depending on how far query and key are apart.
+    """The bias that each head adds to its attention logits, by the distance between query and key.
 
-    ``num_buckets`` distances are distinguished, and those from ``max_distance`` on are all the same. The table is
+    ``num_buckets`` distances are distinguished, and all from ``max_distance`` on are the same. The table is
     float32[num_heads, num_buckets], the biases have ``dtype``.
     """
 
@@ -481,7 +483,7 @@ class RelativePositionBiases(nn.Module):
         buckets = _relative_position_buckets(
             qlen, klen, bidirectional=bidirectional, num_buckets=self.num_buckets, max_distance=self.max_distance
         )
-        # A product with one-hot vectors instead of indexing, because TPUs are slow at the scatter of its gradient.
+        # A product with one-hot vectors instead of indexing, because the scatter of its gradient is slow on TPUs.
         # Made on the device: as a constant it would be in the program once for each layer, 16 MiB for 512 tokens.
         numbers = lax.broadcasted_iota(jnp.int32, (self.num_buckets, 1, 1), 0)
         one_hot = (jnp.asarray(buckets) == numbers).astype(self.dtype)
@@ -497,7 +499,7 @@ def make_attention_mask(
 ) -> Array:
     """Compares every query position with every key position: [1..., batch..., 1, qlen, klen], the last 1 for the heads.
 
-    ``query_input`` is what is known of the queries, [batch..., qlen], e.g. whether they are tokens or padding,
+    ``query_input`` describes the queries, [batch..., qlen], e.g. whether they are tokens or padding,
     ``key_input`` the same of the keys, and ``pairwise_fn`` makes the mask value of a pair. ``extra_batch_dims`` axes of
     size 1 come in front.
     """
@@ -506,7 +508,7 @@ def make_attention_mask(
 
 
 def make_causal_mask(x: Array, extra_batch_dims: int = 0, dtype: DType = jnp.float32) -> Array:
-    """Lets every position look at itself and at what comes before; only the shape of ``x`` is used.
+    """Lets every position attend to itself and to all before it; only the shape of ``x`` is used.
 
     That is [batch..., length], and the mask [1..., batch..., 1, length, length].
     """
@@ -515,7 +517,7 @@ def make_causal_mask(x: Array, extra_batch_dims: int = 0, dtype: DType = jnp.flo
 
 
 def _given(arrays: Sequence[Array | None]) -> list[Array]:
-    """Leaves out the Nones, and checks that the others have the same rank."""
+    """Drops the Nones, and checks that the others have the same rank."""
     given = [array for array in arrays if array is not None]
     if len({array.ndim for array in given}) > 1:
         raise AssertionError(f"masks and biases must have the same rank, got shapes {[a.shape for a in given]}")
@@ -523,13 +525,13 @@ def _given(arrays: Sequence[Array | None]) -> list[Array]:
 
 
 def combine_masks(*masks: Array | None, dtype: DType = jnp.float32) -> Array | None:
-    """Lets through what all masks of the same rank let through; Nones are left out, and None is returned if all are."""
+    """Combines masks of the same rank by a logical and; ignores Nones, and returns None if there is no mask."""
     given = _given(masks)
     return functools.reduce(jnp.logical_and, given).astype(dtype) if given else None
 
 
 def combine_biases(*masks: Array | None) -> Array | None:
-    """Adds up attention biases of the same rank; Nones are left out, and None is returned if all are."""
+    """Adds up attention biases of the same rank; ignores Nones, and returns None if there is no bias."""
     given = _given(masks)
     return functools.reduce(operator.add, given) if given else None
 
@@ -544,7 +546,7 @@ def make_decoder_mask(
 
     All are int[batch, length]: ``decoder_target_tokens`` has zeros as padding, ``decoder_causal_attention`` is 1 at the
     positions of a prefix that see each other in both directions (prefix language models), and ``decoder_segment_ids``
-    says which packed sequence a position belongs to. The mask is [batch, 1, length, length].
+    gives the packed sequence of each position. The mask is [batch, 1, length, length].
     """
     allowed = make_causal_mask(decoder_target_tokens, dtype=dtype)
     if decoder_causal_attention is not None:

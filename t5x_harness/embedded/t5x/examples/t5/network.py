@@ -18,17 +18,17 @@ from t5x.examples.t5.layers import Array
 
 @struct.dataclass
 class T5Config:
-    """Sizes and settings of the network.
+    """The sizes and settings of the network.
 
     Attributes:
         vocab_size: number of tokens, padded to a multiple of 128 so that the vocabulary shards evenly.
-        dtype: in what to compute; parameters are float32.
-        emb_dim: size of token vectors and of all that is passed between layers.
+        dtype: the dtype of computations; parameters are float32.
+        emb_dim: size of token vectors and of activations between layers.
         head_dim: depth of each attention head.
         mlp_dim: size of the hidden layer of the feed-forward blocks.
         mlp_activations: activations of the feed-forward blocks: ('relu',) for T5 1.0, ('gelu', 'linear') for T5 1.1.
-        dropout_rate: of all dropouts.
-        logits_via_embedding: whether logits come from the token vectors (T5 1.0) or from a layer of their own.
+        dropout_rate: the rate of all dropouts.
+        logits_via_embedding: whether logits come from the token vectors (T5 1.0) or from a separate layer.
         float32_attention_logits: whether to compute attention logits in float32 whatever ``dtype`` is.
     """
 
@@ -53,7 +53,7 @@ def _check_tokens(name: str, tokens: Array) -> None:
 
 
 class _Blocks:
-    """What a stack consists of. Other networks derive theirs from it, with layers of their own."""
+    """The parts of a stack. Other networks derive their own parts from it."""
 
     _layers: Any = layers
 
@@ -61,7 +61,7 @@ class _Blocks:
         self.config = config
 
     def token_embedder(self) -> layers.Embed:
-        """Makes the table of token vectors, which also gives logits."""
+        """Makes the table of token vectors, which may also give logits."""
         cfg = self.config
         return layers.Embed(
             num_embeddings=cfg.vocab_size,
@@ -85,14 +85,14 @@ class _Blocks:
         )
 
     def attention(self, name: str) -> Any:
-        """Makes attention of several heads."""
+        """Makes multi-head attention."""
         cfg = self.config
         return self._layers.MultiHeadDotProductAttention(
             num_heads=cfg.num_heads,
             head_dim=cfg.head_dim,
             dtype=cfg.dtype,
             dropout_rate=cfg.dropout_rate,
-            float32_logits=getattr(cfg, "float32_attention_logits", False),  # a setting of T5Config alone
+            float32_logits=getattr(cfg, "float32_attention_logits", False),  # a setting of T5Config only
             name=name,
         )
 
@@ -113,7 +113,7 @@ class _Blocks:
         return layers.LayerNorm(dtype=self.config.dtype, name=name)(x)
 
     def dropout(self, x: Array, deterministic: bool, name: str | None = None) -> Array:
-        """Drops features, each at all positions of a sequence at once."""
+        """Drops features, each at all positions of a sequence together."""
         return nn.Dropout(self.config.dropout_rate, broadcast_dims=(-2,), name=name)(x, deterministic=deterministic)
 
     def embed(self, tokens: Array, embedding: Any, deterministic: bool, dropout: str | None = None) -> Array:
@@ -123,7 +123,7 @@ class _Blocks:
     def residual(
         self, x: Array, norm: str, block: Callable[[Array], Array], deterministic: bool, dropout: str | None = None
     ) -> Array:
-        """Adds what a block makes of the normed float[batch, length, emb_dim]."""
+        """Adds a block's output for the normed float[batch, length, emb_dim]."""
         return x + self.dropout(block(self.norm(norm, x)), deterministic, dropout)
 
     def encoder_layer(self, x: Array, mask: Array | None, bias: Array, deterministic: bool) -> Array:
@@ -218,7 +218,7 @@ class DecoderLayer(nn.Module):
         """Transforms float[batch, length, emb_dim], or one token of each sequence when decoding with a cache.
 
         ``encoded`` is the encoder's output, float[batch, encoder length, emb_dim]; the masks are [batch, 1, length,
-        length] and [batch, 1, length, encoder length]. ``max_decode_length``, how many positions the cache has, is
+        length] and [batch, 1, length, encoder length]. ``max_decode_length``, the number of positions in the cache, is
         needed for one token.
         """
         length = (decode and max_decode_length) or inputs.shape[-2]
@@ -229,7 +229,7 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """From tokens to vectors that know their context; ``shared_embedding`` are the token vectors."""
+    """Maps tokens to vectors that know their context; ``shared_embedding`` has the token vectors."""
 
     config: T5Config
     shared_embedding: nn.Module
@@ -247,12 +247,12 @@ class Encoder(nn.Module):
         number = self.config.num_encoder_layers
         x = blocks.run_layers(self, "encoder", self._layer, number, x, encoder_mask, deterministic)
         x = blocks.norm("encoder_norm", x)
-        # Unlike all other dropouts, this one drops at every position anew.
+        # Unlike all other dropouts, this one is independent at every position.
         return nn.Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
 
 
 class Decoder(nn.Module):
-    """From target tokens and the encoder's output to logits; ``shared_embedding`` are the token vectors."""
+    """Maps target tokens and the encoder's output to logits; ``shared_embedding`` has the token vectors."""
 
     config: T5Config
     shared_embedding: nn.Module
@@ -271,14 +271,14 @@ class Decoder(nn.Module):
         decode: bool = False,
         max_decode_length: int | None = None,
     ) -> Array:
-        """Decodes all positions at once, or one token with a cache; arguments as of ``DecoderLayer``.
+        """Decodes all positions at once, or one token with a cache; the arguments are those of ``DecoderLayer``.
 
         ``decoder_input_tokens`` are the int[batch, length] targets shifted right. ``decoder_positions`` are not read:
         positions are relative.
 
         Returns:
             float[batch, length, vocab_size] logits of the next tokens, float32 unless they come from the token vectors
-            of another attend dtype.
+            with another attend dtype.
         """
         del decoder_positions
         _check_tokens("decoder_input_tokens", decoder_input_tokens)
@@ -309,7 +309,7 @@ class Transformer(nn.Module):
     ) -> Array:
         """Encodes int[batch, length] tokens, of which zeros are padding: float[batch, length, emb_dim].
 
-        ``encoder_segment_ids``, int[batch, length], says which packed sequence a position belongs to.
+        ``encoder_segment_ids``, int[batch, length], gives the packed sequence of each position.
         """
         _check_tokens("encoder_input_tokens", encoder_input_tokens)
         is_token = encoder_input_tokens > 0
@@ -335,9 +335,9 @@ class Transformer(nn.Module):
     ) -> Array:
         """Decodes all positions at once, or one token with a cache: float[batch, length, vocab_size] logits.
 
-        ``encoded`` is from ``encode``, and ``encoder_input_tokens`` says what of it is padding.
+        ``encoded`` is the result of ``encode``, and ``encoder_input_tokens`` shows which of it is padding.
         ``decoder_input_tokens`` are the targets shifted right; zeros in ``decoder_target_tokens`` are padding, of which
-        there is none with ``decode``. ``max_decode_length``, how many positions the cache has, is needed when decoding
+        there is none with ``decode``. ``max_decode_length``, the number of positions in the cache, is needed to decode
         one token.
 
         Raises:
@@ -388,7 +388,7 @@ class Transformer(nn.Module):
     ) -> Array:
         """Encodes and decodes: the forward pass of training, or with ``decode`` the one that makes the cache.
 
-        Arguments as of ``encode`` and ``decode``; positions are not read, because those of T5 are relative.
+        The arguments are those of ``encode`` and ``decode``; positions are not read, because T5's are relative.
         """
         del encoder_positions
         encoded = self.encode(encoder_input_tokens, encoder_segment_ids, enable_dropout)
