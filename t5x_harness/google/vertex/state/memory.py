@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from t5x_harness.google.vertex.state.store import StateError
@@ -25,7 +23,6 @@ class MemoryStore:
         self._mutex = threading.RLock()
         self._kept: dict[str, bytes | list[bytes] | set[str]] = {}
         self._sorted: list[str] = []
-        self._locks: dict[str, float] = {}
 
     def get(self, key: str) -> bytes | None:
         with self._mutex:
@@ -106,25 +103,10 @@ class MemoryStore:
         with self._mutex:
             return set(self._find(key, set) or ())
 
-    @contextlib.contextmanager
-    def lock(self, name: str, seconds: float) -> Iterator[bool]:
-        until = time.monotonic() + seconds
-        with self._mutex:
-            free = self._locks.get(name, 0.0) <= time.monotonic()
-            if free:
-                self._locks[name] = until
-        try:
-            yield free
-        finally:
-            with self._mutex:
-                if free and self._locks.get(name) == until:  # otherwise it expired, and may have another owner
-                    del self._locks[name]
-
     def clear(self) -> None:
         with self._mutex:
             self._kept.clear()
             self._sorted.clear()
-            self._locks.clear()
 
     def close(self) -> None:
         """Does nothing: there is no connection."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = f"{PRODUCT}:"
 # Each kind has a prefix of its own, because fakeredis ends the connection on Redis's own error for a wrong kind.
-_VALUE, _LIST, _SET, _LOCK = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set", "lock"))
+_VALUE, _LIST, _SET = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set"))
 _KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
 _AT_ONCE = 1000
 
@@ -89,7 +88,7 @@ def import_redis(name: str) -> Any:
 
 
 class RedisStore:
-    """A :class:`StateStore` on Redis's transactions (WATCH and MULTI) and SET NX, without scripts.
+    """A :class:`StateStore` on Redis's transactions (WATCH and MULTI), without scripts.
 
     A sorted set has all keys, so that keys with a prefix are found quickly, and a hash has their kinds. Only keys that
     begin with the name of this product are used.
@@ -212,17 +211,6 @@ class RedisStore:
         found: set[bytes] = self._read(key, _SET, lambda pipe: pipe.smembers(_SET + key))
         return {member.decode() for member in found}
 
-    @contextlib.contextmanager
-    def lock(self, name: str, seconds: float) -> Iterator[bool]:
-        mine = secrets.token_bytes(16)
-        with self._state_errors():
-            free = bool(self._client.set(_LOCK + name, mine, nx=True, px=max(1, round(seconds * 1000))))
-        try:
-            yield free
-        finally:
-            if free:
-                self._release(_LOCK + name, mine)
-
     def clear(self) -> None:
         with self._state_errors():
             found = list(self._client.scan_iter(f"{_SPACE}*", count=_AT_ONCE))
@@ -272,16 +260,6 @@ class RedisStore:
         keys = (_VALUE + key, _LIST + key, _SET + key)
         with self._state_errors():
             return self._client.transaction(change, *keys, value_from_callable=not results)
-
-    def _release(self, key: str, mine: bytes) -> None:
-        def release(pipe: Any) -> None:
-            is_mine = pipe.get(key) == mine  # otherwise it expired, and may have another owner
-            pipe.multi()
-            if is_mine:
-                pipe.delete(key)
-
-        with self._state_errors():
-            self._client.transaction(release, key)
 
 
 def _forget(pipe: Any, key: str) -> None:

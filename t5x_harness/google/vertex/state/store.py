@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -69,13 +68,6 @@ class StateStore(Protocol):
 
     def members(self, key: str) -> set[str]:
         """Returns all members of a set; none if the key does not exist."""
-
-    def lock(self, name: str, seconds: float) -> AbstractContextManager[bool]:
-        """Tries once to take a lock, which is released at the end of the block, or after ``seconds``.
-
-        Yields:
-          Whether it was free.
-        """
 
     def clear(self) -> None:
         """Removes everything."""

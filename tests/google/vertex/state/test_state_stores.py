@@ -95,38 +95,6 @@ def test_what_a_check_raises_is_raised_and_removes_nothing(store: StateStore) ->
     assert store.keys("") == ["list"]
 
 
-def test_one_of_two_has_a_lock(store: StateStore, other: StateStore) -> None:
-    with store.lock("job", 60) as first, other.lock("job", 60) as second, other.lock("another", 60) as third:
-        assert (first, second, third) == (True, False, True)
-    with other.lock("job", 60) as free:
-        assert free
-
-
-def test_who_had_no_lock_gives_none_back(store: StateStore, other: StateStore) -> None:
-    with store.lock("job", 60):
-        with other.lock("job", 60) as second:
-            assert not second
-        with other.lock("job", 60) as third:
-            assert not third
-
-
-def test_a_lock_runs_out_and_is_then_not_given_back_by_its_old_owner(store: StateStore, other: StateStore) -> None:
-    ran_out = threading.Event()
-    with store.lock("job", 0.02):
-        while not ran_out.is_set():
-            with other.lock("job", 60) as free:
-                if free:
-                    ran_out.set()
-    with store.lock("job", 0.02) as first:
-        assert first
-        taken = other.lock("job", 60)
-        while not taken.__enter__():
-            taken = other.lock("job", 60)
-    with store.lock("job", 60) as again:
-        assert not again, "the old owner took the lock from the new one"
-    taken.__exit__(None, None, None)
-
-
 def test_clear_leaves_nothing(store: StateStore) -> None:
     store.put("value", b"")
     store.append("list", b"")
@@ -245,7 +213,6 @@ def test_a_state_that_is_lost_is_told_whatever_is_asked() -> None:
         lambda: store.read("key"),
         lambda: store.append("key", b"value"),
         lambda: store.discard("key", "member"),
-        lambda: store.lock("key", 1).__enter__(),
         store.clear,
     ]
     for ask in asked:
