@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from t5x_harness.google.vertex.state.memory import MemoryStore
+from t5x_harness.google.vertex.state.store import MemoryStore
 
 PATIENCE = 60.0
 

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from t5x_harness.google.vertex import common_methods as common
 from t5x_harness.google.vertex.jobs import pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
+from t5x_harness.google.vertex.messages.names import verb_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata import contexts, lineage, nodes, stores
+from t5x_harness.google.vertex.metadata import nodes, stores
 from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Method
-from t5x_harness.google.vertex.tensorboard import reading, runs, tensorboards, writing
-from t5x_harness.google.vertex.tensorboard.points import Points
+from t5x_harness.google.vertex.tensorboard import data, runs, tensorboards
+from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 
-def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
-    """Returns the methods by their names without a version."""
-    return {
+def methods_of(jobs: Jobs) -> Mapping[str, Method]:
+    """Returns the methods by their names without a version.
+
+    The standard methods of a kind of resources that no function of its own answers follow the common rules.
+    """
+    methods: dict[str, Method] = {rpc.name: run_standard for rpc in rpc_table().values() if verb_of(rpc)}
+    for kind in ("CustomJob", "HyperparameterTuningJob"):
+        methods |= {
+            f"JobService.Get{kind}": jobs.get,
+            f"JobService.List{kind}s": jobs.list,
+            f"JobService.Cancel{kind}": jobs.cancel,
+            f"JobService.Delete{kind}": jobs.delete,
+        }
+    for kind in ("Artifact", "Execution", "Context"):
+        methods |= {
+            f"MetadataService.Create{kind}": nodes.create,
+            f"MetadataService.Get{kind}": nodes.get,
+            f"MetadataService.List{kind}s": nodes.list_nodes,
+            f"MetadataService.Update{kind}": nodes.update,
+            f"MetadataService.Delete{kind}": nodes.delete,
+            f"MetadataService.Purge{kind}s": nodes.purge,
+        }
+    return methods | {
         "JobService.CreateCustomJob": jobs.custom.create,
-        "JobService.GetCustomJob": jobs.get,
-        "JobService.ListCustomJobs": jobs.list,
-        "JobService.CancelCustomJob": jobs.cancel,
-        "JobService.DeleteCustomJob": jobs.delete,
         "JobService.CreateHyperparameterTuningJob": jobs.tuning.create,
-        "JobService.GetHyperparameterTuningJob": jobs.get,
-        "JobService.ListHyperparameterTuningJobs": jobs.list,
-        "JobService.CancelHyperparameterTuningJob": jobs.cancel,
-        "JobService.DeleteHyperparameterTuningJob": jobs.delete,
         "PipelineService.CreateTrainingPipeline": pipelines.create,
         "PipelineService.GetTrainingPipeline": pipelines.get,
         "PipelineService.ListTrainingPipelines": pipelines.list_pipelines,
@@ -43,67 +55,37 @@ def methods_of(jobs: Jobs, points: Points) -> Mapping[str, Method]:
         "ModelService.MergeVersionAliases": registry.merge_aliases,
         "ModelService.DeleteModelVersion": registry.delete_version,
         "MetadataService.CreateMetadataStore": stores.create_store,
-        "MetadataService.GetMetadataStore": run_standard,
-        "MetadataService.ListMetadataStores": run_standard,
-        "MetadataService.DeleteMetadataStore": run_standard,
         "MetadataService.CreateMetadataSchema": stores.create_schema,
-        "MetadataService.GetMetadataSchema": run_standard,
-        "MetadataService.ListMetadataSchemas": stores.list_schemas,
-        "MetadataService.CreateArtifact": nodes.create,
-        "MetadataService.GetArtifact": nodes.get,
-        "MetadataService.ListArtifacts": nodes.list_nodes,
-        "MetadataService.UpdateArtifact": nodes.update,
-        "MetadataService.DeleteArtifact": nodes.delete,
-        "MetadataService.PurgeArtifacts": nodes.purge,
-        "MetadataService.QueryArtifactLineageSubgraph": lineage.query_artifact,
-        "MetadataService.CreateExecution": nodes.create,
-        "MetadataService.GetExecution": nodes.get,
-        "MetadataService.ListExecutions": nodes.list_nodes,
-        "MetadataService.UpdateExecution": nodes.update,
-        "MetadataService.DeleteExecution": nodes.delete,
-        "MetadataService.PurgeExecutions": nodes.purge,
-        "MetadataService.AddExecutionEvents": lineage.add_events,
-        "MetadataService.QueryExecutionInputsAndOutputs": lineage.query_execution,
-        "MetadataService.CreateContext": nodes.create,
-        "MetadataService.GetContext": nodes.get,
-        "MetadataService.ListContexts": nodes.list_nodes,
-        "MetadataService.UpdateContext": nodes.update,
-        "MetadataService.DeleteContext": nodes.delete,
-        "MetadataService.PurgeContexts": nodes.purge,
-        "MetadataService.AddContextArtifactsAndExecutions": contexts.add_members,
-        "MetadataService.AddContextChildren": contexts.add_children,
-        "MetadataService.RemoveContextChildren": contexts.remove_children,
-        "MetadataService.QueryContextLineageSubgraph": lineage.query_context,
+        "MetadataService.ListMetadataSchemas": nodes.list_nodes,
+        "MetadataService.QueryArtifactLineageSubgraph": nodes.query_artifact,
+        "MetadataService.AddExecutionEvents": nodes.add_events,
+        "MetadataService.QueryExecutionInputsAndOutputs": nodes.query_execution,
+        "MetadataService.AddContextArtifactsAndExecutions": nodes.add_members,
+        "MetadataService.AddContextChildren": nodes.add_children,
+        "MetadataService.RemoveContextChildren": nodes.remove_children,
+        "MetadataService.QueryContextLineageSubgraph": nodes.query_context,
         "TensorboardService.CreateTensorboard": tensorboards.create,
         "TensorboardService.GetTensorboard": tensorboards.get,
         "TensorboardService.ListTensorboards": tensorboards.list_tensorboards,
         "TensorboardService.UpdateTensorboard": tensorboards.update,
-        "TensorboardService.DeleteTensorboard": run_standard,
-        "TensorboardService.ReadTensorboardUsage": reading.read_usage,
-        "TensorboardService.ReadTensorboardSize": partial(reading.read_size, points),
+        "TensorboardService.ReadTensorboardUsage": data.read_usage,
+        "TensorboardService.ReadTensorboardSize": data.read_size,
         "TensorboardService.CreateTensorboardExperiment": tensorboards.create_experiment,
-        "TensorboardService.GetTensorboardExperiment": run_standard,
-        "TensorboardService.ListTensorboardExperiments": run_standard,
-        "TensorboardService.UpdateTensorboardExperiment": run_standard,
         "TensorboardService.DeleteTensorboardExperiment": tensorboards.delete_experiment,
-        "TensorboardService.WriteTensorboardExperimentData": partial(writing.write_experiment, points),
+        "TensorboardService.WriteTensorboardExperimentData": data.write_experiment,
         "TensorboardService.CreateTensorboardRun": runs.create_run,
         "TensorboardService.BatchCreateTensorboardRuns": runs.batch_create_runs,
-        "TensorboardService.GetTensorboardRun": run_standard,
-        "TensorboardService.ListTensorboardRuns": run_standard,
         "TensorboardService.UpdateTensorboardRun": runs.update_run,
         "TensorboardService.DeleteTensorboardRun": runs.delete_run,
-        "TensorboardService.WriteTensorboardRunData": partial(writing.write_run, points),
+        "TensorboardService.WriteTensorboardRunData": data.write_run,
         "TensorboardService.CreateTensorboardTimeSeries": runs.create_time_series,
         "TensorboardService.BatchCreateTensorboardTimeSeries": runs.batch_create_time_series,
-        "TensorboardService.GetTensorboardTimeSeries": run_standard,
-        "TensorboardService.ListTensorboardTimeSeries": run_standard,
         "TensorboardService.UpdateTensorboardTimeSeries": runs.update_time_series,
         "TensorboardService.DeleteTensorboardTimeSeries": runs.delete_time_series,
-        "TensorboardService.ReadTensorboardTimeSeriesData": partial(reading.read, points),
-        "TensorboardService.BatchReadTensorboardTimeSeriesData": partial(reading.batch_read, points),
-        "TensorboardService.ExportTensorboardTimeSeriesData": partial(reading.export, points),
-        "TensorboardService.ReadTensorboardBlobData": reading.read_blobs,
+        "TensorboardService.ReadTensorboardTimeSeriesData": data.read,
+        "TensorboardService.BatchReadTensorboardTimeSeriesData": data.batch_read,
+        "TensorboardService.ExportTensorboardTimeSeriesData": data.export,
+        "TensorboardService.ReadTensorboardBlobData": data.read_blobs,
         "Operations.GetOperation": common.get_operation,
         "Operations.ListOperations": common.list_operations,
         "Operations.WaitOperation": common.wait_operation,

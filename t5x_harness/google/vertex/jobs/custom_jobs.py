@@ -19,7 +19,7 @@ from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import location_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.kinds import CONTEXT
+from t5x_harness.google.vertex.metadata.links import CONTEXT
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.validation import judge
 from t5x_harness.google.vertex.wire import errors

@@ -15,7 +15,7 @@ from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership
 from t5x_harness.google.vertex.jobs.tuning.study import TuningJobs
-from t5x_harness.google.vertex.messages.kinds import KINDS, ResourceKind
+from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode

@@ -9,8 +9,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import verb_of
-from t5x_harness.google.vertex.messages.names import location_of
+from t5x_harness.google.vertex.messages.names import location_of, verb_of
 from t5x_harness.google.vertex.messages.paths import is_map, is_repeated
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import Rpc

@@ -14,14 +14,14 @@ from typing import Any, Self
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import ResourceKind
-from t5x_harness.google.vertex.messages.masks import check_paths
-from t5x_harness.google.vertex.messages.matching import matcher
+from t5x_harness.google.vertex.messages.filters import matcher
+from t5x_harness.google.vertex.messages.names import ResourceKind
 from t5x_harness.google.vertex.messages.paths import (
     ABSENT,
     FieldPath,
     NoField,
     SeveralValues,
+    check_paths,
     is_repeated,
     snake_case,
 )

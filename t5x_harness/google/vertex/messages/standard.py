@@ -11,11 +11,9 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import ResourceKind, verb_of
 from t5x_harness.google.vertex.messages.lists import list_page
-from t5x_harness.google.vertex.messages.masks import apply_mask
-from t5x_harness.google.vertex.messages.names import is_resource, parent_of
-from t5x_harness.google.vertex.messages.paths import is_repeated
+from t5x_harness.google.vertex.messages.names import ResourceKind, is_resource, parent_of, verb_of
+from t5x_harness.google.vertex.messages.paths import apply_mask, is_repeated
 from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import ApiCall
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field, not_found

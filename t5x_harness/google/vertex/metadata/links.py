@@ -1,4 +1,4 @@
-"""The links between nodes of a metadata store: memberships in contexts, parents and children, events.
+"""The three kinds of nodes of a metadata store, and the links between them: memberships, parents and children, events.
 
 A link is kept at both ends as a part of the node there, so that either end finds it without a search. The parents of a
 context are in its message.
@@ -12,9 +12,35 @@ from typing import Any
 
 from google.cloud.aiplatform_v1.types import event as event_types
 
-from t5x_harness.google.vertex.metadata.kinds import CONTEXT
+from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, collection_of
 from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
+
+ARTIFACT, EXECUTION, CONTEXT = KINDS["Artifact"], KINDS["Execution"], KINDS["Context"]
+
+
+def kind_of(call: ApiCall) -> ResourceKind:
+    """Returns the kind of nodes of a method such as ``ListArtifacts``."""
+    return next(kind for kind in (ARTIFACT, EXECUTION, CONTEXT) if kind.name in call.rpc.method)
+
+
+def get_node(services: Services, name: str, kind: ResourceKind) -> Any:
+    """Returns a node; raises ApiError if it does not exist, or if the name is not that of such a node."""
+    if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
+        shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
+        raise invalid_argument(f"{name!r} is not the name of a {kind.name}: {shape}")
+    found = services.resources.find(name, kind.message)
+    if found is None:
+        message = f"Get{kind.name} is unable to find {kind.field} resource with name: {name}"
+        raise ApiError(StatusCode.NOT_FOUND, f"Resource not found.; {message}")
+    return found
+
+
+def store_of(name: str) -> str:
+    """Returns the name of the metadata store of a node or a schema."""
+    return "/".join(name.split("/")[:6])
+
 
 _MEMBERS, _CONTEXTS, _CHILDREN, _EXECUTIONS = "members", "contexts", "children", "executions"
 

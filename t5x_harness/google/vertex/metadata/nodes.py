@@ -1,21 +1,30 @@
-"""Artifacts, executions and contexts: what their service adds to the standard methods."""
+"""Artifacts, executions and contexts: what their service adds to the standard methods, and their lineage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from google.cloud.aiplatform_v1.types import event as event_types
+from google.cloud.aiplatform_v1.types import lineage_subgraph
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import ResourceKind
-from t5x_harness.google.vertex.messages.masks import apply_mask
-from t5x_harness.google.vertex.messages.matching import matcher
+from t5x_harness.google.vertex.messages.filters import matcher
+from t5x_harness.google.vertex.messages.names import ResourceKind
+from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.kinds import CONTEXT, get_node, kind_of, store_of
-from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store
-from t5x_harness.google.vertex.services import ApiCall
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field
+from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, get_node, kind_of, store_of
+from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store, title_of
+from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
+from t5x_harness.google.vertex.wire.errors import (
+    ApiError,
+    FieldViolation,
+    failed_precondition,
+    invalid_argument,
+    invalid_field,
+)
 from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _LARGEST_METADATA = 200 * 1024  # bytes
@@ -123,3 +132,173 @@ def purge(call: ApiCall) -> Message:
     metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
     metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
     return call.services.operations.done(response, request.parent, metadata)
+
+
+_MOST_PARENTS = 10
+
+
+def add_members(call: ApiCall) -> Message:
+    """Adds artifacts and executions to a context, if they are not in it."""
+    request = call.request
+    context = get_node(call.services, request.context, CONTEXT)
+    nodes = [get_node(call.services, name, ARTIFACT) for name in request.artifacts]
+    nodes += [get_node(call.services, name, EXECUTION) for name in request.executions]
+    for node in nodes:
+        links.add_member(call.services, context.name, node.name)
+    return call.rpc.response()
+
+
+def add_children(call: ApiCall) -> Message:
+    """Makes contexts children of a context, or none of them if one cannot be a child."""
+    parent = get_node(call.services, call.request.context, CONTEXT)
+    children = [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]
+    above = _with_ancestors(call.services, parent)
+    for child in children:
+        _check_child(child, parent, above)
+    for child in children:
+        links.add_child(call.services, parent.name, child.name)
+    return call.rpc.response()
+
+
+def remove_children(call: ApiCall) -> Message:
+    """Removes contexts from the children of a context, if they are among them."""
+    parent = get_node(call.services, call.request.context, CONTEXT)
+    for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
+        links.remove_child(call.services, parent.name, child.name)
+    return call.rpc.response()
+
+
+def _check_child(child: Any, parent: Any, above: set[str]) -> None:
+    if child.name in above:
+        message = f"Context {child.name} cannot be a child of {parent.name}: the contexts would form a cycle"
+        raise invalid_argument(message)
+    if parent.name not in child.parent_contexts and len(child.parent_contexts) >= _MOST_PARENTS:
+        message = f"Context {child.name} has {len(child.parent_contexts)} parents; at most {_MOST_PARENTS} are allowed"
+        raise invalid_argument(message)
+
+
+def _with_ancestors(services: Services, context: Any) -> set[str]:
+    """Returns the names of a context and all its ancestors."""
+    found: set[str] = set()
+    left = [context]
+    while left:
+        each = left.pop()
+        found.add(each.name)
+        above = (services.resources.find(name, CONTEXT.message) for name in each.parent_contexts if name not in found)
+        left += [parent for parent in above if parent is not None]
+    return found
+
+
+def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool:
+    """Evaluates ``in_context("NAME")``: whether an artifact or an execution is in a context."""
+    if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.name, EXECUTION.name):
+        message = "in_context takes the full name of one context, and is for artifacts and executions"
+        raise invalid_argument(f"Invalid filter: {message}")
+    return arguments[0] in links.contexts_of(services, node.name)
+
+
+def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) -> bool:
+    """Evaluates ``child_contexts:"NAME"``: whether a context is a parent of another."""
+    operator, wanted = arguments
+    if operator != ":":
+        raise invalid_argument("Invalid filter: child_contexts can be compared only with `:`")
+    found = links.children(services, context.name)
+    return bool(found) if wanted == "*" else wanted in found
+
+
+def _schema_title(_: Services, schema: Any, arguments: Sequence[str]) -> bool:
+    """Evaluates ``schema_title="system.*"``: whether a schema's title matches; ``*`` stands for anything."""
+    operator, wanted = arguments
+    if operator not in ("=", "!=", ":"):
+        raise invalid_argument("Invalid filter: schema_title can be compared only with =, != and :")
+    pattern = re.escape(wanted).replace(r"\*", ".*")
+    return bool(re.fullmatch(pattern, title_of(schema))) == (operator != "!=")
+
+
+FILTERS: Mapping[str, FilterFunction] = {
+    "in_context": _in_context,
+    "Context.child_contexts": _child_contexts,
+    "MetadataSchema.schema_title": _schema_title,
+}
+
+
+_LARGEST = 1000
+_Subgraph = lineage_subgraph.LineageSubgraph.pb()
+_NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
+
+
+def add_events(call: ApiCall) -> Message:
+    """Records which artifacts an execution read or made. The first event of an artifact stays."""
+    execution = get_node(call.services, call.request.execution, EXECUTION)
+    for number, event in enumerate(call.request.events):
+        if event.type_ == _NO_TYPE:
+            raise invalid_field(f"events[{number}].type", "it has to be INPUT or OUTPUT")
+        event.artifact = get_node(call.services, event.artifact, ARTIFACT).name
+    for event in call.request.events:
+        event.execution = execution.name
+        event.event_time.FromNanoseconds(call.services.clock.now())
+        links.add_event(call.services, event)
+    return call.rpc.response()
+
+
+def query_execution(call: ApiCall) -> Message:
+    """Returns an execution with its artifacts and the events between them."""
+    execution = get_node(call.services, call.request.execution, EXECUTION)
+    events = links.events_of(call.services, execution.name)
+    return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
+
+
+def query_context(call: ApiCall) -> Message:
+    """Returns the artifacts and executions of a context, and the events between them."""
+    context = get_node(call.services, call.request.context, CONTEXT)
+    members = links.members(call.services, context.name)
+    artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
+    executions = members - artifacts
+    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    return _subgraph(call.services, artifacts, executions, events)
+
+
+def query_artifact(call: ApiCall) -> Message:
+    """Returns what an artifact was made from and what was made from it, within a number of hops.
+
+    A hop is a step along an event, from an artifact to an execution or back. A message cannot distinguish 0 hops from
+    no number, so both stand for all.
+    """
+    request = call.request
+    artifact = get_node(call.services, request.artifact, ARTIFACT)
+    if request.max_hops < 0:
+        raise invalid_field("max_hops", f"{request.max_hops} is negative")
+    matches = matcher(request.filter, call.services)
+    artifacts, executions = {artifact.name}, set[str]()
+    newest, hops = {artifact.name}, 0
+    while newest and (hops < request.max_hops or not request.max_hops):
+        hops += 1
+        if hops % 2:
+            newest = {e for name in newest for e in links.executions_of(call.services, name)} - executions
+            executions |= newest
+        else:
+            reached = {e.artifact for name in newest for e in links.events_of(call.services, name)} - artifacts
+            newest = {node.name for node in _nodes(call.services, reached, ARTIFACT) if matches(node)}
+            artifacts |= newest
+        _check_size(artifacts, executions)
+    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    return _subgraph(call.services, artifacts, executions, events)
+
+
+def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable[str], events: list[Any]) -> Message:
+    nodes, makers = _nodes(services, artifacts, ARTIFACT), _nodes(services, executions, EXECUTION)
+    _check_size(nodes, makers, events)
+    ordered = sorted(events, key=lambda event: event.event_time.ToNanoseconds())
+    return _Subgraph(artifacts=nodes, executions=makers, events=ordered)
+
+
+def _nodes(services: Services, names: Iterable[str], kind: ResourceKind) -> list[Any]:
+    """Returns the nodes with these names, except those that were deleted meanwhile."""
+    found = services.state.get_all(sorted(names))
+    return [kind.message.FromString(data) for data in found if data is not None]
+
+
+def _check_size(*parts: Any) -> None:
+    if any(len(part) > _LARGEST for part in parts):
+        message = f"The lineage has more than {_LARGEST} artifacts, executions or events; ask for fewer hops"
+        raise failed_precondition(message)

@@ -17,9 +17,9 @@ from google.cloud.aiplatform_v1.types import metadata_schema, metadata_store
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.kinds import ResourceKind
+from t5x_harness.google.vertex.messages.names import ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata.kinds import ARTIFACT, CONTEXT, EXECUTION, store_of
+from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, store_of
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
@@ -224,9 +224,4 @@ def create_schema(call: ApiCall) -> Message:
         raise ApiError(StatusCode.ALREADY_EXISTS, message)
     if not call.request.metadata_schema_id:
         call.request.metadata_schema_id = schema_id(title, schema.schema_version)
-    return run_standard(call)
-
-
-def list_schemas(call: ApiCall) -> Message:
-    ensure_default_store(call.services, call.request.parent)
     return run_standard(call)

@@ -11,11 +11,9 @@ from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
 from t5x_harness.buckets.emulated import Store
-from t5x_harness.google.vertex.messages.kinds import ResourceKind
 from t5x_harness.google.vertex.messages.lists import list_page
-from t5x_harness.google.vertex.messages.masks import check_paths
-from t5x_harness.google.vertex.messages.names import parent_of
-from t5x_harness.google.vertex.messages.paths import snake_case
+from t5x_harness.google.vertex.messages.names import ResourceKind, parent_of
+from t5x_harness.google.vertex.messages.paths import check_paths, snake_case
 from t5x_harness.google.vertex.messages.standard import answered
 from t5x_harness.google.vertex.models.versions import Versions, alias_faults, split_name
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services

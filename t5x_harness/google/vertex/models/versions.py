@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.wire.errors import (
     ApiError,
     FieldViolation,

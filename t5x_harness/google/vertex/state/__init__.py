@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from t5x_harness.google.vertex.state.memory import MemoryStore
 from t5x_harness.google.vertex.state.redis_store import open_fake_redis, open_redis
-from t5x_harness.google.vertex.state.store import StateError, StateStore
+from t5x_harness.google.vertex.state.store import MemoryStore, StateError, StateStore
 
 __all__ = ["StateError", "StateStore", "open_store"]
 

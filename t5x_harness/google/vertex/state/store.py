@@ -1,9 +1,11 @@
-"""The interface of state: the few operations that are atomic both in memory and in Redis."""
+"""The interface of state, with the few operations that are atomic both in memory and in Redis, and state in memory."""
 
 from __future__ import annotations
 
+import bisect
+import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 
 class StateError(Exception):
@@ -74,3 +76,117 @@ class StateStore(Protocol):
 
     def close(self) -> None:
         """Closes the connection, and ends a server that was started for it."""
+
+
+Kept = TypeVar("Kept", bytes, list[bytes], set[str])
+
+_NAMES: dict[type, str] = {bytes: "value", list: "list", set: "set"}
+
+
+class MemoryStore:
+    """A :class:`StateStore` of dictionaries under one lock."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._kept: dict[str, bytes | list[bytes] | set[str]] = {}
+        self._sorted: list[str] = []
+
+    def get(self, key: str) -> bytes | None:
+        with self._mutex:
+            return self._find(key, bytes)
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        with self._mutex:
+            return [self._find(key, bytes) for key in keys]
+
+    def put(self, key: str, value: bytes) -> None:
+        with self._mutex:
+            self._find(key, bytes)
+            self._keep(key, value)
+
+    def create(self, key: str, value: bytes) -> bool:
+        with self._mutex:
+            if key in self._kept:
+                return False
+            self._keep(key, value)
+            return True
+
+    def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
+        with self._mutex:
+            value = self._find(key, bytes)
+            if value is None:
+                return None
+            changed = change(value)
+            self._keep(key, changed)
+            return changed
+
+    def delete(self, key: str, check: Callable[[bytes], object] | None = None) -> bool:
+        with self._mutex:
+            if check is not None and (value := self._find(key, bytes)) is not None:
+                check(value)
+            if self._kept.pop(key, None) is None:
+                return False
+            del self._sorted[bisect.bisect_left(self._sorted, key)]
+            return True
+
+    def keys(self, prefix: str) -> list[str]:
+        with self._mutex:
+            first = last = bisect.bisect_left(self._sorted, prefix)
+            while last < len(self._sorted) and self._sorted[last].startswith(prefix):
+                last += 1
+            return self._sorted[first:last]
+
+    def append(self, key: str, *values: bytes) -> int:
+        with self._mutex:
+            elements = self._find(key, list) or []
+            if values:
+                elements.extend(values)
+                self._keep(key, elements)
+            return len(elements)
+
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
+        with self._mutex:
+            return (self._find(key, list) or [])[start:stop]
+
+    def add(self, key: str, member: str) -> bool:
+        with self._mutex:
+            elements = self._find(key, set) or set()
+            new = member not in elements
+            elements.add(member)
+            self._keep(key, elements)
+            return new
+
+    def discard(self, key: str, member: str) -> bool:
+        with self._mutex:
+            elements = self._find(key, set) or set()
+            if member not in elements:
+                return False
+            elements.remove(member)
+            if not elements:
+                self.delete(key)
+            return True
+
+    def members(self, key: str) -> set[str]:
+        with self._mutex:
+            return set(self._find(key, set) or ())
+
+    def clear(self) -> None:
+        with self._mutex:
+            self._kept.clear()
+            self._sorted.clear()
+
+    def close(self) -> None:
+        """Does nothing: there is no connection."""
+
+    def _find(self, key: str, kind: type[Kept]) -> Kept | None:
+        value = self._kept.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise StateError(f"{key} holds a {_NAMES[type(value)]}, not a {_NAMES[kind]}")
+        return value
+
+    def _keep(self, key: str, value: bytes | list[bytes] | set[str]) -> None:
+        if key not in self._kept:
+            bisect.insort(self._sorted, key)
+        self._kept[key] = value

@@ -10,8 +10,8 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import tensorboard_run, tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.masks import apply_mask
 from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import ApiCall, Services

@@ -20,13 +20,12 @@ from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
 from t5x_harness.google.vertex.messages.checks import check_location, check_names, check_times, named_resource
-from t5x_harness.google.vertex.metadata import contexts
+from t5x_harness.google.vertex.metadata import nodes
 from t5x_harness.google.vertex.methods import methods_of
 from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
-from t5x_harness.google.vertex.tensorboard.points import Points
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode, invalid_argument
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
@@ -66,8 +65,8 @@ class Api:
         self.services = services = Services(settings, state)
         self.authority = authority or Authority()
         self._jobs = Jobs(services, graces, functools.partial(follow_to_the_end, services))
-        services.methods = methods_of(self._jobs, Points(services.state))
-        services.filters = {**contexts.FILTERS, **registry.FILTERS}
+        services.methods = methods_of(self._jobs)
+        services.filters = {**nodes.FILTERS, **registry.FILTERS}
 
     @classmethod
     def local(cls, folder: Path) -> Self:

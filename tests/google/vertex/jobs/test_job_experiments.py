@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from job_service import PARENT
 
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.kinds import CONTEXT
+from t5x_harness.google.vertex.metadata.links import CONTEXT
 
 EXPERIMENT = f"{PARENT}/metadataStores/default/contexts/tuning"
 SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'

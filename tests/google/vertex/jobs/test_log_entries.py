@@ -16,7 +16,7 @@ from job_service import read_entries
 from t5x_harness.google.vertex.jobs import logs
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import JobLog, LineSplitter
-from t5x_harness.google.vertex.state.memory import MemoryStore
+from t5x_harness.google.vertex.state.store import MemoryStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 PROJECT = {"resourceNames": ["projects/p"]}

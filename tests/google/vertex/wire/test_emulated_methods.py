@@ -12,7 +12,7 @@ def test_every_method_in_the_table_is_one_that_clients_can_call(api: Any) -> Non
 
 
 def test_a_kind_of_resources_that_is_emulated_has_all_of_its_methods(api: Any) -> None:
-    from t5x_harness.google.vertex.messages.kinds import verb_of
+    from t5x_harness.google.vertex.messages.names import verb_of
     from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     common = {rpc.name for rpc in rpc_table().values() if verb_of(rpc)}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from t5x_harness.google.vertex.messages.filters import matcher
 from t5x_harness.google.vertex.messages.lists import in_order, page_of
-from t5x_harness.google.vertex.messages.matching import matcher
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 

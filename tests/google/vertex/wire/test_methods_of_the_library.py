@@ -13,7 +13,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from google.cloud import aiplatform_v1, aiplatform_v1beta1
 
-from t5x_harness.google.vertex.messages.kinds import KINDS, verb_of
+from t5x_harness.google.vertex.messages.names import KINDS, verb_of
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 CLIENTS = ("JobService", "MetadataService", "TensorboardService", "PipelineService", "ModelService", "VizierService")
@@ -60,6 +60,10 @@ def test_a_complete_kind_has_all_the_methods_that_the_library_has_for_it(kind) -
     }
     assert verbs == library
     assert {"Create", "Get", "List"} <= verbs
+
+
+def test_every_emulated_method_is_one_that_clients_can_call(api: Any) -> None:
+    assert [name for name in api.services.methods if rpc_table().named(name) is None] == []
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:

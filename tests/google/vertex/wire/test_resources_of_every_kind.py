@@ -11,7 +11,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from google.protobuf import json_format, struct_pb2
 
-from t5x_harness.google.vertex.messages.masks import apply_mask
+from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.state import StateError
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table

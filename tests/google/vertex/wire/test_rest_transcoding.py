@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
 from t5x_harness.google.server.vertex_endpoint import _administer
-from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
-from t5x_harness.google.vertex.wire.routes import routes_of
+from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest, routes_of
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 Answer = tuple[int, Any]
