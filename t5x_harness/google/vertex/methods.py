@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from t5x_harness.google.vertex import common_methods as common
 from t5x_harness.google.vertex.jobs import pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
+from t5x_harness.google.vertex.messages import standard
 from t5x_harness.google.vertex.messages.names import verb_of
-from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import nodes, stores
 from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Method
@@ -21,7 +20,7 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
 
     The standard methods of a kind of resources that no function of its own answers follow the common rules.
     """
-    methods: dict[str, Method] = {rpc.name: run_standard for rpc in rpc_table().values() if verb_of(rpc)}
+    methods: dict[str, Method] = {rpc.name: standard.run_standard for rpc in rpc_table().values() if verb_of(rpc)}
     for kind in ("CustomJob", "HyperparameterTuningJob"):
         methods |= {
             f"JobService.Get{kind}": jobs.get,
@@ -86,10 +85,10 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
         "TensorboardService.BatchReadTensorboardTimeSeriesData": data.batch_read,
         "TensorboardService.ExportTensorboardTimeSeriesData": data.export,
         "TensorboardService.ReadTensorboardBlobData": data.read_blobs,
-        "Operations.GetOperation": common.get_operation,
-        "Operations.ListOperations": common.list_operations,
-        "Operations.WaitOperation": common.wait_operation,
-        "Operations.CancelOperation": common.cancel_operation,
-        "Operations.DeleteOperation": common.delete_operation,
-        "Projects.GetProject": common.get_project,
+        "Operations.GetOperation": standard.get_operation,
+        "Operations.ListOperations": standard.list_operations,
+        "Operations.WaitOperation": standard.get_operation,
+        "Operations.CancelOperation": standard.cancel_operation,
+        "Operations.DeleteOperation": standard.delete_operation,
+        "Projects.GetProject": standard.get_project,
     }

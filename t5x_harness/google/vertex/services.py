@@ -15,11 +15,10 @@ from google.protobuf.message import Message
 from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.vertex.faults import VertexFaults
 from t5x_harness.google.vertex.messages.names import ProjectNames
-from t5x_harness.google.vertex.operations import Operations
 from t5x_harness.google.vertex.resources import Clock, Resources
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateStore, open_store
-from t5x_harness.google.vertex.wire.rpc_table import Rpc, message_class, rpc_table
+from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
 
 class Services:
@@ -47,16 +46,11 @@ class Services:
         self.projects = ProjectNames(self.state, PROJECT)
         self.resources = Resources(self.state, self.clock)
         self.closing = threading.Event()
-        self.operations = Operations(self.resources, self.closing)
         self.faults = VertexFaults()
         for fault in settings.options.faults:
             self.faults.arm(fault)
         self.methods: Mapping[str, Method] = {}
         self.filters: Mapping[str, FilterFunction] = {}
-
-    def message(self, name: str) -> type[Message]:
-        """Returns the class of a message of v1; see :func:`message_class`."""
-        return message_class(name)
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method, such as ``JobService.GetCustomJob``, for another method."""

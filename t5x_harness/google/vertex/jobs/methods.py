@@ -19,6 +19,7 @@ from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 
 class Jobs:
@@ -43,26 +44,26 @@ class Jobs:
         services.faults.on_arm(self.custom.look_for_faults)
 
     def get(self, call: ApiCall) -> Message:
-        self._ownership.look_after(call.request.name, self._services.message(_kind(call).name))
+        self._ownership.look_after(call.request.name, message_class(_kind(call).name))
         return run_standard(call)
 
     def list(self, call: ApiCall) -> Message:
         kind = _kind(call)
         for name in self._services.resources.names(call.request.parent, kind.collection):
-            self._ownership.look_after(name, self._services.message(kind.name))
+            self._ownership.look_after(name, message_class(kind.name))
         return run_standard(call)
 
     def cancel(self, call: ApiCall) -> Message:
         """Cancels a job, which may run in another server."""
         name, kind = call.request.name, _kind(call)
-        self._services.resources.get(name, self._services.message(kind.name))  # refuses a name of no job
+        self._services.resources.get(name, message_class(kind.name))  # refuses a name of no job
         if not self._ownership.pass_on_cancel(name):
             self._ownership.cancels[kind.collection](name)
         return empty_pb2.Empty()
 
     def delete(self, call: ApiCall) -> Message:
         """Deletes a job that has ended, with its folder."""
-        name, kind = call.request.name, self._services.message(_kind(call).name)
+        name, kind = call.request.name, message_class(_kind(call).name)
         self._ownership.look_after(name, kind)
         job = self._services.resources.get(name, kind)
         _refuse_to_delete(job)

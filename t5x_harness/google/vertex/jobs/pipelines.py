@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from google.cloud.aiplatform_v1.types import custom_job, training_pipeline
 from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import Message
 
@@ -17,13 +18,15 @@ from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import ApiCall, Method, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_field
 
+TrainingPipeline = training_pipeline.TrainingPipeline.pb()
+
 BACKING_JOB = "backingCustomJob"
 """The key in a pipeline's metadata for the name of its job."""
 
 _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_[\d.]+\.yaml")
 
 
-def custom_job_of(services: Services, pipeline: Any) -> Any:
+def custom_job_of(pipeline: Any) -> Any:
     """Returns the job that a pipeline asks for.
 
     Raises:
@@ -37,7 +40,7 @@ def custom_job_of(services: Services, pipeline: Any) -> Any:
         registry.check_model(pipeline.model_to_upload, pipeline.model_id, pipeline.parent_model)
     if pipeline.HasField("input_data_config"):
         raise _not_here("Dataset", "leave the dataset out, and give the job the address of its data")
-    job = services.message("CustomJob")(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
+    job = custom_job.CustomJob.pb()(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
     if pipeline.HasField("encryption_spec"):
         job.encryption_spec.CopyFrom(pipeline.encryption_spec)
     inputs = json_format.MessageToDict(pipeline.training_task_inputs)
@@ -68,7 +71,7 @@ _SUCCEEDED, _FAILED, _FINAL = 4, 5, (4, 5, 7)
 
 def create(call: ApiCall) -> Message:
     pipeline = call.request.training_pipeline
-    job = custom_job_of(call.services, pipeline)
+    job = custom_job_of(pipeline)
     made = call.services.ask("JobService.CreateCustomJob", parent=call.request.parent, custom_job=job)
     pipeline.training_task_metadata.struct_value[BACKING_JOB] = made.name
     _follow(pipeline, made)
@@ -89,14 +92,14 @@ def list_pipelines(call: ApiCall) -> Message:
 
 
 def cancel(call: ApiCall) -> Message:
-    pipeline = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
+    pipeline = call.services.resources.get(call.request.name, TrainingPipeline)
     call.services.ask("JobService.CancelCustomJob", name=_job_name(pipeline))
     return empty_pb2.Empty()
 
 
 def delete(call: ApiCall) -> Message:
     _look_after(call.services, call.request.name)
-    pipeline: Any = call.services.resources.get(call.request.name, call.services.message("TrainingPipeline"))
+    pipeline: Any = call.services.resources.get(call.request.name, TrainingPipeline)
     if pipeline.state not in _FINAL:
         raise ApiError(
             StatusCode.FAILED_PRECONDITION,
@@ -108,15 +111,14 @@ def delete(call: ApiCall) -> Message:
 def follow_to_the_end(services: Services, job: Any) -> None:
     """Updates the pipeline of a job that has ended and is about to be deleted."""
     for name in services.resources.names(parent_of(job.name), "trainingPipelines"):
-        pipeline = services.resources.find(name, services.message("TrainingPipeline"))
+        pipeline = services.resources.find(name, TrainingPipeline)
         if pipeline is not None and _job_name(pipeline) == job.name:
             _look_after(services, name)
 
 
 def _look_after(services: Services, name: str) -> None:
     """Gives a pipeline the state of its job, if both still exist."""
-    kind = services.message("TrainingPipeline")
-    pipeline: Any = services.resources.find(name, kind)
+    pipeline: Any = services.resources.find(name, TrainingPipeline)
     if pipeline is None or pipeline.state in _FINAL or not services.resources.exists(_job_name(pipeline)):
         return
     job = services.ask("JobService.GetCustomJob", name=_job_name(pipeline))
@@ -132,7 +134,7 @@ def _look_after(services: Services, name: str) -> None:
         elif result is not None:
             kept.model_to_upload.name, kept.model_to_upload.version_id = result
 
-    services.resources.update(name, kind, follow)
+    services.resources.update(name, TrainingPipeline, follow)
 
 
 def _is_to_be_registered(pipeline: Any, job: Any) -> bool:

@@ -1,23 +1,29 @@
-"""The standard methods of every kind of resource: create, get, list, update and delete (AIP-131 to AIP-135)."""
+"""The standard methods of every kind of resource (AIP-131 to AIP-135), long-running operations, and projects.
+
+Every operation is done when its method answers, because no method takes long here.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections.abc import Callable
 from typing import Any
 
-from google.longrunning import operations_pb2
+from google.longrunning.operations_pb2 import Operation
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.lists import list_page
+from t5x_harness.google.product import PRODUCT
+from t5x_harness.google.vertex.messages.lists import list_page, page_of, page_size
 from t5x_harness.google.vertex.messages.names import ResourceKind, is_resource, parent_of, verb_of
 from t5x_harness.google.vertex.messages.paths import apply_mask, is_repeated
-from t5x_harness.google.vertex.operations import metadata_of
 from t5x_harness.google.vertex.services import ApiCall
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_field, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode, invalid_field, not_found
+from t5x_harness.google.vertex.wire.rpc_table import Rpc, message_class
 
+_PAGE, _LARGEST_PAGE = 100, 1000
 _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
 
 
@@ -45,7 +51,11 @@ def _new_id(request: Any, kind: ResourceKind) -> str:
     pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
     if given and not pattern.fullmatch(given):
         raise invalid_field(field, f"{given!r} does not match {pattern.pattern}")
-    return given or str(random.randrange(10**18, 9 * 10**18))
+    return given or _random_id()
+
+
+def _random_id() -> str:
+    return str(random.randrange(10**18, 9 * 10**18))
 
 
 def _get(call: ApiCall, _: ResourceKind) -> Message:
@@ -102,14 +112,60 @@ def check_etag(kind: str, given: str, kept: str, code: StatusCode) -> None:
         raise ApiError(code, f"Specified {kind} `etag`: `{given}` does not match server `etag`: `{kept}`")
 
 
-def answered(call: ApiCall, result: Any, about: str) -> Message:
+def answered(call: ApiCall, result: Message, about: str) -> Message:
     """Returns a method's result, wrapped in an operation if the method answers with one.
 
     Args:
-      call: the request.
-      result: the method's result.
-      about: the resource that the operation is about; see :meth:`Operations.done`.
+      about: the full name of the resource that is created or changed, or the parent of a deleted one.
     """
-    if call.rpc.response is operations_pb2.Operation:
-        return call.services.operations.done(result, about, metadata_of(call.rpc, call.services.clock.now()))
-    return result
+    if call.rpc.response is not Operation:
+        return result
+    operation = Operation(done=True)
+    operation.response.Pack(result)
+    if (metadata := _metadata_of(call.rpc)) is not None:
+        metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
+        metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
+        operation.metadata.Pack(metadata)
+    # Like Google's numbers, these are longer than a float can hold, so clients must take them for text.
+    return call.services.resources.create(f"{about}/operations/{_random_id()}", operation)
+
+
+def _metadata_of(rpc: Rpc) -> Any:
+    """Returns the metadata of a method's operation, or None if the library has no class for it."""
+    common = ["DeleteOperationMetadata"] if rpc.method.startswith("Delete") else []
+    for name in (f"{rpc.method}OperationMetadata", f"{rpc.method}Metadata", *common):
+        with contextlib.suppress(KeyError):
+            return message_class(name)()
+    return None
+
+
+def get_operation(call: ApiCall) -> Message:
+    """Returns an operation; there is nothing to wait for."""
+    return call.services.resources.get(call.request.name, Operation)
+
+
+def list_operations(call: ApiCall) -> Message:
+    request = call.request
+    if request.filter:
+        raise ApiNotEmulated(f"{PRODUCT} lists operations only without a filter")
+    operations = call.services.resources.list(request.name.removesuffix("/operations"), "operations", Operation)
+    page, token = page_of(operations, request, page_size(request, _PAGE, _LARGEST_PAGE))
+    return call.rpc.response(operations=page, next_page_token=token)
+
+
+def cancel_operation(call: ApiCall) -> Message:
+    """Does nothing to an operation, as each one is done."""
+    get_operation(call)
+    return empty_pb2.Empty()
+
+
+def delete_operation(call: ApiCall) -> Message:
+    call.services.resources.delete(call.request.name)
+    return empty_pb2.Empty()
+
+
+def get_project(call: ApiCall) -> Message:
+    """Returns a project with its number."""
+    number = call.services.projects.number(call.request.name.removeprefix("projects/"))
+    identifier = call.services.projects.identifier(number)
+    return call.rpc.response(name=f"projects/{number}", project_id=identifier, display_name=identifier, state="ACTIVE")

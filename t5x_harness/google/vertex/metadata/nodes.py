@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from t5x_harness.google.vertex.messages.filters import matcher
 from t5x_harness.google.vertex.messages.names import ResourceKind
 from t5x_harness.google.vertex.messages.paths import apply_mask
-from t5x_harness.google.vertex.messages.standard import run_standard
+from t5x_harness.google.vertex.messages.standard import answered, run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, get_node, kind_of, store_of
 from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store, title_of
@@ -128,10 +128,7 @@ def purge(call: ApiCall) -> Message:
                 call.services.resources.delete(node.name)
     else:
         response.purge_sample.extend(node.name for node in found[:_LARGEST_SAMPLE])
-    metadata: Any = message_class(f"Purge{kind.plural}Metadata")()
-    metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
-    metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
-    return call.services.operations.done(response, request.parent, metadata)
+    return answered(call, response, about=request.parent)
 
 
 _MOST_PARENTS = 10

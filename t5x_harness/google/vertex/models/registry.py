@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from google.cloud.aiplatform_v1.types import model_service
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
@@ -28,6 +29,7 @@ from t5x_harness.google.vertex.wire.errors import (
 
 # Not one of the standard kinds: a model is uploaded, and kept together with its versions.
 _MODEL = ResourceKind("ModelService", "Model")
+_Kept = model_service.ListModelVersionsResponse.pb()  # see Versions
 _GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LONGEST_NAME = 128
 _SET_BY_THE_SERVICE = (
@@ -56,7 +58,7 @@ def upload(call: ApiCall) -> Message:
     name, version = register(
         call.services, request.parent, request.model, model_id=request.model_id, parent_model=request.parent_model
     )
-    response = call.services.message("UploadModelResponse")(model=name, model_version_id=version)
+    response = model_service.UploadModelResponse.pb()(model=name, model_version_id=version)
     return answered(call, response, about=name)
 
 
@@ -90,14 +92,14 @@ def register(
         return parent_model, _add_version(services, parent_model, model)
     number = pipeline.rpartition("/")[2][::-1].lstrip("0") or random.randrange(10**18, 9 * 10**18)
     name = f"{parent}/{_MODEL.collection}/{model_id or number}"
-    kept: Any = _kept(services)()
+    kept: Any = _Kept()
     version = Versions.begin(kept, name, model, services.clock.now())
     try:
         services.resources.create(name, kept)
     except ApiError as error:
         if error.code is not StatusCode.ALREADY_EXISTS:
             raise
-        known = Versions(services.resources.get(name, _kept(services))).trained_by(pipeline) if pipeline else ""
+        known = Versions(services.resources.get(name, _Kept)).trained_by(pipeline) if pipeline else ""
         if not known:
             message = f"Model with name {name} already exists: name it as parent_model to upload a version of it"
             raise ApiError(StatusCode.ALREADY_EXISTS, message) from None
@@ -114,7 +116,7 @@ def _add_version(services: Services, name: str, model: Any) -> str:
         versions = Versions(kept)
         number = (versions.trained_by(pipeline) if pipeline else "") or versions.add(model, now)
 
-    services.resources.update(name, _kept(services), add)
+    services.resources.update(name, _Kept, add)
     return number
 
 
@@ -152,20 +154,20 @@ def _check_files(services: Services, uri: str) -> None:
 def get(call: ApiCall) -> Message:
     """Returns the version in a model's name, or the default version."""
     name, version = split_name(call.request.name)
-    shown: Message = Versions(call.services.resources.get(name, _kept(call.services))).show(version)
+    shown: Message = Versions(call.services.resources.get(name, _Kept)).show(version)
     return shown
 
 
 def list_models(call: ApiCall) -> Message:
     """Returns a page of models, each in its default version."""
-    kept = call.services.resources.list(call.request.parent, _MODEL.collection, _kept(call.services))
+    kept = call.services.resources.list(call.request.parent, _MODEL.collection, _Kept)
     return list_page(call, _MODEL, [Versions(each).show() for each in kept], "models")
 
 
 def list_versions(call: ApiCall) -> Message:
     """Returns a page of the versions of a model."""
     name, _ = split_name(call.request.name)
-    kept = call.services.resources.get(name, _kept(call.services))
+    kept = call.services.resources.get(name, _Kept)
     return list_page(call, _MODEL, Versions(kept).show_all(), "models")
 
 
@@ -216,13 +218,8 @@ def _version_of(request: Any) -> tuple[str, str]:
 
 
 def _change(services: Services, name: str, change: Callable[[Versions], object]) -> Versions:
-    kept = services.resources.update(name, _kept(services), lambda found: change(Versions(found)))
+    kept = services.resources.update(name, _Kept, lambda found: change(Versions(found)))
     return Versions(kept)
-
-
-def _kept(services: Services) -> type[Message]:
-    """Returns the class of the value that keeps a model with its versions; see :class:`Versions`."""
-    return services.message("ListModelVersionsResponse")
 
 
 def _model_id(_: Services, model: Any, arguments: Sequence[str]) -> bool:

@@ -220,8 +220,8 @@ def _viewed(services: Services, name: str) -> tuple[Any, list[Any]]:
 def _data(series: Any, points: list[Any], most: int) -> Any:
     """Returns at most so many points of a time series as a message.
 
-    The service chooses at random. Here the choice is the same each time, and always has the last point, as TensorBoard's
-    own choice does.
+    The service chooses at random. Here the choice is the same each time, and always has the last point, as that of
+    TensorBoard does.
     """
     if most != _ALL and len(points) > most:
         chosen = random.Random(len(points)).sample(range(len(points) - 1), most - 1)

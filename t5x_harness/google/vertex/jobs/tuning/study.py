@@ -32,6 +32,7 @@ from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError
+from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _CANCEL, _QUIT = "", "/"
 """The messages of the inbox besides the names of custom jobs that have ended."""
@@ -130,7 +131,7 @@ class Study:
                 return
             self._begun += 1
             trial_id = str(self._begun)
-            made = job_of_trial(self._job, self._services.message("CustomJob"), trial_id, parameters)
+            made = job_of_trial(self._job, message_class("CustomJob"), trial_id, parameters)
             job = self._custom_jobs.keep(parent_of(self._job.name), made)
             self._active[job.name] = self._begun - 1
             self._begin(job.name, trial_id, parameters)
@@ -150,7 +151,7 @@ class Study:
 
     def _trial_ended(self, name: str) -> None:
         place = self._active.pop(name)
-        job: Any = self._services.resources.find(name, self._services.message("CustomJob"))
+        job: Any = self._services.resources.find(name, message_class("CustomJob"))
         final, reason = self._result(name, job)
         now = self._services.clock.now()
         self._change(lambda tuning: end_trial(tuning.trials[place], final, reason, now))
