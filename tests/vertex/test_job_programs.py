@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.google.vertex.jobs.images import find_image
+from t5x_harness.google.vertex.jobs.programs import find_image
 from t5x_harness.vertex.job_programs import PROGRAMS
 
 

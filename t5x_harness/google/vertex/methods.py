@@ -38,8 +38,8 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
             f"MetadataService.Purge{kind}s": nodes.purge,
         }
     return methods | {
-        "JobService.CreateCustomJob": jobs.custom.create,
-        "JobService.CreateHyperparameterTuningJob": jobs.tuning.create,
+        "JobService.CreateCustomJob": jobs.create_custom_job,
+        "JobService.CreateHyperparameterTuningJob": jobs.create_tuning_job,
         "PipelineService.CreateTrainingPipeline": pipelines.create,
         "PipelineService.GetTrainingPipeline": pipelines.get,
         "PipelineService.ListTrainingPipelines": pipelines.list_pipelines,

@@ -59,7 +59,7 @@ def test_a_job_is_not_failed_while_its_server_takes_it(order: list[bool]) -> Non
     state = SteppedStore()
     apis = [Api(VertexSettings(Path("root"), Path("jobs")), state=state) for _ in range(2)]
     apis[0].services.resources.create(JOB, CustomJob(state=1))
-    one, other = (Ownership(api.services) for api in apis)
+    one, other = (Ownership(api.services, lambda _: None) for api in apis)
     other._me = dataclasses.replace(Owner.this(), host="elsewhere")
     try:
         interleave(state, lambda: one.take(JOB), lambda: other.look_after(JOB, CustomJob), order)
@@ -73,7 +73,7 @@ def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.Mo
     state = SteppedStore()
     api = Api(VertexSettings(Path("root"), Path("jobs")), state=state)
     api.services.resources.create(JOB, CustomJob(state=1))
-    looking = Ownership(api.services)
+    looking = Ownership(api.services, lambda _: None)
     looking.look_after(JOB, CustomJob)
     assert api.services.resources.get(JOB, CustomJob).state == JobState.QUEUED
     now = api.services.clock.now()

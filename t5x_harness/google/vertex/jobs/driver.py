@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import os
 import queue
@@ -12,33 +11,55 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any
 
 from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFault, VertexFaultKind, no_room
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch
+from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
-from t5x_harness.google.vertex.jobs.machine import Command, Event, Policy, Progress
-from t5x_harness.google.vertex.jobs.replicas import host_of, replica_of
-from t5x_harness.google.vertex.jobs.variables import JobPlace, Trial
+from t5x_harness.google.vertex.jobs.machine import Command, Event, JobEvent, Progress
+from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, host_of, replica_of
 from t5x_harness.google.vertex.jobs.watching import UnitSaid, Watched
 from t5x_harness.google.vertex.services import Services
-
-T = TypeVar("T")
 
 _STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom", "exceed_hbm")
 """The faults of running jobs."""
 
 
-class Deadlines(Generic[T]):
+# Both as documented in the API's reference.
+_WEEK = 7 * 24 * 3600.0
+_DAY = 24 * 3600.0
+
+WARNED_SECONDS = 30.0
+"""How long processes that are cancelled or preempted have from SIGTERM to SIGKILL: the time of a preempted machine."""
+
+ENDED_SECONDS = 2.0
+"""How long processes have whose job has ended."""
+
+
+class _Order(enum.Enum):
+    QUIT = "the server ends"
+    SETTLE = "a job that has ended was seen running for long enough"
+    LOOK = "a fault may have been armed for the job"
+    STRIKE = "the job's fault takes effect"
+
+
+_Message = Event | _Order
+
+
+def _seconds(duration: Any) -> float:
+    return float(duration.ToNanoseconds() / 1e9)
+
+
+class Deadlines:
     """What is to happen at which time. Each event has a name, by which it can be moved or called off."""
 
     def __init__(self) -> None:
-        self._at: dict[str, tuple[float, T]] = {}
+        self._at: dict[str, tuple[float, _Message]] = {}
 
-    def set(self, name: str, seconds: float, what: T) -> None:
+    def set(self, name: str, seconds: float, what: _Message) -> None:
         """Schedules an event in so many seconds."""
         self._at[name] = (time.monotonic() + seconds, what)
 
@@ -55,67 +76,11 @@ class Deadlines(Generic[T]):
         """Returns the seconds until the next event, or None if there is none."""
         return max(0.0, min(at for at, _ in self._at.values()) - time.monotonic()) if self._at else None
 
-    def due(self) -> list[T]:
+    def due(self) -> list[_Message]:
         """Removes the events that are due, and returns them in the order of their times."""
         now = time.monotonic()
         ready = sorted((at, name) for name, (at, _) in self._at.items() if at <= now)
         return [self._at.pop(name)[1] for _, name in ready]
-
-
-# Both as documented in the API's reference.
-_WEEK = 7 * 24 * 3600.0
-_DAY = 24 * 3600.0
-_WAITING = "FLEX_START"
-
-
-@dataclasses.dataclass(frozen=True)
-class TimeLimits:
-    """The times in a job's ``scheduling``.
-
-    Attributes:
-      timeout: for how many seconds the job may run.
-      waits: whether the job waits for machines; others fail if there are none.
-      max_wait: for how many seconds the job waits at most; None if it does not wait, or waits for as long as it takes.
-    """
-
-    timeout: float
-    waits: bool
-    max_wait: float | None
-
-    @classmethod
-    def of(cls, message: Any) -> Self:
-        """Reads a ``Scheduling`` message."""
-        values = message.DESCRIPTOR.fields_by_name["strategy"].enum_type.values_by_number
-        waits = message.strategy in values and values[message.strategy].name == _WAITING
-        longest = _seconds(message.max_wait_duration) if message.HasField("max_wait_duration") else _DAY
-        return cls(_seconds(message.timeout) or _WEEK, waits, longest or None if waits else None)
-
-
-def _seconds(duration: Any) -> float:
-    return float(duration.ToNanoseconds() / 1e9)
-
-
-@dataclasses.dataclass(frozen=True)
-class GracePeriods:
-    """Seconds from SIGTERM to SIGKILL.
-
-    Attributes:
-      warned: for processes that are cancelled or preempted: the time that a preempted machine has.
-      ended: for processes whose job has ended.
-    """
-
-    warned: float = 30.0
-    ended: float = 2.0
-
-
-class _Order(enum.Enum):
-    QUIT = "the server ends"
-    SETTLE = "a job that has ended was seen running for long enough"
-    LOOK = "a fault may have been armed for the job"
-    STRIKE = "the job's fault takes effect"
-
-
-_Message = Event | _Order
 
 
 class Driver:
@@ -125,34 +90,31 @@ class Driver:
       ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
       trial: the trial that the job runs, if it runs one.
       notes: notes about its spec, which begin its log.
+      start: starts a process.
     """
 
     def __init__(
         self,
         services: Services,
         job: Any,
-        policy: Policy,
         ended: Callable[[str], None],
         *,
-        trial: Trial | None = None,
-        notes: Sequence[str] = (),
-        graces: GracePeriods | None = None,
-        start: Callable[[Task], Guarded] = Guarded,
+        trial: Trial | None,
+        notes: Sequence[str],
+        start: Callable[[Task], Guarded],
     ) -> None:
         self._services = services
         self._job = job
-        self._policy = policy
+        self._policy = policy_of(job.job_spec, services.settings)
         self._ended = ended
         self._trial = trial
-        self._notes = notes
-        self._graces = graces or GracePeriods()
+        self._notes = [*notes, *notes_on(job.job_spec, services.settings)]
         self._options = services.settings.options
-        self._scheduling = TimeLimits.of(job.job_spec.scheduling)
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
         self._stopped: set[str] = set()
         self._fault: VertexFault | None = None
-        self._deadlines: Deadlines[_Message] = Deadlines()
+        self._deadlines = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
         folder = Attempt(job.name, job.job_spec, services.settings).folder
@@ -170,7 +132,7 @@ class Driver:
 
     def cancel(self) -> None:
         """Cancels the job; returns when its state says so."""
-        self._post(machine.CancelAsked())
+        self._post(JobEvent.CANCEL_ASKED)
 
     def look_for_faults(self) -> None:
         """Looks for a fault that was armed after the job began."""
@@ -190,7 +152,7 @@ class Driver:
             taken.wait()
 
     def _run(self) -> None:
-        self._deadlines.set("admitted", self._options.queued_seconds, machine.Admitted())
+        self._deadlines.set("admitted", self._options.queued_seconds, JobEvent.ADMITTED)
         try:
             for note in self._notes:
                 self._log.service(note, "WARNING")
@@ -269,13 +231,14 @@ class Driver:
 
     def _entered(self, state: JobState) -> None:
         self._deadlines.clear("provisioned", "waited")
-        if said := endings.message_of(state):
+        if said := endings.MESSAGES.get(state):
             self._log.service(said)
         if state is JobState.PENDING:
             self._provide()
         elif state is JobState.RUNNING and self._progress.attempt == 1:
             self._deadlines.set("shown", self._options.running_seconds, _Order.SETTLE)
-            self._deadlines.set("timeout", self._scheduling.timeout, machine.RunTooLong())
+            timeout = _seconds(self._job.job_spec.scheduling.timeout) or _WEEK
+            self._deadlines.set("timeout", timeout, JobEvent.RUN_TOO_LONG)
 
     def _provide(self) -> None:
         """Prepares the processes, and schedules when there are machines for them."""
@@ -285,16 +248,20 @@ class Driver:
         except CannotLaunch as error:
             self._advance(machine.CannotRun(endings.unable(str(error))))
             return
-        if (longest := self._scheduling.max_wait) is not None and self._progress.attempt == 1:
-            self._deadlines.set("waited", longest, machine.WaitedTooLong())
+        scheduling = self._job.job_spec.scheduling
+        # Other jobs fail if there are no machines.
+        waits = scheduling.strategy == dict(type(scheduling).Strategy.items()).get("FLEX_START")
+        longest = _seconds(scheduling.max_wait_duration) if scheduling.HasField("max_wait_duration") else _DAY
+        if waits and longest and self._progress.attempt == 1:
+            self._deadlines.set("waited", longest, JobEvent.WAITED_TOO_LONG)
         fault = self._services.faults.take_for(self._job.display_name, "stockout")
         if fault is None:
-            self._deadlines.set("provisioned", self._options.pending_seconds, machine.Provisioned())
-        elif not self._scheduling.waits:
+            self._deadlines.set("provisioned", self._options.pending_seconds, JobEvent.PROVISIONED)
+        elif not waits:
             none = endings.no_capacity(JobPlace.of(self._job.name).region)
             self._deadlines.set("provisioned", fault.seconds, machine.CannotRun(none))
         elif fault.seconds:
-            self._deadlines.set("provisioned", fault.seconds, machine.Provisioned())
+            self._deadlines.set("provisioned", fault.seconds, JobEvent.PROVISIONED)
 
     def _do(self, command: Command) -> None:
         for unit in sorted(command.units):
@@ -303,7 +270,7 @@ class Driver:
                 self._watched.start(unit, self._tasks[unit])
             else:
                 self._stopped.add(unit)
-                self._watched.stop(unit, self._graces.warned if command.warned else self._graces.ended)
+                self._watched.stop(unit, WARNED_SECONDS if command.warned else ENDED_SECONDS)
         if isinstance(command, machine.StartUnits):
             self._look()
 
@@ -320,7 +287,7 @@ class Driver:
         if fault is None:
             return
         if fault.kind in ("internal", "expire"):
-            self._advance(machine.InternalFailure() if fault.kind == "internal" else machine.Expired())
+            self._advance(JobEvent.INTERNAL_FAILURE if fault.kind == "internal" else JobEvent.EXPIRED)
             return
         for unit in sorted(self._progress.live):
             if replica_of(unit) == fault.replica:
@@ -342,16 +309,12 @@ class Driver:
         if "shown" not in self._deadlines or self._progress.state is JobState.CANCELLED:
             self._finish(self._progress.state, self._progress.error)
 
-    def _give_back(self) -> None:
-        """Returns a fault that the job ended before, so that another job may get it."""
-        if self._fault is not None:
-            self._services.faults.give_back(self._fault)
-
     def _finish(self, state: JobState, error: endings.JobFailure | None) -> None:
         place = JobPlace.of(self._job.name)
         if error is not None:
             self._log.service(error.text(place.project, place.job_id), "ERROR")
-        self._log.service(endings.message_of(state), "ERROR" if error else "INFO")
+        self._log.service(endings.MESSAGES[state], "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
-        self._give_back()
+        if self._fault is not None:  # the job ended before it, so that another job may get it
+            self._services.faults.give_back(self._fault)
         self._over.set()

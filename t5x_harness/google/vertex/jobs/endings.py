@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.jobs.replicas import replica_of
-from t5x_harness.google.vertex.jobs.variables import JobPlace
+from t5x_harness.google.vertex.jobs.replicas import JobPlace, replica_of
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.state import StateError
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
@@ -51,11 +50,15 @@ class JobFailure:
         """Returns the whole message."""
         if not self.names_logs:
             return self.message
-        address = logs_address(project, job_id)
-        return f"{self.message} To find out more about why your job exited please check the logs: {address}"
+        chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
+        return (
+            f"{self.message} To find out more about why your job exited please check the logs: "
+            f"https://console.cloud.google.com/logs/viewer?project={project}"
+            f"&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={chosen}"
+        )
 
 
-_COURSE = {
+MESSAGES = {
     JobState.PENDING: "Waiting for job to be provisioned.",
     JobState.RUNNING: "Waiting for training program to start.",
     JobState.SUCCEEDED: "Job completed successfully.",
@@ -63,30 +66,11 @@ _COURSE = {
     JobState.CANCELLED: "Job cancelled.",
     JobState.EXPIRED: "Job expired.",
 }
+"""What the service logs when a job enters a state; it logs nothing for the others."""
 
 
-def message_of(state: JobState) -> str:
-    """Returns what the service logs when a job enters a state; empty if it logs nothing."""
-    return _COURSE.get(state, "")
-
-
-def logs_address(project: str, job_id: str) -> str:
-    """Returns the address at which the service's console shows a job's logs."""
-    chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
-    return (
-        f"https://console.cloud.google.com/logs/viewer?project={project}"
-        f"&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter={chosen}"
-    )
-
-
-# SIGABRT and SIGSEGV, as Python's subprocesses and as containers report them.
-_MAY_PASS = frozenset({6, 11, 134, 139})
-
-
-def may_pass(status: int) -> bool:
-    """Returns whether the service tries a job again that exits with this status."""
-    return status in _MAY_PASS
-
+MAY_PASS = frozenset({6, 11, 134, 139})
+"""The statuses with which the service tries a job again: SIGABRT and SIGSEGV, as subprocesses and as containers."""
 
 KILLED = 137
 """The status of a process that was ended with SIGKILL."""
@@ -111,9 +95,21 @@ def low_on_memory(unit: str) -> JobFailure:
     )
 
 
-def internal() -> JobFailure:
-    """Returns the end of a job for which the service itself failed; it says no more than this."""
-    return JobFailure(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
+INTERNAL = JobFailure(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
+"""The end of a job for which the service itself failed; it says no more than this."""
+
+CANCELLED = JobFailure(StatusCode.CANCELLED, "CANCELED")
+
+# The wording of the next two, and of lost, is not the service's, which documents none. That a job is cancelled when its
+# time is over is documented for maxRunningTime of AI Platform Training, which came before Vertex AI.
+RAN_TOO_LONG = JobFailure(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
+WAITED_TOO_LONG = JobFailure(
+    StatusCode.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
+)
+
+NEVER_TAKEN = JobFailure(
+    StatusCode.INTERNAL, f"{PRODUCT}: the server that created this job has ended before it could run it."
+)
 
 
 def no_capacity(region: str) -> JobFailure:
@@ -121,24 +117,6 @@ def no_capacity(region: str) -> JobFailure:
         StatusCode.RESOURCE_EXHAUSTED,
         f"Resources are insufficient in region: {region}. "
         "Please try a different region or use a different accelerator.",
-    )
-
-
-def cancelled() -> JobFailure:
-    return JobFailure(StatusCode.CANCELLED, "CANCELED")
-
-
-# The wording of the next three is not the service's, which documents none. That a job is cancelled when its time is
-# over is documented for maxRunningTime of AI Platform Training, which came before Vertex AI.
-def ran_too_long() -> JobFailure:
-    """Returns the end of a job whose ``scheduling.timeout`` is over."""
-    return JobFailure(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
-
-
-def waited_too_long() -> JobFailure:
-    """Returns the end of a job whose ``scheduling.max_wait_duration`` is over."""
-    return JobFailure(
-        StatusCode.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
     )
 
 
@@ -157,13 +135,6 @@ def trials_failed(count: int, reason: str) -> JobFailure:
 def unable(reason: str) -> JobFailure:
     """Returns the end of a job that cannot be run on this machine."""
     return JobFailure(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")
-
-
-def never_taken() -> JobFailure:
-    """Returns the end of a job whose server ended before it could take the job."""
-    return JobFailure(
-        StatusCode.INTERNAL, f"{PRODUCT}: the server that created this job has ended before it could run it."
-    )
 
 
 def owner_gone(owner: str) -> JobFailure:

@@ -18,20 +18,22 @@ from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
-from t5x_harness.google.vertex.jobs.images import ImageStandIn, ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.machine import Policy
 from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
-from t5x_harness.google.vertex.jobs.programs import Programs, find_programs
-from t5x_harness.google.vertex.jobs.replicas import Unit, WorkerPool, free_ports, pools_of
-from t5x_harness.google.vertex.jobs.standby import Standbys
-from t5x_harness.google.vertex.jobs.variables import (
+from t5x_harness.google.vertex.jobs.programs import ImageStandIn, ImageUnknown, Programs, find_image, find_programs
+from t5x_harness.google.vertex.jobs.replicas import (
     JobPlace,
     Trial,
+    Unit,
+    WorkerPool,
     cluster_variables,
     expand,
+    free_ports,
     job_variables,
+    pools_of,
     trial_variables,
 )
+from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE

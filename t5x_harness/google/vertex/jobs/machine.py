@@ -9,25 +9,20 @@ job up to three times.
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobFailure, JobState
 
+WORKER_RESTARTS = 5
+"""How often one worker whose machine was lost starts again."""
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """How often the service tries again.
+JOB_RESTARTS = 3
+"""How often the whole job starts again after that, and after a crash that may be transient."""
 
-    Attributes:
-      worker_restarts: how often one worker whose machine was lost starts again.
-      job_restarts: how often the whole job starts again after that, and after a crash that may be transient.
-      internal_attempts: how many attempts there are in total if the service itself fails.
-    """
-
-    worker_restarts: int = 5
-    job_restarts: int = 3
-    internal_attempts: int = 3
+INTERNAL_ATTEMPTS = 3
+"""How many attempts there are in total if the service itself fails."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,20 +41,17 @@ class Policy:
     primary: frozenset[str]
     restarts_as_whole: bool = False
     retries: bool = True
-    limits: Limits = Limits()
 
 
 @dataclasses.dataclass(frozen=True)
-class _Ending:
+class _Outcome:
+    """What follows once no process of a job is left: a final state, or PENDING for another attempt."""
+
     state: JobState
     error: JobFailure | None = None
 
 
-class _Again:
-    """The job is going to be run again when its processes have ended."""
-
-
-_AGAIN = _Again()
+_AGAIN = _Outcome(JobState.PENDING)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,35 +73,19 @@ class Progress:
     live: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     restarts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    decided: _Ending | _Again | None = None
+    decided: _Outcome | None = None
 
 
-class Admitted:
-    """The service took the job out of its queue."""
+class JobEvent(enum.Enum):
+    """An event of a job as a whole."""
 
-
-class Provisioned:
-    """The machines are available."""
-
-
-class CancelAsked:
-    """A client wants the job to end."""
-
-
-class RunTooLong:
-    """The job has been running for as long as its scheduling allows."""
-
-
-class WaitedTooLong:
-    """The job has waited for machines as long as its scheduling allows."""
-
-
-class InternalFailure:
-    """The service itself failed, and does not say how."""
-
-
-class Expired:
-    """The service ends the job for reasons of its own."""
+    ADMITTED = "the service took the job out of its queue"
+    PROVISIONED = "the machines are available"
+    CANCEL_ASKED = "a client wants the job to end"
+    RUN_TOO_LONG = "the job has been running for as long as its scheduling allows"
+    WAITED_TOO_LONG = "the job has waited for machines as long as its scheduling allows"
+    INTERNAL_FAILURE = "the service itself failed, and does not say how"
+    EXPIRED = "the service ends the job for reasons of its own"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +121,7 @@ class CannotRun:
     error: JobFailure
 
 
-_OfTheService = (
-    Admitted | Provisioned | RunTooLong | WaitedTooLong | InternalFailure | Expired | Lost | OutOfMemory | CannotRun
-)
-Event = _OfTheService | CancelAsked | Exited
+Event = JobEvent | Exited | Lost | OutOfMemory | CannotRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,30 +158,30 @@ def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress,
     if progress.state.is_final:
         return progress, ()
     match event:
-        case Admitted() if progress.state is JobState.QUEUED:
+        case JobEvent.ADMITTED if progress.state is JobState.QUEUED:
             return dataclasses.replace(progress, state=JobState.PENDING), ()
-        case Provisioned() if progress.state is JobState.PENDING and not progress.decided:
+        case JobEvent.PROVISIONED if progress.state is JobState.PENDING and not progress.decided:
             return dataclasses.replace(progress, state=JobState.RUNNING, live=policy.units), (StartUnits(policy.units),)
         case Exited(unit, status):
             return _exited(progress, unit, status, policy)
         case Lost(unit) if unit in progress.live - progress.lost and not progress.decided:
             return _lost(progress, unit, policy)
-        case InternalFailure() if not progress.decided:
-            if policy.retries and progress.attempt < policy.limits.internal_attempts:
+        case JobEvent.INTERNAL_FAILURE if not progress.decided:
+            if policy.retries and progress.attempt < INTERNAL_ATTEMPTS:
                 return _decide(progress, _AGAIN)
-            return _decide(progress, _Ending(JobState.FAILED, endings.internal()))
-        case Expired() if not progress.decided:
-            return _decide(progress, _Ending(JobState.EXPIRED))
+            return _decide(progress, _Outcome(JobState.FAILED, endings.INTERNAL))
+        case JobEvent.EXPIRED if not progress.decided:
+            return _decide(progress, _Outcome(JobState.EXPIRED))
         case OutOfMemory(unit) if not progress.decided:
-            return _decide(progress, _Ending(JobState.FAILED, endings.low_on_memory(unit)))
+            return _decide(progress, _Outcome(JobState.FAILED, endings.low_on_memory(unit)))
         case CannotRun(error) if not progress.decided:
-            return _decide(progress, _Ending(JobState.FAILED, error))
-        case CancelAsked():
-            return _cancel(progress, endings.cancelled())
-        case RunTooLong() if progress.state is JobState.RUNNING:
-            return _cancel(progress, endings.ran_too_long())
-        case WaitedTooLong() if progress.state in (JobState.QUEUED, JobState.PENDING):
-            return _decide(progress, _Ending(JobState.FAILED, endings.waited_too_long()))
+            return _decide(progress, _Outcome(JobState.FAILED, error))
+        case JobEvent.CANCEL_ASKED:
+            return _cancel(progress, endings.CANCELLED)
+        case JobEvent.RUN_TOO_LONG if progress.state is JobState.RUNNING:
+            return _cancel(progress, endings.RAN_TOO_LONG)
+        case JobEvent.WAITED_TOO_LONG if progress.state in (JobState.QUEUED, JobState.PENDING):
+            return _decide(progress, _Outcome(JobState.FAILED, endings.WAITED_TOO_LONG))
     return progress, ()
 
 
@@ -224,45 +197,43 @@ def _exited(progress: Progress, unit: str, status: int, policy: Policy) -> tuple
     if progress.decided:
         return _settled(progress), ()
     if status != 0:
-        if endings.may_pass(status) and policy.retries and progress.attempt <= policy.limits.job_restarts:
+        if status in endings.MAY_PASS and policy.retries and progress.attempt <= JOB_RESTARTS:
             return _decide(progress, _AGAIN)
-        return _decide(progress, _Ending(JobState.FAILED, endings.exited(unit, status)))
+        return _decide(progress, _Outcome(JobState.FAILED, endings.exited(unit, status)))
     if not progress.live & policy.primary:
-        return _decide(progress, _Ending(JobState.SUCCEEDED))
+        return _decide(progress, _Outcome(JobState.SUCCEEDED))
     return progress, ()
 
 
 def _lost(progress: Progress, unit: str, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
     count = progress.restarts.get(unit, 0) + 1
-    if policy.retries and not policy.restarts_as_whole and count <= policy.limits.worker_restarts:
+    if policy.retries and not policy.restarts_as_whole and count <= WORKER_RESTARTS:
         restarts = {**progress.restarts, unit: count}
         lost = dataclasses.replace(progress, lost=progress.lost | {unit}, restarts=restarts)
         return lost, (StopUnits(frozenset({unit})),)
-    if policy.retries and progress.attempt <= policy.limits.job_restarts:
+    if policy.retries and progress.attempt <= JOB_RESTARTS:
         return _decide(progress, _AGAIN)
-    return _decide(progress, _Ending(JobState.FAILED, endings.lost(unit)))
+    return _decide(progress, _Outcome(JobState.FAILED, endings.lost(unit)))
 
 
 def _cancel(progress: Progress, error: JobFailure) -> tuple[Progress, tuple[Command, ...]]:
     if progress.state is JobState.CANCELLING:
         return progress, ()
     # The documented way out of CANCELLING: a job that has ended in the meantime keeps its ending.
-    ending = progress.decided if isinstance(progress.decided, _Ending) else _Ending(JobState.CANCELLED, error)
+    ending = progress.decided if progress.decided not in (None, _AGAIN) else _Outcome(JobState.CANCELLED, error)
     return _decide(dataclasses.replace(progress, state=JobState.CANCELLING, decided=None), ending)
 
 
-def _decide(progress: Progress, decided: _Ending | _Again) -> tuple[Progress, tuple[Command, ...]]:
+def _decide(progress: Progress, decided: _Outcome) -> tuple[Progress, tuple[Command, ...]]:
     progress = dataclasses.replace(progress, decided=decided)
-    warned = isinstance(decided, _Ending) and decided.state is JobState.CANCELLED
+    warned = decided.state is JobState.CANCELLED
     return _settled(progress), (StopUnits(progress.live, warned),) if progress.live else ()
 
 
 def _settled(progress: Progress) -> Progress:
     """Applies a decided ending once no process is left."""
-    if progress.live:
+    if progress.live or progress.decided is None:
         return progress
-    if isinstance(progress.decided, _Ending):
-        return dataclasses.replace(progress, state=progress.decided.state, error=progress.decided.error)
     if progress.decided is _AGAIN:
         return Progress(JobState.PENDING, attempt=progress.attempt + 1)
-    return progress
+    return dataclasses.replace(progress, state=progress.decided.state, error=progress.decided.error)

@@ -12,11 +12,10 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
-from t5x_harness.google.vertex.messages.names import collection_of
 from t5x_harness.google.vertex.resources import aspect_key
 from t5x_harness.google.vertex.services import Services
 
@@ -33,11 +32,11 @@ class RunningJob(Protocol):
     def start(self) -> None:
         """Starts the thread."""
 
+    def cancel(self) -> None:
+        """Cancels the job."""
+
     def close(self) -> None:
         """Ends the job, and waits until it has ended."""
-
-
-T = TypeVar("T", bound=RunningJob)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +78,14 @@ class Owner:
         return f"{_SERVERS}/{self.id}#cancel"
 
 
-class RunningJobs(Generic[T]):
-    """The jobs of one kind that run in this server, by name."""
+class RunningJobs:
+    """The jobs that run in this server, by name, in the order in which they began."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[str, T] = {}
+        self._jobs: dict[str, RunningJob] = {}
 
-    def start(self, name: str, job: T) -> None:
+    def start(self, name: str, job: RunningJob) -> None:
         """Adds a job and starts it; a job that cannot be started is not one of them."""
         with self._lock:
             self._jobs[name] = job
@@ -100,18 +99,28 @@ class RunningJobs(Generic[T]):
         with self._lock:
             del self._jobs[name]
 
-    def get(self, name: str) -> T | None:
-        with self._lock:
-            return self._jobs.get(name)
-
-    def all(self) -> list[T]:
+    def all(self) -> list[RunningJob]:
         with self._lock:
             return list(self._jobs.values())
+
+    def cancel(self, name: str) -> None:
+        """Cancels a job if it runs here. The state of a custom job says so when this returns."""
+        if job := self._find(name):
+            job.cancel()
+
+    def end(self, name: str) -> None:
+        """Ends a job at once if it runs here, and waits until its processes are gone."""
+        if job := self._find(name):
+            job.close()
 
     def close(self) -> None:
         """Ends all of them, and waits until they have ended."""
         for job in self.all():
             job.close()
+
+    def _find(self, name: str) -> RunningJob | None:
+        with self._lock:
+            return self._jobs.get(name)
 
 
 class Ownership:
@@ -119,16 +128,13 @@ class Ownership:
 
     Args:
       services: the services of this server, whose state others may share.
-
-    Attributes:
-      cancels: for each collection the function that cancels a job by its name; called in a thread of this object, for
-        clients of other servers.
+      cancel: cancels a job by its name; called in a thread of this object, for clients of other servers.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, cancel: Callable[[str], None]) -> None:
         self._services = services
         self._state = services.state
-        self.cancels: dict[str, Callable[[str], None]] = {}
+        self._cancel = cancel
         self._me = Owner.this()
         self._closed = threading.Event()
         self._beating: threading.Thread | None = None
@@ -157,7 +163,7 @@ class Ownership:
             return
         if self._state.get(aspect_key(name, _ASPECT)) is None:
             if self._services.clock.now() - job.create_time.ToNanoseconds() > _SILENT_SECONDS * 1e9:
-                publish(self._services, name, kind, JobState.FAILED, endings.never_taken())
+                publish(self._services, name, kind, JobState.FAILED, endings.NEVER_TAKEN)
         elif (owner := self._owner(name)) is not None and self._is_gone(owner):
             publish(self._services, name, kind, JobState.FAILED, endings.owner_gone(str(owner)))
 
@@ -206,7 +212,7 @@ class Ownership:
                 self._beat()
                 for name in self._state.members(self._me.cancel_key):
                     self._state.discard(self._me.cancel_key, name)
-                    self.cancels[collection_of(name)](name)
+                    self._cancel(name)
 
 
 def _started(pid: int) -> str:

@@ -11,7 +11,7 @@ from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import Message
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.jobs.variables import JobPlace, job_variables
+from t5x_harness.google.vertex.jobs.replicas import JobPlace, job_variables
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.models import registry

@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError, Message
 from t5x_harness.google.identity import UNAUTHENTICATED, Authority
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
-from t5x_harness.google.vertex.jobs.driver import GracePeriods
 from t5x_harness.google.vertex.jobs.entries_api import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
@@ -48,7 +47,6 @@ class Api:
       settings: the settings of Vertex AI.
       state: keeps everything; by default, the state that ``settings.options.state`` names.
       authority: decides which clients are admitted; by default, one with a token of its own.
-      graces: how long processes of jobs may take to end; by default, as long as on the service.
 
     Raises:
       StateError: the state cannot be opened.
@@ -60,11 +58,10 @@ class Api:
         *,
         state: StateStore | None = None,
         authority: Authority | None = None,
-        graces: GracePeriods | None = None,
     ) -> None:
         self.services = services = Services(settings, state)
         self.authority = authority or Authority()
-        self._jobs = Jobs(services, graces, functools.partial(follow_to_the_end, services))
+        self._jobs = Jobs(services, functools.partial(follow_to_the_end, services))
         services.methods = methods_of(self._jobs)
         services.filters = {**nodes.FILTERS, **registry.FILTERS}
 

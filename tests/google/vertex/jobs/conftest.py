@@ -11,10 +11,15 @@ import pytest
 
 
 @pytest.fixture
-def make_service(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Makes services with the options of :class:`VertexOptions`, each in a folder of its own."""
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     from job_service import Service, processes_of
+
+    from t5x_harness.google.vertex.jobs import driver
+
+    monkeypatch.setattr(driver, "WARNED_SECONDS", 2.0)
+    monkeypatch.setattr(driver, "ENDED_SECONDS", 0.5)
 
     made: list[Any] = []
 

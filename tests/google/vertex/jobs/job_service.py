@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from t5x_harness.google.vertex.jobs.driver import GracePeriods
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
@@ -35,7 +34,6 @@ class Service:
     Args:
       folder: for everything.
       state: keeps it; in memory by default.
-      graces: for processes that are told to end.
       options: of :class:`VertexOptions`.
     """
 
@@ -43,7 +41,6 @@ class Service:
         self,
         folder: Path,
         state: StateStore | None = None,
-        graces: GracePeriods = GracePeriods(warned=2.0, ended=0.5),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
         chosen = VertexOptions(
@@ -51,7 +48,7 @@ class Service:
             **{"pending_seconds": 0.0, "programs": PROGRAMS, **options},
         )
         settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
-        self.api = Api(settings, state=state, graces=graces)
+        self.api = Api(settings, state=state)
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method of JobService with the fields of its request."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.google.vertex.jobs.images import ImageStandIn, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.programs import ImageStandIn, ImageUnknown, find_image
 
 IMAGE = ImageStandIn("gcr.io/p/i:1", ("python", "-m", "main"))
 

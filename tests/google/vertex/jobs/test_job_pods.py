@@ -12,7 +12,7 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool, processes_of, until
 
-from t5x_harness.google.vertex.jobs.driver import GracePeriods
+from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
 from t5x_harness.slices.pod import Pod
@@ -107,8 +107,8 @@ def test_the_processes_are_one_jax(service: Any) -> None:
     assert sorted(said) == [f"host {host} 4 8 [0, 1, 2, 3] {mesh} 8 child alone" for host in range(4)]
 
 
-def test_a_pod_ends_on_being_told(make_service: Callable[..., Any]) -> None:
-    service = make_service(graces=GracePeriods(warned=1000.0))
+def test_a_pod_ends_on_being_told(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "WARNED_SECONDS", 1000.0)
     program = "import jax, time; jax.devices(); print('joined', flush=True); time.sleep(1000)"
     job = service.create({"worker_pool_specs": [tpu("python", "-c", program, cores=32)]})
     until(lambda: service.said(job), lambda lines: lines.count("joined") == 4)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from t5x_harness.google.vertex.jobs import machine
 from t5x_harness.google.vertex.jobs.endings import JobState, unable
-from t5x_harness.google.vertex.jobs.machine import Limits, Policy, Progress, StartUnits, StopUnits, advance
+from t5x_harness.google.vertex.jobs.machine import JobEvent, Policy, Progress, StartUnits, StopUnits, advance
 
 CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
 UNITS = frozenset({CHIEF, WORKER, OTHER})
@@ -28,7 +28,7 @@ class Jobs(RuleBasedStateMachine):
 
     @initialize(whole=st.booleans(), retries=st.booleans())
     def submit(self, whole: bool, retries: bool) -> None:
-        self.policy = Policy(UNITS, frozenset({CHIEF}), whole, retries, Limits(2, 2, 2))
+        self.policy = Policy(UNITS, frozenset({CHIEF}), whole, retries)
         self.progress = Progress()
         self.running: set[str] = set()
         self.stopped: set[str] = set()
@@ -52,33 +52,33 @@ class Jobs(RuleBasedStateMachine):
 
     @rule()
     def admit(self) -> None:
-        self.happens(machine.Admitted())
+        self.happens(JobEvent.ADMITTED)
 
     @rule()
     def provision(self) -> None:
-        self.happens(machine.Provisioned())
+        self.happens(JobEvent.PROVISIONED)
 
     @rule()
     def cancel(self) -> None:
         self.was_asked = self.was_asked or not self.progress.state.is_final
-        self.happens(machine.CancelAsked())
+        self.happens(JobEvent.CANCEL_ASKED)
 
     @rule()
     def time_is_over(self) -> None:
         self.was_asked = self.was_asked or self.progress.state is JobState.RUNNING
-        self.happens(machine.RunTooLong())
+        self.happens(JobEvent.RUN_TOO_LONG)
 
     @rule()
     def waited(self) -> None:
-        self.happens(machine.WaitedTooLong())
+        self.happens(JobEvent.WAITED_TOO_LONG)
 
     @rule()
     def fail_inside(self) -> None:
-        self.happens(machine.InternalFailure())
+        self.happens(JobEvent.INTERNAL_FAILURE)
 
     @rule()
     def expire(self) -> None:
-        self.happens(machine.Expired())
+        self.happens(JobEvent.EXPIRED)
 
     @rule()
     def refuse(self) -> None:
@@ -117,9 +117,8 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def attempts_are_limited(self) -> None:
-        limits = self.policy.limits
-        assert self.progress.attempt <= max(limits.internal_attempts, limits.job_restarts + 1)
-        assert all(count <= limits.worker_restarts for count in self.progress.restarts.values())
+        assert self.progress.attempt <= max(machine.INTERNAL_ATTEMPTS, machine.JOB_RESTARTS + 1)
+        assert all(count <= machine.WORKER_RESTARTS for count in self.progress.restarts.values())
         if not self.policy.retries:
             assert self.starts <= 1
 
@@ -147,7 +146,7 @@ def after(*events: machine.Event, policy: Policy = POLICY) -> Progress:
     return progress
 
 
-RUNNING = (machine.Admitted(), machine.Provisioned())
+RUNNING = (JobEvent.ADMITTED, JobEvent.PROVISIONED)
 
 
 def test_the_end_of_the_primary_replica_is_the_end_of_the_job() -> None:
@@ -191,12 +190,12 @@ def test_a_slice_has_ended_when_all_its_hosts_have() -> None:
 @pytest.mark.parametrize("status", [134, 139])
 def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
     policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}))
-    events = [machine.Admitted()]
+    events: list[machine.Event] = [JobEvent.ADMITTED]
     for attempt in range(1, 4):
-        events += [machine.Provisioned(), machine.Exited(CHIEF, status)]
+        events += [JobEvent.PROVISIONED, machine.Exited(CHIEF, status)]
         progress = after(*events, policy=policy)
         assert (progress.state, progress.attempt) == (JobState.PENDING, attempt + 1)
-    progress = after(*events, machine.Provisioned(), machine.Exited(CHIEF, status), policy=policy)
+    progress = after(*events, JobEvent.PROVISIONED, machine.Exited(CHIEF, status), policy=policy)
     assert progress.state is JobState.FAILED
 
 
@@ -226,7 +225,7 @@ def test_a_job_that_asks_for_it_restarts_as_a_whole() -> None:
 
 
 def test_a_job_that_succeeds_while_it_is_cancelled_has_succeeded() -> None:
-    progress = after(*RUNNING, machine.Exited(CHIEF, 0), machine.CancelAsked())
+    progress = after(*RUNNING, machine.Exited(CHIEF, 0), JobEvent.CANCEL_ASKED)
     assert progress.state is JobState.CANCELLING
     for unit in (WORKER, OTHER):
         progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)

@@ -15,13 +15,14 @@ from google.cloud import aiplatform_v1 as vertex
 from job_service import pool
 
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.replicas import Unit, pools_of
-from t5x_harness.google.vertex.jobs.variables import (
+from t5x_harness.google.vertex.jobs.replicas import (
     JobPlace,
     Trial,
+    Unit,
     cluster_variables,
     expand,
     job_variables,
+    pools_of,
     trial_variables,
 )
 

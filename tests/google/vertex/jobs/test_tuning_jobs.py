@@ -15,7 +15,7 @@ from google.cloud import aiplatform_v1 as vertex
 from job_service import PARENT, pool, processes_of, read_entries, until
 
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.tuning.trials import read_metrics, select
+from t5x_harness.google.vertex.jobs.trials import read_metrics, select
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5

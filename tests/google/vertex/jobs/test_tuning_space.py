@@ -13,7 +13,7 @@ from google.cloud import aiplatform_v1 as vertex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.google.vertex.jobs.tuning.suggesting import TunedParameter, assign, grid, parameters_of, suggest
+from t5x_harness.google.vertex.jobs.trials import TunedParameter, assign, grid, parameters_of, suggest
 
 LINEAR, LOG, REVERSE_LOG = 1, 2, 3
 DEFAULT, GRID, RANDOM = 0, 2, 3

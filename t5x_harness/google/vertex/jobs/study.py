@@ -1,36 +1,36 @@
-"""The methods of JobService for hyperparameter tuning jobs; each runs its trials as custom jobs."""
+"""TODO."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import queue
+import random
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf.message import Message
-
 from t5x_harness.google.vertex.jobs import endings
-from t5x_harness.google.vertex.jobs.custom_jobs import CustomJobs, check_job
 from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started, publish
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
 from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
-from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
-from t5x_harness.google.vertex.jobs.tuning.suggesting import DEFAULT, Value, parameters_of, suggest
-from t5x_harness.google.vertex.jobs.tuning.trials import (
+from t5x_harness.google.vertex.jobs.ownership import RunningJobs
+from t5x_harness.google.vertex.jobs.replicas import Trial
+from t5x_harness.google.vertex.jobs.trials import (
+    DEFAULT,
     Metrics,
+    Value,
     add_trial,
     end_trial,
     job_of_trial,
+    parameters_of,
     read_metrics,
     select,
+    suggest,
 )
-from t5x_harness.google.vertex.jobs.variables import Trial
 from t5x_harness.google.vertex.messages.names import parent_of
-from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError
 from t5x_harness.google.vertex.wire.rpc_table import message_class
 
@@ -42,18 +42,24 @@ class Study:
     """Runs one tuning job, in a thread of its own.
 
     Args:
+      running: the jobs that run in this server, of which it is one.
+      run: runs a custom job for a trial, and calls a function with its name when it has ended.
       notes: notes about its specs, which begin its log.
-      ended: called in the thread with the job's name when it has ended.
     """
 
     def __init__(
-        self, services: Services, job: Any, custom_jobs: CustomJobs, notes: Sequence[str], ended: Callable[[str], None]
+        self,
+        services: Services,
+        job: Any,
+        running: RunningJobs,
+        run: Callable[[Any, Trial, Callable[[str], None]], None],
+        notes: Sequence[str],
     ) -> None:
         self._services = services
         self._job = job
-        self._custom_jobs = custom_jobs
+        self._running = running
+        self._run_custom_job = run
         self._notes = [*notes, *_notes_on(job.study_spec)]
-        self._ended = ended
         folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
         self._log = JobLog(job.name, project_of(services, job.name), services.state, folder)
@@ -99,9 +105,9 @@ class Study:
             traceback.print_exc()  # for the log of the server; clients get only what helps them
             self._publish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
             for name in self._active:
-                self._custom_jobs.end(name)
+                self._running.end(name)
         finally:
-            self._ended(self._job.name)
+            self._running.remove(self._job.name)
 
     def _receive(self, seconds: float | None) -> bool:
         """Handles the next message; returns False if none came in so many seconds."""
@@ -112,11 +118,11 @@ class Study:
         if what == _CANCEL:
             if self._ending is None:
                 self._publish(JobState.CANCELLING)
-                self._end(JobState.CANCELLED, endings.cancelled())
+                self._end(JobState.CANCELLED, endings.CANCELLED)
         elif what == _QUIT:
             self._ending = (JobState.FAILED, endings.owner_gone(f"process {os.getpid()}"))
             for name in self._active:
-                self._custom_jobs.end(name)
+                self._running.end(name)
         else:
             self._trial_ended(what)
         return True
@@ -132,7 +138,9 @@ class Study:
             self._begun += 1
             trial_id = str(self._begun)
             made = job_of_trial(self._job, message_class("CustomJob"), trial_id, parameters)
-            job = self._custom_jobs.keep(parent_of(self._job.name), made)
+            parent = parent_of(self._job.name)
+            name = f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}"
+            job = self._services.resources.create(name, made)
             self._active[job.name] = self._begun - 1
             self._begin(job.name, trial_id, parameters)
             self._start(job, Trial(trial_id, self._job.name))
@@ -140,7 +148,7 @@ class Study:
     def _start(self, job: Any, trial: Trial) -> None:
         running = False
         with fails_if_not_started(self._services, job):
-            self._custom_jobs.run(job, trial=trial, ended=self._inbox.put)
+            self._run_custom_job(job, trial, self._inbox.put)
             running = True
         if not running:
             self._inbox.put(job.name)
@@ -175,12 +183,12 @@ class Study:
     def _end(self, state: JobState, error: endings.JobFailure) -> None:
         self._ending = (state, error)
         for name in self._active:
-            self._custom_jobs.cancel(name)
+            self._running.cancel(name)
 
     def _publish(self, state: JobState, error: endings.JobFailure | None = None) -> None:
         if error is not None:
             self._log.service(error.message, "ERROR")
-        if said := endings.message_of(state):
+        if said := endings.MESSAGES.get(state):
             self._log.service(said, "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
 
@@ -197,33 +205,3 @@ def _notes_on(study_spec: Any) -> list[str]:
     if stopping := study_spec.WhichOneof("automated_stopping_spec"):
         notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
     return notes
-
-
-class TuningJobs:
-    """The tuning jobs that run here, and the methods for all."""
-
-    def __init__(self, services: Services, ownership: Ownership, custom_jobs: CustomJobs) -> None:
-        self._services = services
-        self._ownership = ownership
-        self._custom_jobs = custom_jobs
-        self._running: RunningJobs[Study] = RunningJobs()
-
-    def close(self) -> None:
-        """Ends all jobs that run here, and waits until they have ended."""
-        self._running.close()
-
-    def create(self, call: ApiCall) -> Message:
-        """Creates a job and starts its first trials."""
-        warnings = check_job(self._services, call.request.hyperparameter_tuning_job, call.request.parent)
-        made = run_standard(call)
-        job: Any = made
-        with fails_if_not_started(self._services, job):
-            self._ownership.take(job.name)
-            study = Study(self._services, job, self._custom_jobs, warnings, self._running.remove)
-            self._running.start(job.name, study)
-        return made
-
-    def cancel(self, name: str) -> None:
-        """Cancels a job if it runs here."""
-        if study := self._running.get(name):
-            study.cancel()

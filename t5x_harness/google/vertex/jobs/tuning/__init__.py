@@ -1,1 +1,0 @@
-"""Hyperparameter tuning jobs: which parameters each trial gets, its metrics, and the job around the trials."""
