@@ -1,15 +1,15 @@
-"""The emulated Google Clouds of a session's runs: fresh buckets for each run, and a server for each concurrent run."""
+"""The emulated Google Clouds of a session's runs: a server for each concurrent run, and fresh buckets for each run."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.google.server.launch import missing_packages
@@ -161,3 +161,36 @@ class _PooledServer:
             self._started.set_exception(error)
         else:
             self._started.set_result(None)
+
+
+def copy_buckets(source: str | os.PathLike[str], buckets: Path) -> None:
+    """Copies a folder that has a folder for each bucket.
+
+    The copy is writable even if the original is not, because files that the user has protected are ordinary objects
+    in a run.
+
+    Args:
+      source: the user's folder, which is only read.
+      buckets: the destination, which may exist.
+
+    Raises:
+      OSError: the user's folder cannot be read.
+    """
+    shutil.copytree(source, buckets, dirs_exist_ok=True, ignore=_not_objects)
+    for folder, _, files in os.walk(buckets):
+        os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)
+        for name in files:
+            path = os.path.join(folder, name)
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            if not mode & stat.S_IWUSR:
+                os.chmod(path, mode | stat.S_IWUSR)
+
+
+def _not_objects(folder: str, names: list[str]) -> list[str]:
+    """Returns the names that are not objects for the store either: pipes, dangling links and links to folders above."""
+    above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
+
+    def is_kept(path: str) -> bool:
+        return os.path.isfile(path) or (os.path.isdir(path) and os.path.realpath(path) not in above)
+
+    return [name for name in names if not is_kept(os.path.join(folder, name))]

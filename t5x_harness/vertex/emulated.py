@@ -58,7 +58,7 @@ def emulated_google(
     if uses_emulated_google(os.environ):
         yield
         return
-    from t5x_harness.google.buckets_copy import copy_buckets
+    from t5x_harness.google.pool import copy_buckets
     from t5x_harness.google.vertex.settings import VertexOptions
     from t5x_harness.vertex.cloud import GoogleSession
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.google.vertex.validation.checks import CHECKS, Values, of_values
-from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, read_table, rules_in
-from t5x_harness.google.vertex.validation.subject import Subject
+from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, Subject, read_table, rules_in
 from t5x_harness.spec import Mode
 
 _PROGRAMS = ("main", "train", "eval", "infer", "precompile", "export")

@@ -15,9 +15,8 @@ import pytest
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.buckets.emulated import Store, store
-from t5x_harness.google.buckets_copy import copy_buckets
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.pool import GooglePool
+from t5x_harness.google.pool import GooglePool, copy_buckets
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.variables import ROOT_VARIABLE, STANDINS_VARIABLE

@@ -99,7 +99,7 @@ def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Ca
         except VertexMissing as missing:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
         except ApiError as error:
-            from t5x_harness.google.vertex.wire.status import fit_for_trailer, to_status
+            from t5x_harness.google.vertex.wire.api import fit_for_trailer, to_status
 
             fitting = fit_for_trailer(error)
             details = ("grpc-status-details-bin", to_status(fitting).SerializeToString())

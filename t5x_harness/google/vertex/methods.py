@@ -11,7 +11,7 @@ from t5x_harness.google.vertex.messages.names import verb_of
 from t5x_harness.google.vertex.metadata import nodes, stores
 from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Method
-from t5x_harness.google.vertex.tensorboard import data, runs, tensorboards
+from t5x_harness.google.vertex.tensorboard import data, tensorboards
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 
@@ -72,15 +72,15 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
         "TensorboardService.CreateTensorboardExperiment": tensorboards.create_experiment,
         "TensorboardService.DeleteTensorboardExperiment": tensorboards.delete_experiment,
         "TensorboardService.WriteTensorboardExperimentData": data.write_experiment,
-        "TensorboardService.CreateTensorboardRun": runs.create_run,
-        "TensorboardService.BatchCreateTensorboardRuns": runs.batch_create_runs,
-        "TensorboardService.UpdateTensorboardRun": runs.update_run,
-        "TensorboardService.DeleteTensorboardRun": runs.delete_run,
+        "TensorboardService.CreateTensorboardRun": tensorboards.create_run,
+        "TensorboardService.BatchCreateTensorboardRuns": tensorboards.batch_create_runs,
+        "TensorboardService.UpdateTensorboardRun": tensorboards.update_run,
+        "TensorboardService.DeleteTensorboardRun": tensorboards.delete_run,
         "TensorboardService.WriteTensorboardRunData": data.write_run,
-        "TensorboardService.CreateTensorboardTimeSeries": runs.create_time_series,
-        "TensorboardService.BatchCreateTensorboardTimeSeries": runs.batch_create_time_series,
-        "TensorboardService.UpdateTensorboardTimeSeries": runs.update_time_series,
-        "TensorboardService.DeleteTensorboardTimeSeries": runs.delete_time_series,
+        "TensorboardService.CreateTensorboardTimeSeries": tensorboards.create_time_series,
+        "TensorboardService.BatchCreateTensorboardTimeSeries": tensorboards.batch_create_time_series,
+        "TensorboardService.UpdateTensorboardTimeSeries": tensorboards.update_time_series,
+        "TensorboardService.DeleteTensorboardTimeSeries": tensorboards.delete_time_series,
         "TensorboardService.ReadTensorboardTimeSeriesData": data.read,
         "TensorboardService.BatchReadTensorboardTimeSeriesData": data.batch_read,
         "TensorboardService.ExportTensorboardTimeSeriesData": data.export,

@@ -16,7 +16,7 @@ from stepped_store import SteppedStore, interleave
 
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.ownership import Owner, Ownership
-from t5x_harness.google.vertex.resources import Clock, Resources, aspect_key
+from t5x_harness.google.vertex.services import Clock, Resources, aspect_key
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode

@@ -19,8 +19,8 @@ from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
 from t5x_harness.google.vertex.jobs.machine import Policy
-from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.programs import ImageStandIn, ImageUnknown, Programs, find_image, find_programs
+from t5x_harness.google.vertex.jobs.python_environment import PackageError, fetch_packages
 from t5x_harness.google.vertex.jobs.replicas import (
     JobPlace,
     Trial,

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, replica_of
-from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.services import Services, aspect_key
 from t5x_harness.google.vertex.state import StateStore
 
 SERVICE = "service"

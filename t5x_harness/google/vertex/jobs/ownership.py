@@ -16,8 +16,7 @@ from typing import Any, Protocol, Self
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
-from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import Services
+from t5x_harness.google.vertex.services import Services, aspect_key
 
 _ASPECT = "owner"
 _SERVERS = "vertex-servers"

@@ -1,4 +1,4 @@
-"""What a server knows of the programs that jobs run: an object that is handed to it when it is started."""
+"""What jobs run: commands of this machine that stand for container images, and the programs that a server knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The replicas of a job: how many processes each pool of its spec becomes, and what they are called."""
+"""The replicas of a job: the processes that each pool becomes, their names, and the variables that the service sets.
+
+The names and shapes of variables are those of the API's reference (``base_output_directory``) and of the service's
+pages on custom training and distributed training.
+"""
 
 from __future__ import annotations
 

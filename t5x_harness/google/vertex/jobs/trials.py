@@ -1,4 +1,7 @@
-"""TODO."""
+"""The trials of a study: the parameters that it searches, and each trial as a custom job with metrics and an entry.
+
+The service's default algorithm is Bayesian optimization. Here it draws at random as well, and the job's log says so.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from typing import Any
 from google.cloud.aiplatform_v1.types import event as event_types
 
 from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, collection_of
-from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import ApiCall, Services
+from t5x_harness.google.vertex.services import ApiCall, Services, aspect_key
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
 ARTIFACT, EXECUTION, CONTEXT = KINDS["Artifact"], KINDS["Execution"], KINDS["Context"]

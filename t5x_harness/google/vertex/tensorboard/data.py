@@ -19,10 +19,9 @@ from t5x_harness.google.identity import ACCOUNT
 from t5x_harness.google.vertex.messages.filters import matcher
 from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_of, page_size
 from t5x_harness.google.vertex.messages.names import parent_of
-from t5x_harness.google.vertex.resources import aspect_key
-from t5x_harness.google.vertex.services import ApiCall, Services
-from t5x_harness.google.vertex.tensorboard.runs import TensorboardTimeSeries
+from t5x_harness.google.vertex.services import ApiCall, Services, aspect_key
 from t5x_harness.google.vertex.tensorboard.tensorboards import (
+    TensorboardTimeSeries,
     blob_prefix,
     is_blob_id,
     read_blob,

@@ -1,4 +1,4 @@
-"""Checks by name: what each kind of rule looks at.
+"""Checks by name: what each kind of rule looks at. Those of machines are in a module of their own.
 
 A check of values is given one value of the rule's field, a check of pools one worker pool, and a check of jobs the
 whole job. Each returns what fills in the rule's message if the rule is broken, and None if it is not.
@@ -6,6 +6,7 @@ whole job. Each returns what fills in the rule's message if the rule is broken, 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import re
@@ -13,8 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from t5x_harness.google.vertex.validation.rules import Breach, Check, SpecRule
-from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
+from t5x_harness.google.vertex.validation.machine_types import (
+    generation_of,
+    may_have_tpu,
+    tpu_regions,
+    training_regions,
+)
+from t5x_harness.google.vertex.validation.rules import Breach, Check, PoolSpec, SpecRule, Subject
 
 Values: TypeAlias = Mapping[str, Any]
 OfValue: TypeAlias = Callable[[Any, SpecRule], Values | None]
@@ -184,3 +190,206 @@ def only_with(subject: Subject, rule: SpecRule) -> Values | None:
 def not_with(subject: Subject, rule: SpecRule) -> Values | None:
     """Checks that the field is not set if the field ``other`` is."""
     return {} if subject.has(rule.field) and subject.has(rule.parameters["other"]) else None
+
+
+_LABEL = re.compile(r"[\w-]*")
+_ZONE = re.compile(r"(.+\d)-[a-z]")
+_NETWORK = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
+_MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
+_RANGES = ("double_value_spec", "integer_value_spec")
+
+
+@enter
+def labels(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks the number and the form of the labels; the service names the resource in front of the field."""
+    if fix := _label_fault(subject.message.labels):
+        resource = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", subject.message.DESCRIPTOR.name).lower()
+        yield f"{resource}.{rule.field}", {"fix": fix}
+
+
+def _label_fault(given: Mapping[str, str]) -> str:
+    if len(given) > _MAX_LABELS:
+        return f"there are {len(given)}"
+    for key, value in sorted(given.items()):
+        if not key or not key[0].isalnum():
+            return f"key {key!r} does not start with a letter or number"
+        for what, text in ((f"key {key!r}", key), (f"value {value!r} of {key!r}", value)):
+            if text != text.lower():
+                return f"{what} has capital letters: write {text.lower()!r}"
+            if not _LABEL.fullmatch(text):
+                fixed = re.sub(r"[^\w-]", "-", text)
+                return f"{what} has a character that is not allowed: write {fixed!r}"
+            if len(text) >= _LABEL_CHARACTERS or len(text.encode()) >= _LABEL_BYTES:
+                return f"{what} is too long"
+    return ""
+
+
+@job_check
+def region_known(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that the location is a region of custom training."""
+    if not subject.location or subject.location in training_regions():
+        return None
+    zone = _ZONE.fullmatch(subject.location)
+    near = [zone[1]] if zone else difflib.get_close_matches(subject.location, training_regions(), n=1)
+    return {"value": subject.location, "fix": f": did you mean {near[0]}" if near else ""}
+
+
+@pool_check
+def region_has_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
+    """Checks that the region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
+    return _without_tpu(pool, subject, in_doubt=False)
+
+
+@pool_check
+def region_may_have_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
+    """Checks that the region is known to have TPUs of the generation that is asked for."""
+    return _without_tpu(pool, subject, in_doubt=True)
+
+
+def _without_tpu(pool: PoolSpec, subject: Subject, *, in_doubt: bool) -> Values | None:
+    generation = generation_of(pool.machine)
+    regions = tpu_regions(generation)
+    is_known = generation is not None and subject.location in training_regions() and regions
+    if is_known and subject.location not in regions and may_have_tpu(subject.location, generation) == in_doubt:
+        return {"region": subject.location, "generation": generation, "regions": ", ".join(regions)}
+    return None
+
+
+@job_check
+def first_pool(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that there is a first pool, and it is not empty."""
+    return None if subject.pools and subject.pools[0].message.ByteSize() else {}
+
+
+@pool_check
+def task(pool: PoolSpec, _subject: Subject) -> Values | None:
+    """Checks that each pool has something to run."""
+    return {} if pool.message.ByteSize() and pool.message.WhichOneof("task") is None else None
+
+
+@job_check
+def tpu_pools(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that a job with a TPU has one pool."""
+    return {"value": subject.pools[1].index} if _has_tpu(subject) and len(subject.pools) > 1 else None
+
+
+@job_check
+def not_on_tpu(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that a job with a TPU does not set the field."""
+    return {} if subject.has(rule.field) and _has_tpu(subject) else None
+
+
+@pool_check
+def tpu_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
+    """Checks that a pool with a TPU has one replica."""
+    if generation_of(pool.machine) is None or pool.message.replica_count <= 1:
+        return None
+    larger = "tpu_topology" if pool.machine.tpu_topology else "accelerator_count"
+    return {"value": pool.message.replica_count, "fix": f"a larger one is asked for with a larger {larger}"}
+
+
+@pool_check
+def primary_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
+    """Checks that the first pool has one replica; another rule is for that of a TPU."""
+    count = pool.message.replica_count
+    if pool.index or count <= 1 or generation_of(pool.machine) is not None:
+        return None
+    return {"value": count, "others": count - 1}
+
+
+@job_check
+def tensorboard_region(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that the TensorBoard is in the job's region."""
+    match = re.search(r"/locations/([^/]+)/", subject.spec.tensorboard)
+    is_elsewhere = match and subject.location and match[1] != subject.location
+    return {"theirs": match[1], "region": subject.location} if match and is_elsewhere else None
+
+
+@value_check
+def network_project(value: str, _rule: SpecRule) -> Values | None:
+    """Checks that a network's project is a number."""
+    match = _NETWORK.fullmatch(value)
+    return {"value": value} if match and not match[1].isdecimal() else None
+
+
+@job_check
+def wait_without_flex_start(subject: Subject, rule: SpecRule) -> Values | None:
+    """Checks that only one strategy uses how long a job waits for machines."""
+    strategy = _enum_name(subject.spec.scheduling, "strategy")
+    if not subject.has(rule.field) or strategy == "FLEX_START":
+        return None
+    return {"strategy": strategy if subject.spec.scheduling.strategy and strategy else "none"}
+
+
+@job_check
+def more_parallel(subject: Subject, _rule: SpecRule) -> Values | None:
+    """Checks that no more trials run at once than there are altogether."""
+    if subject.tunes and 0 < subject.message.max_trial_count < subject.message.parallel_trial_count:
+        return {"value": subject.message.parallel_trial_count, "trials": subject.message.max_trial_count}
+    return None
+
+
+@value_check
+def parameter_values(parameter: Any, _rule: SpecRule) -> Values | None:
+    """Checks that each parameter says which values it may have."""
+    return {} if parameter.WhichOneof("parameter_value_spec") is None else None
+
+
+@enter
+def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a range is not upside down."""
+    for at, parameter in subject.resolve(rule.field):
+        kind = parameter.WhichOneof("parameter_value_spec")
+        values = getattr(parameter, kind) if kind in _RANGES else None
+        if values is not None and values.min_value > values.max_value:
+            yield f"{at}.{kind}", {"low": f"{values.min_value:g}", "high": f"{values.max_value:g}"}
+
+
+@enter
+def scale_of_categories(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
+    """Checks that categories are not scaled."""
+    for at, parameter in _parameters(subject):
+        if parameter.scale_type and parameter.WhichOneof("parameter_value_spec") == "categorical_value_spec":
+            yield f"{at}.scale_type", {}
+
+
+@enter
+def scale_positive(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a logarithmic scale has only values above 0."""
+    for at, parameter in _parameters(subject):
+        scale = _enum_name(parameter, "scale_type")
+        smallest = _smallest(parameter)
+        if "LOG" in scale and smallest is not None and smallest <= 0:
+            yield f"{at}.scale_type", {"scale": scale, "value": f"{smallest:g}"}
+
+
+@enter
+def grid_of_doubles(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
+    """Checks that a grid has only parameters that can be counted."""
+    if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
+        for _, parameter in _parameters(subject):
+            if parameter.WhichOneof("parameter_value_spec") == "double_value_spec":
+                yield rule.field, {"value": parameter.parameter_id}
+
+
+def _has_tpu(subject: Subject) -> bool:
+    return any(generation_of(pool.machine) is not None for pool in subject.pools)
+
+
+def _parameters(subject: Subject) -> Iterator[tuple[str, Any]]:
+    return subject.resolve("study_spec.parameters[]")
+
+
+def _smallest(parameter: Any) -> float | None:
+    kind = parameter.WhichOneof("parameter_value_spec")
+    if kind in _RANGES:
+        return float(getattr(parameter, kind).min_value)
+    if kind == "discrete_value_spec" and parameter.discrete_value_spec.values:
+        return float(min(parameter.discrete_value_spec.values))
+    return None
+
+
+def _enum_name(message: Any, field: str) -> str:
+    known = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    number = getattr(message, field)
+    return str(known[number].name) if number in known else ""

@@ -1,16 +1,21 @@
-"""Judges the spec of a job by every rule at once."""
+"""Judges the spec of a job by every rule at once, and finds accelerator types that the API does not have.
+
+A name that is not in the API never becomes a message, because JSON with it does not parse. So the JSON is searched.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.google.vertex.validation import jobs, machines
 from t5x_harness.google.vertex.validation.checks import CHECKS
-from t5x_harness.google.vertex.validation.rules import SpecRule, read_table, rules_in
-from t5x_harness.google.vertex.validation.subject import Subject
+from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
+from t5x_harness.google.vertex.validation.machines import is_slice, machine_text
+from t5x_harness.google.vertex.validation.rules import SpecRule, Subject, read_table, rules_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +53,6 @@ class SpecVerdict:
     warnings: tuple[SpecViolation, ...]
 
 
-# Importing a module with checks enters them into CHECKS.
-_MODULES_WITH_CHECKS = (jobs, machines)
-
-
 @functools.cache
 def service_rules() -> tuple[SpecRule, ...]:
     """Returns every rule of the service itself."""
@@ -82,3 +83,97 @@ def _violations(subject: Subject, rule: SpecRule) -> Iterator[SpecViolation]:
     for at, values in rule.check(subject, rule):
         message = rule.message.format(**{**rule.parameters, **values})
         yield SpecViolation(at, message, rule.code, str(rule.source), rule.name)
+
+
+_KEYS = ("acceleratorType", "accelerator_type")
+_ENUM = "type.googleapis.com/google.cloud.aiplatform.v1.AcceleratorType"
+_UNMENTIONED = ("ACCELERATOR_TYPE_UNSPECIFIED", "NVIDIA_TESLA_K80", "TPU_V4_POD", "TPU_V5_LITEPOD")
+_SOURCE = (
+    "REST reference of MachineSpec, and the SDK's types.AcceleratorType "
+    "(https://cloud.google.com/vertex-ai/docs/reference/rest/v1/MachineSpec#AcceleratorType)"
+)
+_SPOKEN = {
+    "A100_40GB": "NVIDIA_TESLA_A100",
+    "A100": "NVIDIA_TESLA_A100",
+    "H100": "NVIDIA_H100_80GB",
+    "H200": "NVIDIA_H200_141GB",
+    "TPU_V4": "TPU_V4_POD",
+    "TPU_V5E": "TPU_V5_LITEPOD",
+    "TPU_V5LITEPOD": "TPU_V5_LITEPOD",
+    "TPU_V5_LITE": "TPU_V5_LITEPOD",
+}
+
+
+def accelerator_meant(given: str) -> str:
+    """Returns what to write instead of a name that is not an accelerator type; empty if no type is similar.
+
+    ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
+    """
+    machine = machine_text(given)
+    if machine:
+        return f"{given} is a slice; write {machine}"
+    if is_slice(given):
+        return f"{given} is a slice, of a size or generation for which custom training documents no machine"
+    name = re.sub(r"\W+", "_", given.strip()).upper().replace("GIB", "GB")
+    bare = name.removeprefix("NVIDIA_").removeprefix("TESLA_")
+    spoken = _SPOKEN.get(bare)
+    if spoken == "TPU_V5_LITEPOD":
+        return "TPU v5e is asked for with machine_type ct5lp-hightpu-4t and tpu_topology, without an accelerator type"
+    if spoken == "TPU_V4_POD":
+        return "the type is called TPU_V4_POD, and custom training documents no machine for it"
+    known = accelerator_types()
+    meant = spoken or next((type_ for type_ in known if type_ == name or type_.endswith(f"_{bare}")), None)
+    near = [meant] if meant else difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    return f"write {' or '.join(near)}" if near else ""
+
+
+def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[SpecViolation, ...]:
+    """Returns a violation for each accelerator type in a job's JSON or YAML that the API does not have.
+
+    Each has the message of Google's JSON parser, and what was meant.
+
+    Args:
+      document: a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
+      kind: the name of the resource, with which the service's message begins.
+    """
+    known = accelerator_types()
+    return tuple(
+        SpecViolation(
+            field=at,
+            message=_message(f"{kind}.{at}", given),
+            code="VTX02" if is_slice(given) else "VTX18",
+            source=_SOURCE,
+            rule="accelerator-name",
+        )
+        for at, given in _accelerators(document, "")
+        if given not in known
+    )
+
+
+def _message(at: str, given: str) -> str:
+    meant = accelerator_meant(given)
+    return f"Invalid value at '{at}' ({_ENUM}), \"{given}\"{f': {meant}' if meant else ''}"
+
+
+def _accelerators(document: Any, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            here = _join(at, key)
+            if key in _KEYS and isinstance(value, str):
+                yield here, value
+            else:
+                yield from _accelerators(value, here)
+    elif isinstance(document, Sequence) and not isinstance(document, str | bytes):
+        for index, element in enumerate(document):
+            yield from _accelerators(element, f"{at}[{index}]")
+
+
+def _join(at: str, key: str) -> str:
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).lower()
+    return f"{at}.{name}" if at else name
+
+
+def accelerator_types() -> tuple[str, ...]:
+    """Returns every type of the API: those of machines, and those that custom training does not document."""
+    taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
+    return (*cloud_tpus(), *taken, *_UNMENTIONED)

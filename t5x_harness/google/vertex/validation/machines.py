@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.validation.machine_types import (
     find_slice,
     machine_types,
 )
-from t5x_harness.google.vertex.validation.subject import PoolSpec, Subject
+from t5x_harness.google.vertex.validation.rules import PoolSpec, Subject
 from t5x_harness.slices.slice import slice_names
 
 _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*(-[a-z]+)?")

@@ -1,4 +1,4 @@
-"""JSON over HTTP, transcoded from and to messages as Google's APIs do it."""
+"""JSON over HTTP, transcoded from and to messages as Google's APIs do it; URLs are those of the library's templates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
 from t5x_harness.google.vertex.validation import misspelt_accelerators
-from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.google.vertex.wire.api import Api, to_status
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import HttpBinding, Rpc, rpc_table
-from t5x_harness.google.vertex.wire.status import to_status
 
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 

@@ -14,9 +14,9 @@ pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex
 
 from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.vertex.faults import VertexFault
-from t5x_harness.google.vertex.jobs import packages
+from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.packages import PackageError, fetch_packages, import_path, unpack
+from t5x_harness.google.vertex.jobs.python_environment import PackageError, fetch_packages, import_path, unpack
 
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-11.py310:latest"
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_in_it_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_than_fits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(python_environment, "MOST_BYTES", 1 << 20)
     with pytest.raises(PackageError, match=r"the package p\.tar\.gz holds more than 1 MB"):
         unpack(tar(tmp_path / "p.tar.gz", ("a", bytes(1 << 19)), ("b", bytes(1 << 20))), tmp_path / "to")
 

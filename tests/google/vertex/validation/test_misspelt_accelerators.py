@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.google.vertex.validation import accelerator_meant, misspelt_accelerators
-from t5x_harness.google.vertex.validation.accelerators import accelerator_types
+from t5x_harness.google.vertex.validation.judging import accelerator_types
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 
+from t5x_harness.google.vertex.wire.api import fit_for_trailer, to_status
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode
-from t5x_harness.google.vertex.wire.status import fit_for_trailer, to_status
 
 CLIENTS_LIMIT = 8192
 LONG = [

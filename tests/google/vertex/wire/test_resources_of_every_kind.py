@@ -147,7 +147,7 @@ def test_an_update_for_another_state_of_it_is_aborted(call: Ask, experiment: Any
 
 
 def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Ask, experiment: Any, board: str) -> None:
-    from t5x_harness.google.vertex.resources import aspect_key
+    from t5x_harness.google.vertex.services import aspect_key
 
     neighbour = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "n"})
     api.services.state.append(aspect_key(experiment.name, "points"), b"1")
