@@ -1,7 +1,8 @@
 """Tensorboards, experiments, runs and time series as resources, and the blobs of time series.
 
 Display names of runs and of time series are unique within their parent. Blobs are objects in the project's bucket,
-which clients write themselves and read through the service: ``BUCKET/tensorboard-TENSORBOARD/EXPERIMENT/RUN/SERIES/BLOB``.
+which clients write themselves and read through the service:
+``BUCKET/tensorboard-TENSORBOARD/EXPERIMENT/RUN/SERIES/BLOB``.
 """
 
 from __future__ import annotations

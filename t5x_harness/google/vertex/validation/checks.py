@@ -30,6 +30,11 @@ OfJob: TypeAlias = Callable[[Subject, SpecRule], Values | None]
 CHECKS: dict[str, Check] = {}
 """Every check by its name in ``rules.toml``; filled while this package's modules are imported."""
 
+_LABEL = re.compile(r"[\w-]*")
+_ZONE = re.compile(r"(.+\d)-[a-z]")
+_NETWORK = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
+_MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
+_RANGES = ("double_value_spec", "integer_value_spec")
 _GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/\S*)?")
 
 
@@ -74,41 +79,57 @@ def pool_check(broken: OfPool) -> OfPool:
     return broken
 
 
-def job_check(broken: OfJob) -> OfJob:
-    """Enters a check of a job as a whole."""
+def of_jobs(broken: OfJob) -> Check:
+    """Makes a check of a function that looks at a job as a whole."""
 
     @functools.wraps(broken)
     def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
         if (values := broken(subject, rule)) is not None:
             yield re.sub(r"^spec\b", subject.spec_field, rule.field), values
 
-    enter(check)
+    return check
+
+
+def job_check(broken: OfJob) -> OfJob:
+    """Enters a check of a job as a whole."""
+    enter(of_jobs(broken))
     return broken
 
 
-@value_check
-def required(value: Any, _rule: SpecRule) -> Values | None:
-    """Checks that the field has a value."""
-    return None if value else {}
-
-
-@value_check
-def must_be_unset(value: Any, _rule: SpecRule) -> Values | None:
-    """Checks that the field has no value."""
-    return {"value": value} if value else None
-
-
-@value_check
-def max_length(value: Any, rule: SpecRule) -> Values | None:
-    """Checks that the text has at most ``limit`` characters, or the list so many elements."""
-    return {"value": len(value)} if len(value) > rule.parameters["limit"] else None
-
-
-@value_check
-def total_length(values: Any, rule: SpecRule) -> Values | None:
-    """Checks that the texts have at most ``limit`` characters together."""
-    total = sum(map(len, values))
-    return {"value": total} if total > rule.parameters["limit"] else None
+_OF_VALUES: Mapping[str, OfValue] = {
+    # The field has a value.
+    "required": lambda value, _: None if value else {},
+    # The field has no value.
+    "must_be_unset": lambda value, _: {"value": value} if value else None,
+    # The text has at most ``limit`` characters, or the list so many elements.
+    "max_length": lambda value, rule: {"value": len(value)} if len(value) > rule.parameters["limit"] else None,
+    # The texts have at most ``limit`` characters together.
+    "total_length": lambda texts, rule: (
+        {"value": total} if (total := sum(map(len, texts))) > rule.parameters["limit"] else None
+    ),
+    # The number is between ``low`` and ``high``; 0 stands for the default.
+    "between": lambda value, rule: (
+        {"value": value} if value and not rule.parameters["low"] <= value <= rule.parameters["high"] else None
+    ),
+    # The number is at least ``low``.
+    "at_least": lambda value, rule: {"value": value} if value < rule.parameters["low"] else None,
+}
+_OF_JOBS: Mapping[str, OfJob] = {
+    # The field is set if the field ``other`` is.
+    "required_with": lambda job, rule: {} if job.has(rule.parameters["other"]) and not job.has(rule.field) else None,
+    # The field is set only if the field ``other`` is.
+    "only_with": lambda job, rule: {} if job.has(rule.field) and not job.has(rule.parameters["other"]) else None,
+    # The field is not set if the field ``other`` is.
+    "not_with": lambda job, rule: {} if job.has(rule.field) and job.has(rule.parameters["other"]) else None,
+    # A job with a TPU does not set the field.
+    "not_on_tpu": lambda job, rule: {} if job.has(rule.field) and _has_tpu(job) else None,
+    # There is a first pool, and it is not empty.
+    "first_pool": lambda job, _: None if job.pools and job.pools[0].message.ByteSize() else {},
+    # A job with a TPU has one pool.
+    "tpu_pools": lambda job, _: {"value": job.pools[1].index} if _has_tpu(job) and len(job.pools) > 1 else None,
+}
+CHECKS |= {name: of_values(broken) for name, broken in _OF_VALUES.items()}
+CHECKS |= {name: of_jobs(broken) for name, broken in _OF_JOBS.items()}
 
 
 @value_check
@@ -123,19 +144,6 @@ def one_of(value: str, rule: SpecRule) -> Values | None:
     """Checks that the text, if there is one, is one of ``values``."""
     choices = rule.parameters["values"]
     return {"value": value, "choices": ", ".join(choices)} if value and value not in choices else None
-
-
-@value_check
-def between(value: Any, rule: SpecRule) -> Values | None:
-    """Checks that the number is between ``low`` and ``high``; 0 stands for the default."""
-    is_outside = value and not rule.parameters["low"] <= value <= rule.parameters["high"]
-    return {"value": value} if is_outside else None
-
-
-@value_check
-def at_least(value: Any, rule: SpecRule) -> Values | None:
-    """Checks that the number is at least ``low``."""
-    return {"value": value} if value < rule.parameters["low"] else None
 
 
 @value_check
@@ -172,31 +180,6 @@ def unique(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
         for name, times in Counter(getattr(element, rule.parameters["by"]) for element in elements).items():
             if name and times > 1:
                 yield at, {"value": name}
-
-
-@job_check
-def required_with(subject: Subject, rule: SpecRule) -> Values | None:
-    """Checks that the field is set if the field ``other`` is."""
-    return {} if subject.has(rule.parameters["other"]) and not subject.has(rule.field) else None
-
-
-@job_check
-def only_with(subject: Subject, rule: SpecRule) -> Values | None:
-    """Checks that the field is set only if the field ``other`` is."""
-    return {} if subject.has(rule.field) and not subject.has(rule.parameters["other"]) else None
-
-
-@job_check
-def not_with(subject: Subject, rule: SpecRule) -> Values | None:
-    """Checks that the field is not set if the field ``other`` is."""
-    return {} if subject.has(rule.field) and subject.has(rule.parameters["other"]) else None
-
-
-_LABEL = re.compile(r"[\w-]*")
-_ZONE = re.compile(r"(.+\d)-[a-z]")
-_NETWORK = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
-_MAX_LABELS, _LABEL_CHARACTERS, _LABEL_BYTES = 64, 64, 128
-_RANGES = ("double_value_spec", "integer_value_spec")
 
 
 @enter
@@ -255,28 +238,10 @@ def _without_tpu(pool: PoolSpec, subject: Subject, *, in_doubt: bool) -> Values 
     return None
 
 
-@job_check
-def first_pool(subject: Subject, _rule: SpecRule) -> Values | None:
-    """Checks that there is a first pool, and it is not empty."""
-    return None if subject.pools and subject.pools[0].message.ByteSize() else {}
-
-
 @pool_check
 def task(pool: PoolSpec, _subject: Subject) -> Values | None:
     """Checks that each pool has something to run."""
     return {} if pool.message.ByteSize() and pool.message.WhichOneof("task") is None else None
-
-
-@job_check
-def tpu_pools(subject: Subject, _rule: SpecRule) -> Values | None:
-    """Checks that a job with a TPU has one pool."""
-    return {"value": subject.pools[1].index} if _has_tpu(subject) and len(subject.pools) > 1 else None
-
-
-@job_check
-def not_on_tpu(subject: Subject, rule: SpecRule) -> Values | None:
-    """Checks that a job with a TPU does not set the field."""
-    return {} if subject.has(rule.field) and _has_tpu(subject) else None
 
 
 @pool_check
