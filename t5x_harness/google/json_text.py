@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 _MOST_LEVELS = 100
@@ -14,15 +15,18 @@ class BadJson(ValueError):
     """The text is not JSON, or no answer could repeat it; the message says why."""
 
 
-def read_json(body: bytes) -> Any:
+def read_json(body: bytes | str, parse_int: Callable[[str], int] = int) -> Any:
     """Reads JSON.
+
+    Args:
+      parse_int: returns an integer, or raises ValueError for one that is refused.
 
     Raises:
       BadJson: the text is not JSON, is not UTF-8 (which half a surrogate pair is not), has a number that is not finite,
         or has too many levels.
     """
     try:
-        value = json.loads(body, parse_constant=_refuse_number, parse_float=_finite)
+        value = json.loads(body, parse_constant=_refuse_number, parse_float=_finite, parse_int=parse_int)
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError as error:
         raise BadJson(f"The text is not UTF-8: {getattr(error, 'reason', error)}.") from None

@@ -1,7 +1,8 @@
-"""Tells which addresses, names and URLs belong to this machine."""
+"""Tells which addresses, names and URLs belong to this machine, and which of its ports are free."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 
@@ -48,3 +49,15 @@ def is_here_url(url: str) -> bool:
 
     host = urlsplit(url if "//" in url else f"//{url}").hostname
     return bool(host) and is_here_name(str(host))
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns so many different ports of this machine on which no program listens.
+
+    They are not reserved: the program that they are for binds them a moment later.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]

@@ -134,20 +134,19 @@ class RecordedCall:
 
 
 class VertexFaults(ArmedFaults[VertexFault]):
-    """The armed faults of methods and jobs."""
+    """The armed faults of methods and jobs.
+
+    Attributes:
+      armed: called after a fault is armed, for jobs that are running and may hit it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._listeners: list[Callable[[], None]] = []
-
-    def on_arm(self, function: Callable[[], None]) -> None:
-        """Registers a function that is called after a fault is armed, for jobs that are running and may hit it."""
-        self._listeners.append(function)
+        self.armed: Callable[[], None] = lambda: None
 
     def arm(self, fault: VertexFault) -> None:
         super().arm(fault)
-        for function in self._listeners:
-            function()
+        self.armed()
 
     def take_for(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
         """Returns and counts the fault that a request or a job hits now, or None.

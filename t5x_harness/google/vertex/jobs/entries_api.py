@@ -11,7 +11,7 @@ from typing import Any
 from t5x_harness.google.vertex.jobs.logs import LoggedLine, jobs_with_logs, read_lines
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.services import Services
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
+from t5x_harness.google.vertex.wire.errors import invalid_argument
 
 _PAGE, _LARGEST_PAGE = 50, 1000
 _LONGEST_FILTER = 20_000  # as Cloud Logging has it
@@ -35,16 +35,13 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
       ApiError: INVALID_ARGUMENT, because the request cannot be read.
     """
     if not isinstance(request, Mapping):
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid JSON payload received. Root element must be a message.")
+        raise invalid_argument("Invalid JSON payload received. Root element must be a message.")
     order = str(request.get("orderBy") or "")
     if order not in _ORDERS:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"orderBy {order!r} is none of timestamp asc and timestamp desc")
+        raise invalid_argument(f"orderBy {order!r} is none of timestamp asc and timestamp desc")
     text = str(request.get("filter") or "")
     if len(text) > _LONGEST_FILTER:
-        raise ApiError(
-            StatusCode.INVALID_ARGUMENT,
-            f"the filter has {len(text)} characters, and may have {_LONGEST_FILTER} at most",
-        )
+        raise invalid_argument(f"the filter has {len(text)} characters, and may have {_LONGEST_FILTER} at most")
     wanted = parse_filter(text) if text.strip() else And(())
     projects = [services.projects.number(name.split("/")[1]) for name in _names(request) if "/" in name]
     size = _page_size(request)
@@ -54,7 +51,9 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
     for line in _lines(services, projects, wanted, last, descending):
         if _holds(wanted, entry := line.entry()):
             if len(found) == size:
-                return {"entries": [entry for _, entry in found], "nextPageToken": _token_of(found[-1][0])}
+                last_line = found[-1][0]
+                following = base64.urlsafe_b64encode(f"{last_line.at} {last_line.id}".encode()).decode()
+                return {"entries": [entry for _, entry in found], "nextPageToken": following}
             found.append((line, entry))
     return {"entries": [entry for _, entry in found]}
 
@@ -62,9 +61,7 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
 def _names(request: Mapping[str, Any]) -> list[str]:
     given = request.get("resourceNames") or []
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ApiError(
-            StatusCode.INVALID_ARGUMENT, f"resourceNames {given!r} is not a list of names: [projects/my-project]"
-        )
+        raise invalid_argument(f"resourceNames {given!r} is not a list of names: [projects/my-project]")
     return given
 
 
@@ -72,7 +69,7 @@ def _page_size(request: Mapping[str, Any]) -> int:
     given = request.get("pageSize") or _PAGE
     text = str(given)  # a number in JSON may be a string
     if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"pageSize {given!r} is not a number of entries, from 0 up")
+        raise invalid_argument(f"pageSize {given!r} is not a number of entries, from 0 up")
     return min(int(text), _LARGEST_PAGE) or _PAGE
 
 
@@ -128,17 +125,12 @@ def _holds(wanted: Expression, entry: Mapping[str, Any]) -> bool:
         case Not(operand):
             return not _holds(operand, entry)
         case Function(name, _):
-            raise ApiError(StatusCode.INVALID_ARGUMENT, f"Unknown function {name}")
+            raise invalid_argument(f"Unknown function {name}")
         case Restriction(path, sign, value):
-            return _compares(_field(entry, path), sign, value, path)
-
-
-def _field(entry: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Returns a field. Labels have dots in their names, which a filter quotes."""
-    value: Any = entry
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+            found: Any = entry
+            for part in path:  # labels have dots in their names, which a filter quotes
+                found = found.get(part) if isinstance(found, Mapping) else None
+            return _compares(found, sign, value, path)
 
 
 def _compares(found: Any, sign: str, value: str, path: tuple[str, ...]) -> bool:
@@ -168,12 +160,8 @@ def _nanoseconds(text: str) -> int:
     try:
         seconds = int(datetime.fromisoformat(whole + ("" if "+" in whole[10:] else zone)).timestamp())
     except ValueError:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"{text!r} is not a timestamp") from None
+        raise invalid_argument(f"{text!r} is not a timestamp") from None
     return seconds * 1_000_000_000 + int(digits.ljust(9, "0")[:9] or 0)
-
-
-def _token_of(line: LoggedLine) -> str:
-    return base64.urlsafe_b64encode(f"{line.at} {line.id}".encode()).decode()
 
 
 def _last_of(token: str) -> tuple[int, str] | None:
@@ -184,4 +172,4 @@ def _last_of(token: str) -> tuple[int, str] | None:
         at, insert_id = base64.urlsafe_b64decode(token.encode()).decode().split(" ")
         return int(at), insert_id
     except ValueError:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, "Invalid pageToken") from None
+        raise invalid_argument("Invalid pageToken") from None

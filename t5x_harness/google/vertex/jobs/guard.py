@@ -132,7 +132,8 @@ class _ProcessWatch:
         poll.register(self._server, select.POLLIN)
         poll.register(self._awake, select.POLLIN)
         while (status := self._reap()) is None:
-            ready = [descriptor for descriptor, _ in poll.poll(self._milliseconds())]
+            left = None if self._deadline is None else max(0, round((self._deadline - time.monotonic()) * 1000))
+            ready = [descriptor for descriptor, _ in poll.poll(left)]
             if self._awake in ready:
                 os.read(self._awake, 4096)
             if self._server.fileno() in ready and not self._obey():
@@ -140,9 +141,6 @@ class _ProcessWatch:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 break
         return 128 + signal.SIGKILL if status is None else status
-
-    def _milliseconds(self) -> int | None:
-        return None if self._deadline is None else max(0, round((self._deadline - time.monotonic()) * 1000))
 
     def _obey(self) -> bool:
         """Follows an order; returns False if the server has ended."""
@@ -156,14 +154,11 @@ class _ProcessWatch:
     def _take(self, data: bytes) -> None:
         *lines, self._orders = (self._orders + data).split(b"\n")
         for line in lines:
-            self._stop(float(line.removeprefix(STOP)))
-
-    def _stop(self, grace: float) -> None:
-        deadline = time.monotonic() + grace
-        if self._deadline is None:
-            processes.kill_quietly(self._child, signal.SIGTERM)
-            processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process would not handle SIGTERM
-        self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
+            deadline = time.monotonic() + float(line.removeprefix(STOP))
+            if self._deadline is None:
+                processes.kill_quietly(self._child, signal.SIGTERM)
+                processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process would not handle SIGTERM
+            self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
 
     def _reap(self) -> int | None:
         """Reaps processes that have ended; returns the main process's status if it is one of them."""

@@ -30,17 +30,12 @@ def make_empty(folders: Iterable[Path]) -> None:
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
         elif folder.exists():
-            _open_up(folder)
+            for at, names, _ in os.walk(folder):  # a process may make folders read-only, as Go does with its caches
+                for path in (os.path.join(at, name) for name in names):
+                    if not os.path.islink(path):
+                        os.chmod(path, 0o700)
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-
-
-def _open_up(folder: Path) -> None:
-    """Makes folders writable that a process has made read-only, as Go does with its caches."""
-    for at, names, _ in os.walk(folder):
-        for path in (os.path.join(at, name) for name in names):
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
 
 
 _KILLED = 137
@@ -105,10 +100,7 @@ class Guarded:
             self.errors, errors = os.pipe()
             ours.callback(os.close, self.errors)
             others.callback(os.close, errors)
-            boot = _BOOT.format(
-                parent=str(Path(__file__).resolve().parents[4]),
-                module=f"{__package__}.guard",
-            )
+            boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[4]), module=f"{__package__}.guard")
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", boot, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -120,11 +112,7 @@ class Guarded:
                 env={},
             )
             ours.pop_all()  # closed by close from here on
-        order = {
-            "words": list(task.words),
-            "environment": dict(task.environment),
-            "folder": str(task.folder),
-        }
+        order = {"words": list(task.words), "environment": dict(task.environment), "folder": str(task.folder)}
         with contextlib.suppress(ConnectionError):  # that the guard has ended shows when its status is asked for
             self.link.sendall(json.dumps(order).encode() + b"\n")
 

@@ -28,7 +28,6 @@ from t5x_harness.google.vertex.jobs.replicas import (
     WorkerPool,
     cluster_variables,
     expand,
-    free_ports,
     job_variables,
     pools_of,
     trial_variables,
@@ -36,6 +35,7 @@ from t5x_harness.google.vertex.jobs.replicas import (
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.slices.pod import Pod
+from t5x_harness.system.addresses import free_ports
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"

@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, replica_of
 from t5x_harness.google.vertex.services import Services, aspect_key
 from t5x_harness.google.vertex.state import StateStore
@@ -25,8 +26,6 @@ _ASPECT = "log"
 _SEVERITIES = frozenset("DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split())
 # The field of a JSON line that holds its severity, and that Cloud Logging removes.
 _SEVERITY_FIELD = "severity"
-# Levels of lists and objects that messages of Google's APIs may have.
-_DEEPEST = 100
 # Longer lines are split, because Cloud Logging limits the size of an entry.
 _LONGEST_LINE = 1 << 16
 # The parts of an entry's insertId; lines that are written at once are fewer than the second part can count.
@@ -218,35 +217,13 @@ def _read_object(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        found = json.loads(line, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
-        json.dumps(found, ensure_ascii=False).encode()  # raises for a lone surrogate
-    except (ValueError, OverflowError, RecursionError):
+        found: dict[str, Any] = read_json(line, parse_int=_double)
+    except BadJson:
         return None
-    return found if isinstance(found, dict) and _depth(found) <= _DEEPEST else None
+    return found
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
+def _double(text: str) -> int:
+    if math.isinf(float(text)):
         raise ValueError(f"{text} is not a finite double")
-    return number
-
-
-def _whole(text: str) -> int:
-    _finite(text)
     return int(text)
-
-
-def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level := [
-        part
-        for each in level
-        if isinstance(each, (dict, list))
-        for part in (each.values() if isinstance(each, dict) else each)
-    ]:
-        depth += 1
-    return depth

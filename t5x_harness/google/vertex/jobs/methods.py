@@ -97,7 +97,7 @@ class Jobs:
         self._ownership = Ownership(services, self._running.cancel)
         self._standbys = announced(services.settings)
         self._standbys.begin()
-        services.faults.on_arm(self._look_for_faults)
+        services.faults.armed = self._look_for_faults
 
     def create_custom_job(self, call: ApiCall) -> Message:
         warnings = check_job(self._services, call.request.custom_job, call.request.parent)

@@ -32,8 +32,9 @@ def custom_job_of(pipeline: Any) -> Any:
     Raises:
       ApiError: the pipeline is not valid, or asks for more than a custom job.
     """
-    if faults := list(_faults(pipeline)):
-        raise ApiError.of_violations(faults)
+    required = ("display_name", "training_task_definition")
+    if missing := [field for field in required if not getattr(pipeline, field)]:
+        raise ApiError.of_violations(FieldViolation(f"training_pipeline.{f}", f"{f} is required.") for f in missing)
     if not _CUSTOM_TASK.fullmatch(pipeline.training_task_definition):
         raise _not_here(f"the training task {pipeline.training_task_definition}", "custom tasks run here")
     if pipeline.HasField("model_to_upload"):
@@ -50,14 +51,8 @@ def custom_job_of(pipeline: Any) -> Any:
     try:
         json_format.ParseDict(inputs, job.job_spec)
     except json_format.ParseError as error:
-        raise ApiError.of_violations([FieldViolation("training_pipeline.training_task_inputs", str(error))]) from None
+        raise invalid_field("training_pipeline.training_task_inputs", str(error)) from None
     return job
-
-
-def _faults(pipeline: Any) -> Iterator[FieldViolation]:
-    for field in ("display_name", "training_task_definition"):
-        if not getattr(pipeline, field):
-            yield FieldViolation(f"training_pipeline.{field}", f"{field} is required.")
 
 
 def _not_here(what: str, instead: str) -> ApiError:
@@ -124,7 +119,8 @@ def _look_after(services: Services, name: str) -> None:
     job = services.ask("JobService.GetCustomJob", name=_job_name(pipeline))
     if _state_of(job) == pipeline.state:
         return
-    result = _registered(services, pipeline, job) if _is_to_be_registered(pipeline, job) else None
+    is_to_be_registered = pipeline.HasField("model_to_upload") and _state_of(job) == _SUCCEEDED
+    result = _registered(services, pipeline, job) if is_to_be_registered else None
 
     def follow(kept: Any) -> None:
         _follow(kept, job)
@@ -135,10 +131,6 @@ def _look_after(services: Services, name: str) -> None:
             kept.model_to_upload.name, kept.model_to_upload.version_id = result
 
     services.resources.update(name, TrainingPipeline, follow)
-
-
-def _is_to_be_registered(pipeline: Any, job: Any) -> bool:
-    return pipeline.HasField("model_to_upload") and _state_of(job) == _SUCCEEDED
 
 
 def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] | ApiError:

@@ -14,6 +14,9 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 
+if TYPE_CHECKING:
+    from t5x_harness.google.vertex.validation.rules import SpecRule
+
 _EXECUTORS = "*/vertex-ai/training/*"
 # Google's reducers: no process of a job asks them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
@@ -44,7 +47,13 @@ class ImageStandIn:
         """
         words = [*(command or self.entry_point), *args]
         if not command and not self.known:
-            raise ImageUnknown(_how_to_name(self.uri))
+            head, separator, last = self.uri.partition("@")[0].rpartition("/")
+            glob = f"{head}{separator}{last.partition(':')[0]}*"  # for all versions of the image
+            raise ImageUnknown(
+                f"no local command stands for the image {self.uri}, whose entry point is not known, and containers are "
+                "not run here. Give container_spec a command, or name the entry point in the map images "
+                f"(--vertex-image): {{{glob!r}: 'python -m trainer.task'}}"
+            )
         if not words:
             raise ImageUnknown(
                 f"the image {self.uri} has no entry point here, and container_spec has neither command nor args: "
@@ -83,25 +92,6 @@ def find_image(
         return ImageStandIn(uri, _NOTHING)
     words = tuple(entry_point(uri))
     return ImageStandIn(uri, words, known=bool(words))
-
-
-def _how_to_name(uri: str) -> str:
-    return (
-        f"no local command stands for the image {uri}, whose entry point is not known, and containers are not run "
-        "here. Give container_spec a command, or name the entry point in the map images (--vertex-image): "
-        f"{{{_glob(uri)!r}: 'python -m trainer.task'}}"
-    )
-
-
-def _glob(uri: str) -> str:
-    """Returns a glob for all versions of an image."""
-    name = uri.partition("@")[0]
-    head, separator, last = name.rpartition("/")
-    return f"{head}{separator}{last.partition(':')[0]}*"
-
-
-if TYPE_CHECKING:
-    from t5x_harness.google.vertex.validation.rules import SpecRule
 
 
 class Programs:

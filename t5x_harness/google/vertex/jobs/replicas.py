@@ -6,11 +6,9 @@ pages on custom training and distributed training.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import re
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,6 @@ from google.protobuf.json_format import MessageToDict
 
 from t5x_harness.google.vertex.validation.machine_types import slice_of
 from t5x_harness.slices.slice import Slice
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns so many different ports of this machine on which no program listens.
-
-    They are not reserved: the program that they are for binds them a moment later.
-    """
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,8 +43,7 @@ def create(call: ApiCall) -> Message:
 
 
 def get(call: ApiCall) -> Message:
-    kind = kind_of(call)
-    return get_node(call.services, call.request.name, kind)
+    return get_node(call.services, call.request.name, kind_of(call))
 
 
 def list_nodes(call: ApiCall) -> Message:
@@ -87,13 +86,6 @@ def _prepare(node: Any, kind: ResourceKind, parents: Sequence[str] = ()) -> None
     Raises:
       ApiError: INVALID_ARGUMENT: the node is not valid.
     """
-    _check(node, kind)
-    _trim_keys(node.metadata)
-    if kind is CONTEXT:
-        node.parent_contexts[:] = parents
-
-
-def _check(node: Any, kind: ResourceKind) -> None:
     found = []
     if len(node.display_name) > _LONGEST_DISPLAY_NAME:
         message = f"it has {len(node.display_name)} characters; at most {_LONGEST_DISPLAY_NAME} are allowed"
@@ -103,13 +95,11 @@ def _check(node: Any, kind: ResourceKind) -> None:
         found.append(FieldViolation(f"{kind.field}.metadata", message))
     if found:
         raise ApiError.of_violations(found)
-
-
-def _trim_keys(metadata: Any) -> None:
-    """Removes spaces around the top-level keys."""
-    for key in [key for key in metadata.fields if key != key.strip()]:
-        metadata.fields[key.strip()].CopyFrom(metadata.fields[key])
-        del metadata.fields[key]
+    for key in [key for key in node.metadata.fields if key != key.strip()]:
+        node.metadata.fields[key.strip()].CopyFrom(node.metadata.fields[key])
+        del node.metadata.fields[key]
+    if kind is CONTEXT:
+        node.parent_contexts[:] = parents
 
 
 def purge(call: ApiCall) -> Message:
@@ -151,7 +141,13 @@ def add_children(call: ApiCall) -> Message:
     children = [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]
     above = _with_ancestors(call.services, parent)
     for child in children:
-        _check_child(child, parent, above)
+        if child.name in above:
+            message = f"Context {child.name} cannot be a child of {parent.name}: the contexts would form a cycle"
+            raise invalid_argument(message)
+        count = len(child.parent_contexts)
+        if parent.name not in child.parent_contexts and count >= _MOST_PARENTS:
+            message = f"Context {child.name} has {count} parents; at most {_MOST_PARENTS} are allowed"
+            raise invalid_argument(message)
     for child in children:
         links.add_child(call.services, parent.name, child.name)
     return call.rpc.response()
@@ -163,15 +159,6 @@ def remove_children(call: ApiCall) -> Message:
     for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
         links.remove_child(call.services, parent.name, child.name)
     return call.rpc.response()
-
-
-def _check_child(child: Any, parent: Any, above: set[str]) -> None:
-    if child.name in above:
-        message = f"Context {child.name} cannot be a child of {parent.name}: the contexts would form a cycle"
-        raise invalid_argument(message)
-    if parent.name not in child.parent_contexts and len(child.parent_contexts) >= _MOST_PARENTS:
-        message = f"Context {child.name} has {len(child.parent_contexts)} parents; at most {_MOST_PARENTS} are allowed"
-        raise invalid_argument(message)
 
 
 def _with_ancestors(services: Services, context: Any) -> set[str]:

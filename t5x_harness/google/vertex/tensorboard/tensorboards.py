@@ -49,8 +49,8 @@ def create(call: ApiCall) -> Message:
     if not given.display_name:
         raise invalid_field("tensorboard.display_name", "it is required")
     given.ClearField("run_count")
-    given.blob_storage_path_prefix = blob_bucket(call.request.parent)
-    make_bucket(call.services, given.blob_storage_path_prefix)
+    given.blob_storage_path_prefix = f"cloud-ai-platform-{uuid.uuid5(_NAMESPACE, call.request.parent)}"
+    _folder(call.services, given.blob_storage_path_prefix).mkdir(parents=True, exist_ok=True)
     operation: Any = run_standard(call)
     made = _Tensorboard()
     operation.response.Unpack(made)
@@ -139,20 +139,6 @@ def _created(board: Any) -> int:
 
 
 _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
-
-
-def blob_bucket(location: str) -> str:
-    """Returns the bucket for the blobs of all Tensorboards in a location.
-
-    Args:
-      location: the location's full name, such as ``projects/1/locations/us-central1``.
-    """
-    return f"cloud-ai-platform-{uuid.uuid5(_NAMESPACE, location)}"
-
-
-def make_bucket(services: Services, bucket: str) -> None:
-    """Creates a bucket, which may exist."""
-    _folder(services, bucket).mkdir(parents=True, exist_ok=True)
 
 
 def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> bytes:

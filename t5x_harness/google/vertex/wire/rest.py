@@ -20,7 +20,7 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api, to_status
-from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode
+from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_argument
 from t5x_harness.google.vertex.wire.rpc_table import HttpBinding, Rpc, rpc_table
 
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
@@ -112,7 +112,7 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeError:
-        raise ApiError(StatusCode.INVALID_ARGUMENT, f"The {what} of the request is not UTF-8.") from None
+        raise invalid_argument(f"The {what} of the request is not UTF-8.") from None
 
 
 _MASK = "google.protobuf.FieldMask"
@@ -268,15 +268,10 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
             raise ValueError('Unknown name "": Root element must be a message.')
         json_format.Parse(body, part)  # and not the document: this refuses duplicate names
     except (json_format.ParseError, RecursionError, ValueError) as error:
-        if misspelt := _misspelt(document, field):
+        if misspelt := [FieldViolation(each.field, each.message) for each in misspelt_accelerators(document, field)]:
             raise ApiError(
                 StatusCode.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt
             ) from None
         # The library's text says what is wrong, and where.
         message = f"Invalid JSON payload received. {error}"
         raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation(field, message)]) from None
-
-
-def _misspelt(document: Any, field: str) -> list[FieldViolation]:
-    """Returns hints for common misspellings of accelerators."""
-    return [FieldViolation(each.field, each.message) for each in misspelt_accelerators(document, field)]
