@@ -1,4 +1,4 @@
-"""export_lib: a model as a SavedModel, which gives T5X's numbers from texts."""
+"""A model as a SavedModel that gives T5X's numbers from texts, and a train step's programs without the devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import ref_tasks
 import seqio
 import tensorflow as tf
 from recorded import REFERENCE, record
-from t5x import adafactor, decoding, export_lib, models, partitioning, utils
+from t5x import adafactor, decoding, export_lib, models, partitioning, precompile, utils
 from t5x.examples.t5 import network
 
 VOCAB = ref_tasks.VOCAB
@@ -150,3 +150,34 @@ def test_warmup_examples_fill_each_batch_size(tmp_path: Path, monkeypatch: pytes
     write(batch_sizes=[3], request_to_prediction_log=lambda made: made.inputs["text_batch"])
     (written,) = tf.data.TFRecordDataset(str(tmp_path / "assets.extra/tf_serving_warmup_requests"))
     assert list(tf.make_ndarray(type(tf.make_tensor_proto(0)).FromString(written.numpy()))) == [b"a"] * 3
+
+
+def test_the_train_step_is_compiled_and_its_programs_are_written(programs: Any, tmp_path: Path) -> None:
+    model = record("t5_1_1")["gin"].partition("TRAIN_STEPS")[0].replace("pretrain.gin", "precompile.gin")
+    tiny = "network.T5Config.num_encoder_layers = 1\nnetwork.T5Config.num_decoder_layers = 1\n"
+    settings = "BATCH_SIZE = 4\nUSE_CACHED_TASKS = False\npartitioning.PjitPartitioner.backend = 'cpu'\n"
+    config = model.replace("USE_HARDWARE_RNG = False\n", "")
+    (tmp_path / "case.gin").write_text(config + tiny + settings)
+    folder = tmp_path / "new/programs"
+    status, printed = programs.run(
+        "t5x.main", "--run_mode=precompile", "--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}"'
+    )
+    assert status == 0, printed[-2000:]
+    np.testing.assert_array_equal(np.load(folder / "assignment").ravel(), [0, 1])
+    before, after = ((folder / f"lowered_hlo_{when}_optimization").read_bytes() for when in ("pre", "post"))
+    assert b"jit_train_step" in before
+    assert b"jit_train_step" in after
+    assert b"all-reduce" in after  # of the gradients, over the two devices
+    assert b"all-reduce" not in before
+
+
+def test_data_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"get_dataset_fn returned unsupported type <class 'list'>\."):
+        precompile.precompile(
+            model=types.SimpleNamespace(FEATURE_CONVERTER_CLS=None),  # type: ignore[arg-type]
+            train_dataset_cfg=utils.DatasetConfig("task", {}, "train", 8, shuffle=False, seed=None),
+            partitioner=partitioning.PjitPartitioner(num_partitions=1),
+            model_dir="/nowhere",
+            random_seed=None,
+            get_dataset_fn=lambda *_: [],
+        )

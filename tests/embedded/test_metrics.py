@@ -1,4 +1,4 @@
-"""Metrics merge over micro-batches and wait for step counts and durations."""
+"""Metrics merge over micro-batches and wait for step counts and durations; models report those of a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from clu import metrics as clu_metrics
-from t5x import metrics
+from t5x import metrics, models
+from t5x import metrics as metrics_lib
 
 
 @pytest.mark.parametrize("values", [6, 6.0, [1, 2, 3], [[1.5, 2.5], [1.0, 1.0]]])
@@ -113,3 +114,103 @@ def test_metrics_pass_through_compiled_loops() -> None:
     start = metrics.AveragePerStep(total=jnp.array(0.0), steps=0)
     total, _ = jax.jit(lambda xs: jax.lax.scan(add, start, xs))(jnp.arange(5.0))
     assert (total.total, total.steps, total.compute()) == (10.0, 5, 2.0)
+
+
+RNG = np.random.RandomState(0)
+LOGITS = jnp.asarray(RNG.randn(2, 4, 3), jnp.float32)
+RIGHT = jnp.argmax(LOGITS, -1)
+# Three of the eight targets are wrong.
+TARGETS = RIGHT.at[0, 0].add(1).at[0, 3].add(1).at[1, 1].add(1) % 3
+MASK = jnp.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]])
+SEGMENTS = {
+    "encoder": jnp.array([[1, 1, 2, 2], [1, 0, 0, 0]]),
+    "decoder": jnp.array([[1, 2, 3, 0], [1, 1, 0, 0]]),
+    "empty": jnp.zeros((2, 0), jnp.int32),
+}
+
+
+def computed(metrics) -> dict[str, float]:
+    ready = metrics_lib.set_time_metrics_duration(metrics, 2.0)
+    return {name: float(metric.compute()) for name, metric in ready.items()}
+
+
+def test_base_metrics_have_the_values_their_names_say() -> None:
+    metrics = models.compute_base_metrics(LOGITS, TARGETS, MASK, jnp.array(10.0), jnp.array(4.0), SEGMENTS)
+    cores = jax.device_count()
+    expected = {
+        "accuracy": 3 / 5,
+        "loss": 10.0,
+        "loss_per_nonpadding_target_token": 2.0,
+        "loss_per_all_target_tokens": 10 / 8,
+        "z_loss": 4.0,
+        "z_loss_per_all_target_tokens": 0.5,
+        "cross_ent_loss": 6.0,
+        "cross_ent_loss_per_all_target_tokens": 0.75,
+        "timing/seconds": 2.0,
+        "timing/seqs": 2.0,
+        "timing/steps_per_second": 0.5,
+        "timing/seqs_per_second": 1.0,
+        "timing/seqs_per_second_per_core": 1.0 / cores,
+        "timing/target_tokens_per_second": 4.0,
+        "timing/target_tokens_per_second_per_core": 4.0 / cores,
+        "non_padding_fraction/loss_weights": 5 / 8,
+        "non_padding_fraction/encoder": 5 / 8,
+        "non_padding_fraction/decoder": 5 / 8,
+        "non_padding_fraction/overall": 10 / 16,
+        "effective_batch_size/encoder": 3.0,
+        "effective_batch_size/decoder": 4.0,
+    }
+    got = computed(metrics)
+    assert set(got) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-6, err_msg=name)
+
+
+def test_what_is_not_known_is_not_reported() -> None:
+    got = computed(models.compute_base_metrics(LOGITS, TARGETS, None, jnp.array(10.0)))
+    assert not [name for name in got if "z_loss" in name or "cross_ent" in name or "effective" in name]
+    assert got["accuracy"] == 5 / 8
+    assert got["non_padding_fraction/loss_weights"] == 1.0
+
+
+def test_metrics_of_micro_batches_add_up() -> None:
+    half = models.compute_base_metrics(LOGITS, TARGETS, MASK, jnp.array(10.0), jnp.array(4.0), SEGMENTS)
+    both = {name: metric.merge(half[name]) for name, metric in half.items()}
+    got = computed(metrics_lib.set_step_metrics_num_steps(both, 1))
+    assert got["loss"] == 20.0
+    assert got["effective_batch_size/decoder"] == 8.0
+    assert got["loss_per_all_target_tokens"] == 10 / 8
+    assert got["timing/seqs_per_second"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("segment_ids", "count"),
+    [
+        ([[1, 1, 2, 3]], 3),
+        ([[1, 1, 2, 0]], 2),
+        ([[1, 2, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]], 3),
+    ],
+)
+def test_packed_examples_are_counted(segment_ids: list[list[int]], count: int) -> None:
+    assert models.count_packed_examples(jnp.array(segment_ids)) == count
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_weighted_accuracy_sums_the_weights_of_right_targets() -> None:
+    assert models.compute_weighted_accuracy(LOGITS, TARGETS) == 5
+    assert models.compute_weighted_accuracy(LOGITS, TARGETS, MASK) == 3
+    with pytest.raises(ValueError, match=r"logits of shape \(2, 4\) and targets of shape \(2, 4\)"):
+        models.compute_weighted_accuracy(LOGITS[..., 0], TARGETS)
+
+
+def test_plain_metrics_are_sums_and_can_be_replaced() -> None:
+    got = models.compute_metrics(
+        LOGITS, TARGETS, MASK, jnp.array(10.0), jnp.array(5.0), {"loss": metrics_lib.Sum(total=1.0)}
+    )
+    assert {name: float(metric.compute()) for name, metric in got.items()} == {
+        "loss": 1.0,
+        "accuracy": 3.0,
+        "weight_sum": 5.0,
+        "num_examples": 2.0,
+        "num_tokens": 8.0,
+    }

@@ -1,4 +1,4 @@
-"""Training begins from what there is, goes on where it was interrupted, and refuses what cannot work."""
+"""The programs: flags as T5X takes them, where a training begins, and one clear message for what cannot be run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from recorded import REFERENCE, Tolerance, changed, differences, record
+
+from t5x_harness.workers.errors import RunRaised
 
 TRAINER = "t5x.trainer:BaseTrainer.train"
 
@@ -24,6 +26,76 @@ def t5x_checkpoint(tmp_path: Path) -> Path:
     """A model folder with the checkpoint that T5X wrote at step 8."""
     shutil.copytree(REFERENCE / "checkpoint_8", tmp_path / "model/checkpoint_8")
     return tmp_path / "model"
+
+
+@pytest.mark.embedded("T5X prints nothing at the end of a dry run")
+def test_a_dry_run_reads_the_config_and_runs_nothing(programs: Any, config: list[str], tmp_path: Path) -> None:
+    flags = ["--run_mode=train", "--dry_run", "--alsologtostderr", "--gin_search_paths=/,here"]
+    (tmp_path / "here/sub").mkdir(parents=True)
+    (tmp_path / "case.gin").rename(tmp_path / "here/sub/case.gin")
+    status, printed = programs.run("t5x.main", *flags, "--gin_file=sub/case.gin", config[1], "--gin.TRAIN_STEPS=77")
+    assert status == 0
+    assert "TRAIN_STEPS = 77" in printed
+    assert "The config is read; --dry_run ends here." in printed
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+@pytest.mark.parametrize(
+    ("module", "flags", "message"),
+    [
+        ("t5x.train", ["--gin_fiel=case.gin"], "Unknown command line flag 'gin_fiel'. Did you mean: gin_file ?"),
+        ("t5x.train", ["case.gin"], "Too many command-line arguments: only flags are taken, not case.gin"),
+        (
+            "t5x.main",
+            [],
+            "'run_mode' flag must be specified when using main.py. "
+            "(--run_mode is one of train, eval, infer, precompile, export)",
+        ),
+        ("t5x.main", ["--run_mode=trian"], "value should be one of <train|eval|infer|precompile|export>"),
+        ("t5x.main", ["--run_mode=train", "--gin_file=missing.gin"], "Unable to open file: missing.gin"),
+        (
+            "t5x.main",
+            ["--run_mode=train", "--gin_file=case.gin", "--gin.trainer.Trainer.micro=2"],
+            "'trainer.Trainer' doesn't have a parameter named 'micro'",
+        ),
+        ("t5x.eval", ["--gin_file=case.gin"], "t5x: error: the gin config cannot be read: "),
+        ("t5x.train", ["--gin_file=broken.gin"], "broken.gin"),
+        ("t5x.export", ["--gin_file=missing.gin"], "Unable to open file: missing.gin"),
+    ],
+)
+@pytest.mark.usefixtures("config")
+def test_what_cannot_be_run_is_told_without_a_traceback(
+    programs: Any, tmp_path: Path, module: str, flags: list[str], message: str
+) -> None:
+    (tmp_path / "broken.gin").write_text("TRAIN_STEPS = = 3\n")
+    status, printed = programs.run(module, *flags)
+    assert status == 1
+    assert message in " ".join(printed.split())
+    assert "Traceback" not in printed
+
+
+def test_a_limit_of_time_for_joining_is_refused_as_t5x_refuses_it(programs: Any) -> None:
+    """T5X compares JAX's version with 0.4.15 as text, and so takes 0.10 for one that knows no limit."""
+    with pytest.raises(
+        RunRaised, match=r"ValueError: --initialization_timeout=2 needs JAX 0\.4\.15, and T5X takes "
+    ) as error:
+        programs.run("t5x.train", "--multiprocess_gpu", "--initialization_timeout=2", "--gin_file=missing.gin")
+    assert "is the lower one: leave the flag out" in error.value.traceback
+
+
+def test_every_flag_of_t5x_is_known(programs: Any) -> None:
+    """Help ends with status 1, as absl's does, and lists them under the script."""
+    of_train = "multiprocess_gpu coordinator_address process_count process_index initialization_timeout"
+    for module, flags in {
+        "t5x.train": f"seqio_additional_cache_dirs {of_train}",
+        "t5x.eval": "",
+        "t5x.infer": "shard_id",
+        "t5x.main": "dry_run run_mode",
+    }.items():
+        _, printed = programs.run(module, "--help")
+        for flag in ("gin_file", "gin_bindings", "gin_search_paths", "tfds_data_dir", *flags.split()):
+            assert f"--{flag}:" in printed or f"--[no]{flag}:" in printed, (module, flag)
 
 
 @pytest.mark.journey
@@ -95,7 +167,10 @@ def test_a_training_that_ends_before_its_checkpoint_fails(
 ) -> None:
     status, printed = programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=4")
     assert status == 1
-    assert "t5x: error: train.total_steps (4) is less than the step of the checkpoint (8)" in printed
+    assert (
+        "t5x: error: train.total_steps (4) is less than the step of the checkpoint (8): it counts from step 0, so set "
+        "TRAIN_STEPS above 8, or set train.relative_steps to the number of steps to add"
+    ) in printed
     assert "Traceback" not in printed
     assert not (t5x_checkpoint / "train").exists()
 

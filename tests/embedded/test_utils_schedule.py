@@ -1,4 +1,4 @@
-"""Learning rate schedules have the values that their factors promise."""
+"""Learning rates and the steps of listed checkpoints follow from their schedules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from t5x import utils
 
@@ -83,3 +83,39 @@ def test_unknown_factor_is_named_at_once_with_the_close_one() -> None:
         "'rsqrt_decay'? Known factors: constant, linear_warmup, linear_decay, rsqrt_decay, rsqrt_normalized_decay, "
         "decay_every, cosine_decay."
     )
+
+
+STEPS = st.lists(st.integers(0, 60), max_size=8, unique=True).map(sorted)
+
+
+def next_step(
+    steps: list[int] | None, *, host: int, inner: int, epoch_end: int = 100, period: int = 10, first: int = 0
+):
+    return utils.find_next_checkpoint_step(0, inner, False, host, steps, epoch_end, period, first)
+
+
+def test_there_may_be_no_listed_steps_and_those_that_are_done_are_skipped() -> None:
+    assert next_step(None, host=5, inner=5) == (5, False)
+    assert utils.find_next_checkpoint_step(1, 9, False, 10, [11, 13, 17], 100, 10, 0) == (3, True)
+
+
+@example([7, 13], 5, 5, 10, 0, 100)
+@example([10, 13], 5, 5, 10, 0, 100)  # a step of the period
+@example([3], 0, 5, 10, 3, 100)  # where the job began
+@example([18], 10, 9, 10, 0, 15)  # after the epoch
+@given(STEPS, st.integers(0, 50), st.integers(1, 20), st.integers(1, 15), st.integers(0, 30), st.integers(0, 60))
+def test_cut_is_the_first_listed_step_that_counts(
+    steps: list[int], host: int, inner: int, period: int, first: int, epoch_end: int
+) -> None:
+    counting = [
+        step for step in steps if step <= host + inner and first < step <= epoch_end and (step - first) % period != 0
+    ]
+    expected = (counting[0] - host, True) if counting else (inner, False)
+    assert next_step(steps, host=host, inner=inner, epoch_end=epoch_end, period=period, first=first) == expected
+
+
+@given(STEPS, st.integers(0, 60), st.integers(0, 60))
+def test_first_index_is_of_the_first_step_to_come(steps: list[int], host: int, first: int) -> None:
+    index = utils.find_first_checkpoint_step(0, steps, first, host)
+    to_come = [i for i, step in enumerate(steps) if step >= host and step != first]
+    assert index == (to_come[0] if to_come else max(len(steps) - 1, 0))
