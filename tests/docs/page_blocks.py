@@ -1,11 +1,17 @@
-"""The blocks of a page, and a way to run them as a reader does."""
+"""The blocks of a page, and ways to run and parse them as a reader does."""
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from t5x_harness.commands.main import parser_of
+from t5x_harness.settings.command_line import rewrite_gin
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -13,10 +19,34 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
-def bash(script: str, folder: Path, environment: Mapping[str, str]) -> str:
+def parsed(command: str) -> argparse.Namespace:
+    """The arguments of a line such as ``t5x-harness lint run.gin``, which the program has to take."""
+    program, *words = shlex.split(command, comments=True)
+    assert program == "t5x-harness"
+    parser, _ = parser_of(words[0])
+    return parser.parse_args(rewrite_gin(words))
+
+
+def options_of(command: str) -> set[str]:
+    """The names of the arguments that a command of ``t5x-harness`` takes."""
+    parser, _ = parser_of(command)
+    (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return set(commands.choices[command]._option_string_actions)
+
+
+def python(source: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Runs a program, which must not fail; returns what it prints."""
+    return _output([sys.executable, "-c", source], folder, environment)
+
+
+def bash(script: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
     """Runs a script as Bash does that stops at the first error; returns what it prints."""
+    return _output(["bash", "-euo", "pipefail", "-c", script], folder, environment)
+
+
+def _output(command: list[str], folder: Path, environment: Mapping[str, str] | None) -> str:
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
+        command,
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -5,21 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-from pathlib import Path
 
 import pytest
-from page_blocks import blocks
+from page_blocks import blocks, parsed
 
-from t5x_harness.commands.main import parser_of
 from t5x_harness.findings.examples import FILES, trained
 from t5x_harness.rulebook.codes import every_code
 from t5x_harness.settings.command_line import with_values
 from t5x_harness.spec import AotMode
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "aot.md").read_text(encoding="utf-8")
 
 
 def test_its_modes_are_those_that_there_are(page: str) -> None:
@@ -36,20 +29,17 @@ def test_its_commands_parse(page: str) -> None:
     lines = [line.partition("#")[0] for line in page.splitlines() if line.startswith("t5x-harness ")]
     assert len(lines) == 2
     for line in lines:
-        command, *words = shlex.split(line)[1:]
-        parser, _ = parser_of(command)
-        assert parser.parse_args([command, *with_values(words)]).files or command == "fit"
+        assert parsed(shlex.join(with_values(shlex.split(line)))).files or " fit " in line
 
 
 def test_the_options_of_fit_are_those_that_there_are(page: str) -> None:
     section = page.partition("## Which slice")[2].partition("\n## ")[0]
-    parser, _ = parser_of("fit")
     words = [
         words for options in re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE) for words in options.split(", ")
     ]
     assert len(words) == 7
     for option in words:
-        assert parser.parse_args(["fit", "run.gin", *option.strip("`").split()])
+        assert parsed(f"t5x-harness fit run.gin {option.strip('`')}")
     assert {"--every", "--hours"} <= set(re.findall(r"`(--\w+)`", section))
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 import t5x_in_use
-from page_blocks import blocks
+from page_blocks import bash, blocks, options_of, python
 
-from t5x_harness.commands.main import parser_of
 from t5x_harness.rulebook.codes import every_code
 
 GIN = ("model", "train", "eval", "finetune")
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "auxiliary-jobs.md").read_text()
 
 
 def _rows(page: str, head: str) -> list[str]:
@@ -29,10 +23,8 @@ def _rows(page: str, head: str) -> list[str]:
 def test_the_options_are_those_that_there_are(page: str) -> None:
     listed = {name for row in _rows(page, "| option |") for name in re.findall(r"--[a-z_]+", row)}
     listed |= set(re.findall(r"`(--(?:on|timeout|label|env))", page))
-    parser, _ = parser_of("auxiliary")
-    (commands,) = [action for action in parser._actions if action.dest == "command"]
-    own = commands.choices["auxiliary"]._option_string_actions  # type: ignore[index, call-overload]
-    assert listed <= set(own)
+    own = options_of("auxiliary")
+    assert listed <= own
     shared = {"--gin_file", "--model_dir", "--help", "--auxiliary_job_build_target_path"}
     named = {name for name in own if name.startswith("--") and "_" in name and "gin_" not in name}
     assert named - shared - listed <= {"--tfds_data_dir"}
@@ -50,13 +42,8 @@ def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tupl
     for name, text in zip(GIN, blocks(page, "gin"), strict=True):
         (folder / f"{name}.gin").write_text(text)
     (block,) = blocks(page, "shell")
-    shown = []
     block = block.replace("t5x-harness auxiliary", f"t5x-harness auxiliary --t5x-runtime={t5x_in_use.name}")
-    for line in block.splitlines():
-        done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        shown.append(done.stdout)
-    return folder, shown
+    return folder, [bash(line, folder) for line in block.splitlines()]
 
 
 @pytest.mark.journey
@@ -79,12 +66,9 @@ def test_the_commands_evaluate_every_checkpoint_in_one_folder(run_by_the_page: t
 @pytest.mark.journey
 def test_the_same_in_python_repeats_nothing(page: str, run_by_the_page: tuple[Path, list[str]]) -> None:
     folder, _ = run_by_the_page
-    done = subprocess.run(
-        [sys.executable, "-c", blocks(page, "python")[0]], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "eval: 3 succeeded" in done.stdout
-    assert "started" not in done.stdout
+    printed = python(blocks(page, "python")[0], folder)
+    assert "eval: 3 succeeded" in printed
+    assert "started" not in printed
 
 
 @pytest.mark.journey
@@ -96,27 +80,9 @@ def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_p
         (tmp_path / f"{name}.gin").write_text(text)
     command = blocks(page, "shell")[0].splitlines()[0].replace("$PWD/model", "gs://my-bucket/run")
     command = command.replace(" -- ", " --on=vertex --timeout=1h --skip_to_newest -- ", 1)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "t5x_harness",
-            "exec",
-            "--google-root=cloud",
-            "--create-buckets",
-            "--slice=none",
-            "--",
-            "sh",
-            "-c",
-            command,
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "newest checkpoint: checkpoint_4 of 4 steps\n" in done.stdout
+    words = f"exec --google-root=cloud --create-buckets --slice=none -- sh -c {shlex.quote(command)}"
+    printed = bash(f"{sys.executable} -m t5x_harness {words}", tmp_path)
+    assert "newest checkpoint: checkpoint_4 of 4 steps\n" in printed
     run = tmp_path / "cloud" / "buckets" / "my-bucket" / "run"
     assert list((run / "inference_eval" / "sample_classify").glob("events.out.tfevents.*"))
     assert [path for path in (run / "auxiliary" / "eval" / "held").rglob("*") if path.is_file()] == []

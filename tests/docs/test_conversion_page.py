@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import t5x_in_use
-from page_blocks import blocks
+from page_blocks import blocks, parsed
 
-from t5x_harness.commands.main import main, parser_of
+from t5x_harness.commands.main import main
 from t5x_harness.standins.vocabularies import VocabularySize, model_of
 
 CONFIG = """
@@ -21,11 +21,6 @@ from __gin__ import dynamic_registration
 from t5x.examples.t5 import network
 network.T5Config.mlp_activations = ('gelu', 'linear')
 """
-
-
-@pytest.fixture
-def page(repository: Path) -> str:
-    return (repository / "docs/conversion.md").read_text()
 
 
 @pytest.fixture
@@ -45,9 +40,7 @@ def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_its_commands_convert_and_report_as_shown(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (commands,), (console, in_bucket) = blocks(page, "shell"), blocks(page, "console")
-    words = shlex.split(in_bucket)[3:]  # behind "$ t5x-harness exec"
-    command = parser_of("exec")[0].parse_args(["exec", *words]).command
-    converted = parser_of("convert")[0].parse_args(command[2:])
+    converted = parsed(shlex.join(parsed(in_bucket.removeprefix("$ ")).command[1:]))
     assert converted.output == "gs://my-bucket/hf"  # it is run by tests/conversion/test_buckets.py
     for number, command in enumerate(commands.splitlines()):
         assert main(shlex.split(command)[1:]) == 0, command

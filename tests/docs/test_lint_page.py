@@ -19,9 +19,8 @@ def _lasting(text: str) -> str:
 
 
 def test_what_the_page_shows_is_printed(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (repository / "docs" / "lint.md").read_text()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     for name, text in zip(("finetune.gin", "data.gin"), blocks(page, "gin"), strict=True):
@@ -35,6 +34,6 @@ def test_what_the_page_shows_is_printed(
         assert _lasting(capsys.readouterr().out) == _lasting(output)
 
 
-def test_the_hooks_that_the_page_names_are_there(repository: Path) -> None:
-    named = re.findall(r"`(t5x-gin-\w+)`", (repository / "docs" / "lint.md").read_text())
+def test_the_hooks_that_the_page_names_are_there(page: str, repository: Path) -> None:
+    named = re.findall(r"`(t5x-gin-\w+)`", page)
     assert named == re.findall(r"- id: (\S+)", (repository / ".pre-commit-hooks.yaml").read_text())

@@ -9,19 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from page_blocks import bash, blocks
+from page_blocks import bash, blocks, options_of
 
-from t5x_harness.commands.main import main, parser_of
+from t5x_harness.commands.main import main
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
 from t5x_harness.workers import Zygote
 
 Shell = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "pretraining.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +43,9 @@ def shell(folder: Path, zygote: Zygote, socket_path: Path) -> Shell:
 def test_the_options_are_those_of_the_commands(page: str) -> None:
     (row,) = re.findall(r"^\| `--tfds_data_dir` \| the same, for (.*?) and", page, re.MULTILINE)
     commands = set(re.findall(r"`(\w+)`", row))
-    assert commands == {
-        name for name in ("lint", "plan", "run", "submit", "cache") if "--tfds_data_dir" in options(name)
-    }
-    assert set(re.findall(r"`(--(?:no-check|standins|output_cache_dir))", page)) <= options("cache")
-
-
-def options(command: str) -> set[str]:
-    parser, _ = parser_of(command)
-    (commands,) = [action for action in parser._actions if action.dest == "command"]
-    return set(commands.choices[command]._option_string_actions)  # type: ignore[index, call-overload]
+    takers = [name for name in ("lint", "plan", "run", "submit", "cache") if "--tfds_data_dir" in options_of(name)]
+    assert commands == {*takers}
+    assert set(re.findall(r"`(--(?:no-check|standins|output_cache_dir))", page)) <= options_of("cache")
 
 
 @pytest.mark.stack

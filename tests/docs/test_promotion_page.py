@@ -16,11 +16,6 @@ from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.settings.project import load_project
 
 
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "promotion.md").read_text()
-
-
 def test_its_tests_are_promoted_as_it_says(page: str, pytester: pytest.Pytester, imported: None) -> None:
     source, conftest = blocks(page, "python")
     (table,) = blocks(page, "toml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import re
@@ -11,19 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import options_of
 
 import t5x_harness
 import t5x_harness.auxiliary
 import t5x_harness.vertex
 from t5x_harness import variables
-from t5x_harness.commands import main, statuses
+from t5x_harness.commands import statuses
 from t5x_harness.fixtures import every
 from t5x_harness.settings.options import JOBS, RUNS, reference
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "reference.md").read_text()
 
 
 def section(page: str, title: str) -> str:
@@ -136,16 +131,11 @@ def test_the_tables_are_those_of_the_program(page: str) -> None:
 
 
 def test_the_options_of_commands_are_there(page: str) -> None:
-    def options(command: str) -> set[str]:
-        parser: argparse.ArgumentParser = main.parser_of(command)[0]
-        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        return set(commands.choices[command]._option_string_actions)
-
     jobs = cells(reference(JOBS))
     for row in cells(section(page, "Options and settings")):
         of_submit = any(row[0] == cell[0] and row[4] == cell[4] for cell in jobs)
         for name in (name for name in quoted(row[4]) if name.startswith("--") and "=" not in name):
-            assert name in options("submit" if of_submit else "run"), name
+            assert name in options_of("submit" if of_submit else "run"), name
 
 
 def test_the_variables_and_statuses_are_the_programs(page: str) -> None:

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_blocks import blocks
+from page_blocks import blocks, parsed
 
-from t5x_harness.commands.main import main, parser_of
+from t5x_harness.commands.main import main
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.settings.command_line import rewrite_gin
 
 EMBEDDED = "--t5x-runtime=embedded"
 SUBJECT = "finetune.gin"
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "reports.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +97,4 @@ def test_the_steps_of_workflows_parse(page: str) -> None:
     commands += re.findall(r"^t5x-harness (.+?) \| jq ", page, re.MULTILINE)
     assert len(commands) == 3
     for command in commands:
-        words = shlex.split(command)
-        parser, _ = parser_of(words[0])
-        assert parser.parse_args(rewrite_gin(words)).command == "lint"
+        assert parsed(f"t5x-harness {command}").command == "lint"

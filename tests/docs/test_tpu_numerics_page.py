@@ -15,11 +15,6 @@ from page_blocks import blocks
 from t5x_harness.commands.main import main
 
 
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "tpu-numerics.md").read_text()
-
-
 def test_commands_print_what_is_shown(page: str) -> None:
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     for example in blocks(page, "console")[0].removeprefix("$ ").split("\n$ "):

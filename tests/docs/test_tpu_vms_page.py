@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from page_blocks import bash, blocks
+from page_blocks import bash, blocks, parsed
 
-from t5x_harness.commands.main import parser_of
 from t5x_harness.google.environment import with_programs
 from t5x_harness.vertex.cloud import GoogleSession
 
@@ -23,11 +21,6 @@ CREATE = (
 ADDRESS = "gcloud compute tpus tpu-vm describe old --zone us-central2-b --format='value(networkEndpoints[0].ipAddress)'"
 DELETE = "gcloud compute tpus tpu-vm delete old --zone us-central2-b --quiet"
 PROJECT, VOCABULARY = "tests/public_configs/script", "sample_tasks/data/sentencepiece.model"
-
-
-@pytest.fixture(scope="module")
-def page(repository: Path) -> str:
-    return (repository / "docs" / "tpu-vms.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +36,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[st
 def test_the_commands_for_the_server_parse(page: str) -> None:
     (block,) = blocks(page, "console")
     serve, source = (line.removeprefix("$ ") for line in block.splitlines())
-    words = shlex.split(serve)
-    parser, _ = parser_of(words[1])
-    assert source == f". ./{parser.parse_args(words[1:]).env_file}"
+    assert source == f". ./{parsed(serve).env_file}"
     (command,) = re.findall(r"`t5x-harness (exec [^`]+)`", page)
-    parser, _ = parser_of("exec")
-    assert parser.parse_args(shlex.split(command)).command == ["--", "bash", "my-commands.sh"]
+    assert parsed(f"t5x-harness {command}").command == ["--", "bash", "my-commands.sh"]
 
 
 @pytest.mark.journey
