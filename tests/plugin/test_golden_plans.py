@@ -47,9 +47,3 @@ def test_two_configs_cannot_share_one(run: Run) -> None:
             "runs name a folder, and give each run its own name*"
         ]
     )
-
-
-def test_an_update_of_nothing_is_refused(run: Run) -> None:
-    result = run("train.gin", "--t5x-plan-golden-update", "--collect-only")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--t5x-plan-golden-update: name the file or folder, too: --t5x-plan-golden=PATH*"])

@@ -25,6 +25,19 @@ def hanging(folder: Path) -> Path:
     return folder
 
 
+def ended_by_a_second_ctrl_c(session: Hanging, sign: Path) -> list[list[str]]:
+    """Interrupts a session, and again once a file is there; returns the rows of the table that it prints."""
+    session.interrupt()
+    while not sign.exists():
+        session.wait()
+    session.interrupt()
+    status, printed, said = session.end()
+    assert status == pytest.ExitCode.INTERRUPTED
+    assert "Traceback" not in printed + said
+    assert said.endswith("\nt5x-harness: interrupted again; ended without clearing up\n")
+    return rows(printed)
+
+
 def rows(printed: str) -> list[list[str]]:
     """The words of the table's rows, up to the stages."""
     lines = iter(printed.splitlines())
@@ -71,15 +84,7 @@ def test_a_test_that_hangs_in_its_teardown_is_ended_by_a_second_ctrl_c(hanging: 
         "def test_own(t5x_run): t5x_run('one.gin')\n"
     )
     session = Hanging([*COMMAND, "test_own.py"], hanging, "one.gin")
-    session.interrupt()
-    while not (hanging / "tearing_down").exists():
-        session.wait()
-    session.interrupt()
-    status, printed, said = session.end()
-    assert status == pytest.ExitCode.INTERRUPTED
-    assert "Traceback" not in printed + said
-    assert said.endswith("\nt5x-harness: interrupted again; ended without clearing up\n")
-    assert rows(printed) == [["one", "infer", "v3-8", "ok", "-"]]
+    assert ended_by_a_second_ctrl_c(session, hanging / "tearing_down") == [["one", "infer", "v3-8", "ok", "-"]]
 
 
 def test_what_workers_know_is_printed_before_a_second_ctrl_c_ends_all(hanging: Path) -> None:
@@ -94,14 +99,9 @@ def test_what_workers_know_is_printed_before_a_second_ctrl_c_ends_all(hanging: P
         "        time.sleep(600)\n"
     )
     session = Hanging([*COMMAND, "-n", "2", *CONFIGS], hanging, *CONFIGS)
-    session.interrupt()
-    while not (hanging / "clearing_up").exists():
-        session.wait()
-    session.interrupt()
-    status, printed, said = session.end()
-    assert status == pytest.ExitCode.INTERRUPTED
-    assert said.endswith("\nt5x-harness: interrupted again; ended without clearing up\n")
-    assert rows(printed) == [[name.removesuffix(".gin"), "infer", "v3-8", "ok", "-"] for name in CONFIGS]
+    assert ended_by_a_second_ctrl_c(session, hanging / "clearing_up") == [
+        [name.removesuffix(".gin"), "infer", "v3-8", "ok", "-"] for name in CONFIGS
+    ]
 
 
 def test_workers_of_a_killed_controller_are_interrupted(hanging: Path) -> None:

@@ -328,10 +328,3 @@ def test_a_marker_with_arguments_fails_its_test(pytester: pytest.Pytester) -> No
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["use @pytest.mark.network, which takes no arguments; not network('gs')"])
-
-
-def test_an_ini_value_that_is_neither_is_refused(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nt5x_network = maybe")
-    result = pytester.runpytest_subprocess()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: t5x_network must be forbid or allow, not 'maybe'"])

@@ -70,13 +70,6 @@ def test_annotations_can_be_turned_off_and_on(
     assert any(line.startswith("::warning file=noted.gin") for line in result.outlines) is annotates
 
 
-def test_an_ini_value_that_is_none_is_refused(run: Run, folder: Path) -> None:
-    (folder / "pytest.ini").write_text("[pytest]\nt5x_github_annotations = yes\n")
-    result = run("noted.gin::lint")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*t5x_github_annotations must be auto, always or never, not 'yes'"])
-
-
 def test_the_step_summary_is_added_to_once_a_session(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = folder / "summary.md"
     summary.write_text("what was there\n")
@@ -91,14 +84,15 @@ def test_the_step_summary_is_added_to_once_a_session(run: Run, folder: Path, mon
     assert sum("GIN02 | noted.gin:" in line for line in lines) == 1
 
 
-def test_a_session_without_runs_adds_no_summary(
+def test_a_session_without_runs_adds_no_summary_and_no_versions(
     pytester: pytest.Pytester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     pytester.makepyfile("def test_nothing_of_ours(): pass")
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--junitxml=out.xml").assert_outcomes(passed=1)
     assert not (folder / "summary.md").exists()
+    assert ElementTree.parse(folder / "out.xml").getroot().findall("testsuite/properties") == []
 
 
 def test_a_summary_that_cannot_be_written_fails_nothing(
@@ -126,12 +120,6 @@ def test_junit_has_stages_findings_and_versions(run: Run, folder: Path, noted: P
     assert properties[0] == ("t5x.stage", "lint")
     assert ("t5x.mode", "infer") in properties
     assert ("t5x.finding", f"GIN02 noted.gin:{last_line(noted)}") in properties
-
-
-def test_junit_of_a_session_without_runs_has_no_versions(pytester: pytest.Pytester, folder: Path) -> None:
-    pytester.makepyfile("def test_nothing_of_ours(): pass")
-    pytester.runpytest_subprocess("--junitxml=out.xml").assert_outcomes(passed=1)
-    assert ElementTree.parse(folder / "out.xml").getroot().findall("testsuite/properties") == []
 
 
 def test_notes_are_quiet_unless_v_asks_for_them(run: Run) -> None:

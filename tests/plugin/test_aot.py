@@ -1,4 +1,4 @@
-"""The stage aot as an item of its own: asked for by -m or an option, and skipped where nothing can be compiled."""
+"""Programs compiled for a TPU: as a stage of a config, and as numbers that a test asserts with ``t5x_aot``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.aot.numbers import AotNumbers
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.promotion.expression import selects
+from t5x_harness.spec import Measure, Outcome, Stage, StageResult
 
 Run = Callable[..., pytest.RunResult]
 
@@ -64,3 +66,65 @@ def test_the_item_lowers_the_programs_after_the_stages_that_it_needs(run: Run) -
     )
     result.stdout.fnmatch_lines(["*whether train fits v3-8: it was lowered, and not compiled*"])
     result.stdout.no_fnmatch_line(f"*{TEMPORARIES_UNKNOWN[:40]}*")
+
+
+TEST = """
+import pytest
+
+
+@pytest.mark.smoke
+@pytest.mark.slice("v3-8")
+def test_numbers(t5x_aot):
+    config = t5x_aot("infer.gin", mode="memory")
+    (score,) = [config.score]
+    assert score.fits and not config.findings
+    assert 0 < score.kinds["parameters"] < score.hbm_peak <= score.hbm_needed
+    lost = [each.bytes for each in score.padding]
+    assert 0 < sum(lost) <= score.kinds["padding"]
+    assert all(each.in_tiles > each.size for each in score.padding)
+    assert 0 < score.matrix_unit_padding < 1
+    assert score.headroom > 10 * 2**30
+    assert score.flops > 0 and score.step_seconds_at_least > 0
+    assert {(each.axis, each.count > 0, each.bytes > 0) for each in score.collectives} <= {("data", True, True)}
+    with pytest.raises(AttributeError, match="the config has no program train; it has score"):
+        config.train
+
+
+def test_a_mistake_of_the_config_fails_the_test(t5x_aot):
+    t5x_aot("infer.gin", bindings=["utils.DatasetConfig.no_such = 1"])
+"""
+NUMBERS = (("fits", 1, "train"), ("hbm_peak", 7, "train"), ("fits", 0, "predict"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
+def test_a_test_asserts_what_a_config_takes_of_a_tpu(run: Run, folder: Path) -> None:
+    (folder / "test_fits.py").write_text(TEST)
+    result = run("test_fits.py")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*no_such*"])
+
+
+def test_without_the_compiler_the_test_is_skipped_with_what_installs_it(run: Run, folder: Path) -> None:
+    (folder / "test_fits.py").write_text(TEST)
+    (folder / "conftest.py").write_text(WITHOUT_LIBTPU)
+    result = run("test_fits.py", "-rs")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines([f"SKIPPED *{INSTALL}"])
+
+
+def test_a_number_that_the_compiler_does_not_give_says_why() -> None:
+    measures = tuple(Measure(name, value, of=of) for name, value, of in NUMBERS)
+    numbers = AotNumbers(
+        StageResult(Stage.AOT, Outcome.FAILED, facts=(("score", "can be lowered"),), measures=measures)
+    )
+    assert numbers.train.fits
+    assert not numbers.predict.fits
+    assert numbers.train.hbm_peak == 7
+    with pytest.raises(
+        AttributeError, match="predict has no hbm_peak: it does not fit, and was not compiled to the end"
+    ):
+        numbers.predict.hbm_peak  # noqa: B018
+    with pytest.raises(AttributeError, match="score has no fits: it was lowered, and not compiled"):
+        numbers.score.fits  # noqa: B018
+    with pytest.raises(AttributeError, match="the config has no program train_eval; it has train, predict, score"):
+        numbers.train_eval  # noqa: B018
