@@ -6,30 +6,14 @@ this process, so the doctor also works where the patient does not.
 
 from __future__ import annotations
 
-from t5x_harness.doctor import (
-    clashes,
-    fuse,
-    image,
-    loading,
-    machine,
-    private_names,
-    runtime,
-    t5x_interface,
-    versions,
-)
+from t5x_harness.doctor import image, machine, t5x, versions
 from t5x_harness.doctor.check import Check, Defect, Diagnosis
 from t5x_harness.doctor.environment import Environment, Installed
 
 __all__ = ["CHECKS", "Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
 
-_MODULES = (clashes, fuse, image, loading, machine, private_names, runtime, t5x_interface, versions)
-
-CHECKS = tuple(
-    sorted(
-        (value for module in _MODULES for value in vars(module).values() if isinstance(value, Check)),
-        key=lambda check: check.code,
-    )
-)
+_FOUND = [value for module in (image, machine, t5x, versions) for value in vars(module).values()]
+CHECKS = tuple(sorted((value for value in _FOUND if isinstance(value, Check)), key=lambda check: check.code))
 """Every check, by code."""
 
 
@@ -41,4 +25,4 @@ def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagn
       of_image: whether it is a container image's; PyPI's placeholder has no place there either.
     """
     checks = [check for check in CHECKS if check.of_image == of_image]
-    return tuple(check.run(environment) for check in (*checks, *([runtime.placeholder] if of_image else [])))
+    return tuple(check.run(environment) for check in (*checks, *([t5x.placeholder] if of_image else [])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.spec import Severity
@@ -58,7 +58,7 @@ class Diagnosis:
         return str(worst) if worst else "ok"
 
 
-Looked = tuple[str, list[Defect]]
+Looked = tuple[str, Sequence[Defect]]
 """The summary of what a check established, and its findings."""
 
 
@@ -89,11 +89,6 @@ class Check:
         """Looks at the environment."""
         summary, findings = self.look(environment)
         return Diagnosis(self.code, self.title, summary, tuple(findings))
-
-
-def looked(summary: str, *findings: Defect) -> Looked:
-    """Returns what a check established."""
-    return summary, list(findings)
 
 
 def check(

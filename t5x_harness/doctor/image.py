@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Defect, Looked, check, error, looked
+from t5x_harness.doctor.check import Defect, Looked, check, error
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
@@ -45,7 +45,7 @@ def pinned_t5x(environment: Environment) -> Looked:
     elif f"commit {commit[:_SHORT]}" not in runtime.version:
         message = f"T5X {runtime.version} is installed, and the image was to have commit {commit[:_SHORT]}"
         findings.append(error(message, _REBUILD))
-    return looked(str(runtime), *findings)
+    return str(runtime), findings
 
 
 @check(
@@ -64,7 +64,7 @@ def entry_point(environment: Environment) -> Looked:
     findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
     if not missing and (reason := _fault_of_import(environment)):
         findings.append(error(f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD))
-    return looked(f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", *findings)
+    return f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", findings
 
 
 _IMPORTS = """
@@ -109,10 +109,10 @@ def pinned_versions(environment: Environment) -> Looked:
     if not name or not Path(name).is_file():
         message = f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is {name or 'not set'}"
         fix = f"copy docker/requirements.txt into the image, and name it in {REQUIREMENTS_VARIABLE}"
-        return looked("not checked", error(message, fix))
+        return "not checked", [error(message, fix)]
     lines = [line.partition("#")[0].strip() for line in Path(name).read_text(encoding="utf-8").splitlines()]
     lines = [line for line in lines if line]
-    return looked(f"{len(lines)} of {name}", *(f for line in lines for f in _drift(line, environment)))
+    return f"{len(lines)} of {name}", [f for line in lines for f in _drift(line, environment)]
 
 
 @check(
@@ -128,7 +128,7 @@ def tpu_library(environment: Environment) -> Looked:
     """Compares libtpu with what JAX's extra ``tpu`` asks for."""
     jax = environment.by_name.get("jax")
     if jax is None:
-        return looked("no JAX", error("jax is not installed", _REBUILD))
+        return "no JAX", [error("jax is not installed", _REBUILD)]
     asked = next((r for r in map(Requirement, jax.requires) if r.name == "libtpu"), None)
     version = environment.version("libtpu")
     bounds = str(asked.specifier) if asked is not None else ""
@@ -139,7 +139,7 @@ def tpu_library(environment: Environment) -> Looked:
     elif asked is not None and not asked.specifier.contains(Version(version), prereleases=True):
         message = f"{jax} asks for libtpu{bounds}, but {version} is installed"
         findings.append(error(message, f"libtpu{bounds} in docker/requirements.txt"))
-    return looked(f"libtpu {version or 'is missing'}, {jax}", *findings)
+    return f"libtpu {version or 'is missing'}, {jax}", findings
 
 
 @check(
@@ -159,7 +159,7 @@ def shipped_tests(environment: Environment) -> Looked:
         for name, version in found.items()
         if version is None
     ]
-    return looked(", ".join(f"{name} {version}" for name, version in found.items() if version), *findings)
+    return ", ".join(f"{name} {version}" for name, version in found.items() if version), findings
 
 
 @check(
@@ -180,7 +180,7 @@ def emulation_left(environment: Environment) -> Looked:
     findings = [
         error(f"{name}={variables[name]} is set in the image", f"take {name} out of the Dockerfile") for name in left
     ]
-    return looked("no variable of an emulation" if not left else ", ".join(left), *findings)
+    return ("no variable of an emulation" if not left else ", ".join(left)), findings
 
 
 def _drift(line: str, environment: Environment) -> Iterator[Defect]:
@@ -193,12 +193,8 @@ def _drift(line: str, environment: Environment) -> Iterator[Defect]:
     name = canonicalize_name(requirement.name)
     pins = [clause.version for clause in requirement.specifier if clause.operator == "==" and "*" not in clause.version]
     if len(pins) != 1:
-        yield error(f"{line!r} leaves the version open", f"write {name}=={_latest(name, environment)}")
+        yield error(f"{line!r} leaves the version open", f"write {name}=={environment.version(name) or 'VERSION'}")
         return
     version = environment.version(name)
     if version is None or Version(version) != Version(pins[0]):
         yield error(f"{name} is to be {pins[0]}, and {version or 'nothing'} is installed", _REBUILD)
-
-
-def _latest(name: str, environment: Environment) -> str:
-    return environment.version(name) or "VERSION"

@@ -1,13 +1,87 @@
-"""Versions that do not work together, or that the recorded behaviour was not made with."""
+"""Distributions that overwrite each other's files, do not work together, or are not those of the recorded behaviour."""
 
 from __future__ import annotations
 
+import collections
+
 from packaging.requirements import Requirement
 
-from t5x_harness.doctor.check import Defect, Looked, check, error, looked, warning
-from t5x_harness.doctor.clashes import RIVALS
-from t5x_harness.doctor.environment import Environment, required
+from t5x_harness.doctor.check import Defect, Looked, check, error, warning
+from t5x_harness.doctor.environment import Environment, Installed, required
 from t5x_harness.spec import Severity
+
+# The first brings the package by the name that the recorded behaviour and the other packages ask for.
+RIVALS = (
+    ("seqio", "seqio-nightly"),
+    ("tensorflow-datasets", "tfds-nightly"),
+    ("tensorflow", "tensorflow-cpu"),
+)
+
+
+@check(
+    "ENV01",
+    "packages overwriting each other",
+    why=(
+        "Two distributions, such as seqio and seqio-nightly, can bring the same package: whichever was installed last "
+        "has overwritten files of the other, and what is imported is a mixture. Removing one takes the files of both, "
+        "so the one to keep has to be installed again."
+    ),
+)
+def overwritten_packages(environment: Environment) -> Looked:
+    """Looks for two distributions that bring the same package, and for the rival alone."""
+    findings = [f for kept, rival in RIVALS if (f := _clash(environment, kept, rival))]
+    return f"{len(RIVALS)} pairs looked for", findings
+
+
+def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
+    mine, theirs = environment.by_name.get(kept), environment.by_name.get(rival)
+    if theirs is None:
+        return None
+    wanted = environment.recorded_requirement(kept)
+    target = f"'{kept}{wanted.specifier}'" if wanted else kept
+    askers = environment.requirers(rival)
+    asked = f" ({', '.join(str(a) for a in askers)} requires {rival})" if askers else ""
+    again = "".join(
+        f"; with {a.name}, use --no-deps: pip install --no-deps {a.name}=={a.version}, or {rival} comes back"
+        for a in askers
+    )
+    if mine is None:
+        return warning(
+            f"{theirs} stands in for {kept}{asked}; what asks for {kept} by name will install it over the same files",
+            f"python -m pip uninstall -y {rival} && python -m pip install {target}{again}",
+        )
+    return error(
+        f"{mine} and {theirs} are both installed and bring the same files{asked}:"
+        " what is imported is a mixture, or the one that was installed last",
+        # Removing one takes the files of both, so the one to keep is installed anew.
+        f"python -m pip uninstall -y {rival} {kept} && python -m pip install --no-deps {target}{again}",
+    )
+
+
+@check(
+    "ENV02",
+    "distributions recorded twice",
+    why=(
+        "A distribution is recorded twice in one folder, as an interrupted upgrade leaves it: pip and the code that "
+        "runs may then see different versions."
+    ),
+)
+def duplicate_metadata(environment: Environment) -> Looked:
+    """Looks for names that come twice in one folder."""
+    places: dict[tuple[str, str], list[Installed]] = collections.defaultdict(list)
+    for dist in environment.distributions:
+        places[dist.name, dist.folder].append(dist)
+    findings = [
+        error(
+            f"{name} is recorded with versions {', '.join(sorted({d.version for d in dists}))} in {folder}:"
+            " pip and the code that runs may see different ones",
+            f"python -m pip install --force-reinstall --no-deps {name}=={dists[0].version}",
+        )
+        for (name, folder), dists in places.items()
+        if len({d.version for d in dists}) > 1
+    ]
+    return f"{len(environment.by_name)} distributions", findings
+
 
 _INSTALL_ALL = "python -m pip install 't5x-harness[t5x]'"
 # What runs under T5X and is not named by the extra, because another of the stack chooses its version.
@@ -31,14 +105,10 @@ def incompatible_versions(environment: Environment) -> Looked:
         for requirement in required(dist.requires):
             version = environment.version(requirement.name)
             if requirement.name in stack and version is not None and not _allows(requirement, version):
-                findings.append(
-                    error(
-                        f"{dist} requires {requirement.name}{requirement.specifier}, but {version} is installed",
-                        f"python -m pip install '{requirement.name}{requirement.specifier}'",
-                    )
-                )
+                asked = f"{requirement.name}{requirement.specifier}"
+                findings.append(error(f"{dist} requires {asked}, but {version} is installed", _install(requirement)))
     shown = ", ".join(str(d) for d in present if d.name in ("jax", "jaxlib", "numpy", "protobuf"))
-    return looked(shown or "nothing of the stack is installed", *findings)
+    return shown or "nothing of the stack is installed", findings
 
 
 @check(
@@ -53,32 +123,21 @@ def outside_the_record(environment: Environment) -> Looked:
     """Compares what is installed with the bounds of the harness's extra ``t5x``."""
     bounds = list(required(environment.recorded, "t5x"))
     if not bounds:
-        return looked(
-            "not checked: t5x-harness itself is not installed, so its bounds cannot be read",
-            warning(
-                "t5x-harness runs from a folder without its metadata",
-                _INSTALL_ALL,
-            ),
-        )
-    missing = [b for b in bounds if not _present(environment, b.name)]
+        unread = warning("t5x-harness runs from a folder without its metadata", _INSTALL_ALL)
+        return "not checked: t5x-harness itself is not installed, so its bounds cannot be read", [unread]
+    # A rival that brings the same package is what ENV01 reports.
+    brought = {kept for kept, rival in RIVALS if rival in environment.by_name} | environment.by_name.keys()
+    missing = [bound for bound in bounds if bound.name not in brought]
     if len(missing) == len(bounds):
-        return looked(
-            "nothing of the extra t5x is installed: lint works, runs do not",
-            warning("runs need the extra t5x", _INSTALL_ALL),
-        )
+        bare = warning("runs need the extra t5x", _INSTALL_ALL)
+        return "nothing of the extra t5x is installed: lint works, runs do not", [bare]
     findings = [f for b in bounds if (f := _outside(environment, b))]
     if missing:
         names = ", ".join(b.name for b in missing)
         verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         fix = _install(missing[0]) if len(missing) == 1 else _INSTALL_ALL
         findings.insert(0, error(f"{names} {verb} not installed, and runs need {them}", fix))
-    return looked(f"{len(bounds)} bounds of the extra t5x", *findings)
-
-
-def _present(environment: Environment, name: str) -> bool:
-    # A rival that brings the same package is what ENV01 reports.
-    names = {name, *(rival for kept, rival in RIVALS if kept == name)}
-    return any(n in environment.by_name for n in names)
+    return f"{len(bounds)} bounds of the extra t5x", findings
 
 
 def _outside(environment: Environment, bound: Requirement) -> Defect | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from t5x_harness.doctor import fuse
+from t5x_harness.doctor import machine
 from t5x_harness.google.gcs_mount import Mount, Way
 
 
@@ -14,5 +14,5 @@ from t5x_harness.google.gcs_mount import Mount, Way
 def machine_that_mounts() -> Iterator[None]:
     """A kernel that refuses nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fuse, "probe", lambda: Mount(Way.NAMESPACE))
+        patch.setattr(machine, "probe", lambda: Mount(Way.NAMESPACE))
         yield

@@ -1,12 +1,19 @@
-"""Generated vocabularies: their sizes, their special ids, and that every text comes back."""
+"""Generated vocabularies: their sizes, their special ids, that every text comes back, and SeqIO's on their files."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.standins.vocabularies import VocabularySize, model_of, size_of
+seqio = pytest.importorskip("seqio")
+
+from t5x_harness.spec import StandInPolicy  # noqa: E402
+from t5x_harness.standins.vocabularies import VocabularySize, model_of, size_of  # noqa: E402
+from t5x_harness.standins.vocabulary_files import VocabularyFiles  # noqa: E402
 
 T5 = "gs://t5-data/vocabs/{}/sentencepiece.model"
 
@@ -20,9 +27,9 @@ TEXTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def seqio():
-    return pytest.importorskip("seqio")
+def written(file: Path, size: VocabularySize, extra_ids: int = 0) -> seqio.SentencePieceVocabulary:
+    file.write_bytes(model_of(size))
+    return seqio.SentencePieceVocabulary(str(file), extra_ids=extra_ids)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +64,10 @@ def test_special_ids_and_sentinels_are_those_of_t5():
 
 
 @pytest.mark.parametrize("size", [VocabularySize(384), VocabularySize(32_000, 100), VocabularySize(250_000)], ids=str)
-def test_every_text_comes_back_in_python_and_in_tensorflow(size, seqio, tmp_path: Path):
+def test_every_text_comes_back_in_python_and_in_tensorflow(size, tmp_path: Path):
     import tensorflow as tf
 
-    (tmp_path / "generated.model").write_bytes(model_of(size))
-    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "generated.model"))
+    vocabulary = written(tmp_path / "generated.model", size)
     assert vocabulary.vocab_size == size.total
     for text in TEXTS:
         ids = vocabulary.encode(text)
@@ -71,9 +77,8 @@ def test_every_text_comes_back_in_python_and_in_tensorflow(size, seqio, tmp_path
         assert vocabulary.decode_tf(tf.constant(ids, tf.int32)).numpy().decode() == text.lstrip(" ")
 
 
-def test_a_vocabulary_too_small_for_bytes_has_letters_and_says_so_of_the_rest(seqio, tmp_path: Path):
-    (tmp_path / "generated.model").write_bytes(model_of(VocabularySize(128)))
-    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "generated.model"))
+def test_a_vocabulary_too_small_for_bytes_has_letters_and_says_so_of_the_rest(tmp_path: Path):
+    vocabulary = written(tmp_path / "generated.model", VocabularySize(128))
     assert vocabulary.decode(vocabulary.encode("The house, 1984!")) == "The house, 1984!"
     assert vocabulary.encode("\u65e5")[-1] == vocabulary.unk_id == 2
 
@@ -83,18 +88,96 @@ def test_no_room_for_special_ids():
         model_of(VocabularySize(2))
 
 
-def test_english_is_cut_into_few_pieces(seqio, tmp_path: Path):
+def test_english_is_cut_into_few_pieces(tmp_path: Path):
     """Otherwise a run on generated vocabularies would truncate what the real one does not."""
-    (tmp_path / "generated.model").write_bytes(model_of(VocabularySize(32_000)))
     text = "translate English to German: The house at the end of our street was built by a farmer in the last century."
-    assert len(seqio.SentencePieceVocabulary(str(tmp_path / "generated.model")).encode(text)) < 2 * len(text.split())
+    assert len(written(tmp_path / "generated.model", VocabularySize(32_000)).encode(text)) < 2 * len(text.split())
 
 
-def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_from(seqio, tmp_path: Path):
+def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_from(tmp_path: Path):
     """Stock tasks read cc_all.32000 with extra_ids=100, T5X's model files cc_all.32000.100extra with none."""
     models = []
     for name, extra_ids in (("cc_all.32000", 100), ("cc_all.32000.100extra", 0)):
-        file = tmp_path / name
-        file.write_bytes(model_of(size_of(T5.format(name), rows=32128, extra_ids=extra_ids)))
-        models.append(seqio.SentencePieceVocabulary(str(file), extra_ids=extra_ids).sp_model)
+        size = size_of(T5.format(name), rows=32128, extra_ids=extra_ids)
+        models.append(written(tmp_path / name, size, extra_ids).sp_model)
     assert models[0] == models[1]
+
+
+PATH = T5.format("cc_all.32000.100extra")
+
+
+@pytest.fixture
+def noted() -> list[tuple[str, str]]:
+    """What was generated."""
+    return []
+
+
+@pytest.fixture
+def install(monkeypatch, tmp_path: Path, noted) -> Callable[..., None]:
+    """Makes files up in this process until the test ends."""
+    monkeypatch.setattr(seqio.vocabularies, "_load_model", seqio.vocabularies._load_model)
+
+    def call(policy: StandInPolicy = StandInPolicy.MISSING, rows: int | None = 32_128) -> None:
+        VocabularyFiles(tmp_path, policy, rows, lambda path, what: noted.append((path, what))).install()
+
+    return call
+
+
+def test_a_vocabulary_in_a_bucket_works_and_keeps_its_path(install, noted):
+    install()
+    vocabulary = seqio.SentencePieceVocabulary(PATH)
+    assert vocabulary.vocab_size == 32_100
+    assert (vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (0, 1, 2)
+    assert vocabulary.decode(vocabulary.encode("a house")) == "a house"
+    assert vocabulary.sentencepiece_model_file == PATH
+    assert noted == [(PATH, "32,100 generated pieces, 100 of them sentinels")]
+
+
+def test_copies_and_pickles_work_and_are_equal(install, noted):
+    install()
+    vocabulary = seqio.SentencePieceVocabulary(PATH)
+    for other in (copy.deepcopy(vocabulary), pickle.loads(pickle.dumps(vocabulary))):
+        assert other == vocabulary
+        assert other.vocab_size == 32_100
+    assert len(noted) == 1
+
+
+def test_extra_ids_are_added_as_to_the_real_file(install):
+    install()
+    path = "gs://t5-data/vocabs/cc_all.32000/sentencepiece.model"
+    vocabulary = seqio.SentencePieceVocabulary(path, extra_ids=100)
+    assert vocabulary.vocab_size == 32_100
+    assert vocabulary.encode("<extra_id_0>") == [32_099]
+    assert seqio.SentencePieceVocabulary(path).vocab_size == 32_000
+    assert vocabulary.sp_model == seqio.SentencePieceVocabulary(PATH).sp_model
+
+
+def test_the_embedding_decides_where_the_path_says_nothing(install):
+    install(rows=64_128)
+    assert seqio.SentencePieceVocabulary("gs://my-bucket/spm.model", extra_ids=100).vocab_size == 64_100
+
+
+def test_a_local_file_that_is_missing_stays_missing(install, tmp_path: Path, noted):
+    install(StandInPolicy.ALL)
+    with pytest.raises(Exception, match="No such file"):
+        _ = seqio.SentencePieceVocabulary(str(tmp_path / "none.model")).vocab_size
+    assert noted == []
+
+
+def test_off_leaves_everything(install, noted):
+    install(StandInPolicy.OFF)
+    with pytest.raises(Exception, match="gs://my-bucket/off"):
+        _ = seqio.SentencePieceVocabulary("gs://my-bucket/off.32000.model").vocab_size
+    assert noted == []
+
+
+def test_the_last_run_of_a_process_counts(install, noted):
+    install(rows=64_128)
+    install(rows=32_128)
+    assert seqio.SentencePieceVocabulary("gs://my-bucket/last/spm.model").vocab_size == 32_100
+    assert len(noted) == 1
+
+
+def test_a_mount_without_the_bucket_is_out_of_reach(install):
+    install()
+    assert seqio.SentencePieceVocabulary("/gcs/no-such-bucket/en.8192/spm.model").vocab_size == 8192

@@ -1,4 +1,4 @@
-"""The interface of an installed T5X, compared with the T5X whose behavior was recorded."""
+"""Which T5X runs, its interface beside the recorded one, and the private names that the harness uses of libraries."""
 
 from __future__ import annotations
 
@@ -6,11 +6,86 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.doctor.check import Defect, Looked, check, looked
+from t5x_harness.doctor.check import Defect, Looked, check, error, warning
 from t5x_harness.doctor.environment import Environment
 from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
 from t5x_harness.spec import Severity
+from t5x_harness.upstream.names import LIBRARIES
 from t5x_harness.upstream.t5x import CHANGED, T5XLacks
+
+
+@check(
+    "ENV05",
+    "placeholder t5x from PyPI",
+    why="PyPI's `t5x 0.0.0` is a placeholder and brings no module: `pip install t5x` does not install T5X.",
+)
+def placeholder(environment: Environment) -> Looked:
+    """Looks for a distribution named t5x without a package t5x."""
+    findings = [
+        error(
+            f"{found} in {found.folder} is PyPI's placeholder and holds no T5X",
+            "python -m pip uninstall -y t5x; and for T5X itself:"
+            " python -m pip install 't5x @ git+https://github.com/google-research/t5x'",
+        )
+        for found in environment.placeholders
+    ]
+    return "looked for by its contents", findings
+
+
+@check(
+    "ENV06",
+    "T5X in use",
+    why=(
+        "Runs import an installed T5X where there is one, and the embedded T5X elsewhere. This line says which it is "
+        "and where it is."
+    ),
+)
+def runtime_in_use(environment: Environment) -> Looked:
+    """Says which T5X runs import, and warns of a folder that only has its name."""
+    findings = [
+        warning(
+            f"{shadow} only has T5X's name and is first on the import path: runs here pass it over, but python -m "
+            "t5x.train fails there, as does a job with it in its working folder",
+            "rename it, or start T5X in another folder",
+        )
+        for shadow in filter(None, [environment.shadow])
+    ]
+    return f"{environment.runtime}, in {environment.runtime.location}", findings
+
+
+@check(
+    "ENV11",
+    "private names in use",
+    why=(
+        "For what a library offers no public way, the harness uses names that it may take away in any release, each in "
+        "one function of t5x_harness/upstream/. Where one is gone, that function fails, or a run takes longer. "
+        "The files of the installed release are searched; nothing is imported."
+    ),
+)
+def private_names(environment: Environment) -> Looked:
+    """Looks for each name in the files of the library that it belongs to."""
+    present: dict[str, None] = {}
+    found = every = 0
+    findings: list[Defect] = []
+    for library in LIBRARIES:
+        installed = environment.by_name.get(library.name)
+        missing = library.missing(installed.folder) if installed else None
+        if installed is None or missing is None:
+            continue
+        present[str(installed)] = None
+        found, every = found + library.count - len(missing), every + library.count
+        if missing:
+            bounds = environment.recorded_requirement(library.name)
+            version = f"{library.name}{bounds.specifier if bounds else f'<{installed.version}'}"
+            findings.append(
+                warning(
+                    f"{installed} has no {', '.join(missing)}: what the harness does with it may fail, or take longer",
+                    f"python -m pip install '{version}'",
+                )
+            )
+    summary = f"{found} of {every} are there: {', '.join(present)}" if present else "no library with any is there"
+    return summary, findings
+
 
 _RECORDED = Path(EMBEDDED_PATH, "t5x")
 _SHOWN = 12
@@ -32,9 +107,9 @@ def interface(environment: Environment) -> Looked:
     """Compares the sources of both T5X, module by module."""
     runtime = environment.runtime
     if runtime.kind == "embedded":
-        return looked("the embedded T5X has the recorded interface")
+        return "the embedded T5X has the recorded interface", []
     if not Path(runtime.location).is_dir():
-        return looked(f"not compared: the sources in {runtime.location} cannot be read")
+        return f"not compared: the sources in {runtime.location} cannot be read", []
     compared = 0
     differences: list[str] = []
     for file in sorted(_RECORDED.rglob("*.py")):
@@ -42,7 +117,9 @@ def interface(environment: Environment) -> Looked:
         if relative.stem.startswith("_") or not (recorded := _definitions(file)):
             continue
         compared += len(recorded)
-        differences += _differences(Path(runtime.location, relative), _module(relative), recorded)
+        differences += _differences(
+            Path(runtime.location, relative), ".".join(relative.with_suffix("").parts), recorded
+        )
     findings = [*_lacking(Path(runtime.location))]
     if differences:
         more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
@@ -54,7 +131,7 @@ def interface(environment: Environment) -> Looked:
             )
         )
     same = compared - len(differences)
-    return looked(f"{same} of {compared} functions and classes are as recorded", *findings)
+    return f"{same} of {compared} functions and classes are as recorded", findings
 
 
 def _lacking(folder: Path) -> Iterator[Defect]:
@@ -64,10 +141,6 @@ def _lacking(folder: Path) -> Iterator[Defect]:
             if name not in there:
                 message = f"the T5X in {folder} has no {module}.{name}, which the harness changes: runs cannot start"
                 yield Defect(Severity.ERROR, message, T5XLacks.FIX)
-
-
-def _module(relative: Path) -> str:
-    return ".".join(relative.with_suffix("").parts)
 
 
 def _tree(file: Path) -> ast.Module:
@@ -115,14 +188,9 @@ def _public(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef
 def _parameters(function: ast.FunctionDef) -> Parameters:
     given = function.args
     positional = [*given.posonlyargs, *given.args]
-    required = len(positional) - len(given.defaults)
-    return {
-        **{argument.arg: number >= required for number, argument in enumerate(positional)},
-        **{
-            argument.arg: default is not None
-            for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-        },
-    }
+    defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    arguments = zip([*positional, *given.kwonlyargs], defaults, strict=True)
+    return {argument.arg: default is not None for argument, default in arguments}
 
 
 def _fields(class_: ast.ClassDef) -> Parameters:
