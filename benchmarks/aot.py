@@ -1,9 +1,9 @@
-"""What the TPU's compiler says of public T5 models, with all layers and extrapolated from few, and what that takes.
+"""Compiles public T5 models with the TPU's compiler, with all layers and extrapolated from few, and measures the cost.
 
     python benchmarks/aot.py [--rows small,base,…] [--write docs/aot.md]
 
-Each figure is a process of its own, and nothing is kept between them.  ``measured before`` are the peaks that an
-earlier compiler gave the same programs (libtpu 0.0.51), in GiB.
+Each figure has its own process, and nothing is kept between them.  ``measured before`` has the peaks that an
+earlier compiler reported for the same programs (libtpu 0.0.51), in GiB.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Row:
 
     Attributes:
       model: the gin file below T5X's examples.
-      slice: where.
-      batch: examples of all devices together.
-      layers: of each stack, in place of the model's own; 0 for those.
-      program: which of the run's.
-      bindings: more of the config.
-      before: the peak in GiB that an earlier compiler gave; None where none is recorded.
+      slice: the slice to compile for.
+      batch: the examples of all devices together.
+      layers: the layers of each stack; 0 for the model's own number.
+      program: which of the run's programs.
+      bindings: more bindings of the config.
+      before: the peak in GiB that an earlier compiler reported; None if none is recorded.
     """
 
     model: str
@@ -96,7 +96,7 @@ ROWS = {
 
 
 def measured(row: Row, mode: str, folder: Path) -> dict[str, float]:
-    """Returns the measures of a row's program, by name; those of the run's plan, too."""
+    """Returns the measures of a row's program and of the run's plan, by name."""
     decoder_only = row.model.startswith("decoder_only")
     predicts = row.program == "predict"
     job = (

@@ -1,6 +1,6 @@
-"""Memory and time of converting a T5 1.1 XL in bfloat16: 2.85 billion parameters, all of them random.
+"""Measures memory and time of converting a T5 1.1 XL in bfloat16: 2.85 billion random parameters.
 
-It wants 18 GB of disk in TMPDIR. What is measured is each command's process: the most memory that it had resident.
+It needs 18 GB of disk in TMPDIR. Memory is the peak resident memory of each command's process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def random_array(shape: tuple[int, ...]) -> LazyArray:
 
 
 def convert(source: Path, form: str, output: Path) -> tuple[float, float]:
-    """Returns the seconds that a conversion takes, and the most memory in GB."""
+    """Returns the seconds that a conversion takes, and its peak memory in GB."""
     words = [sys.executable, "-m", "t5x_harness", "convert", str(source), "--to", form, "--output", str(output)]
     begin = time.perf_counter()
     pid = os.spawnv(os.P_NOWAIT, sys.executable, words)
@@ -56,7 +56,7 @@ def convert(source: Path, form: str, output: Path) -> tuple[float, float]:
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     arrays = {each.name: random_array(each.shape) for each in parameters(XL)}
     sizes = [array.nbytes for array in arrays.values()]
     with tempfile.TemporaryDirectory() as scratch:

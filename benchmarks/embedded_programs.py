@@ -1,10 +1,10 @@
-"""How the TPU's compiler lays out the programs of the embedded T5X, compared with those of T5X itself.
+"""Compares the programs that the TPU's compiler makes for the embedded T5X and for T5X itself.
 
     T5X_HARNESS_TEST_T5X=/path/to/a/checkout/of/t5x python benchmarks/embedded_programs.py [--write docs/fidelity.md]
 
-T5X's own requirements and libtpu have to be installed; folders that it needs besides can follow its own, separated by
-colons. Nothing is kept between compilations. A figure is how much more (+) or less (-) the embedded T5X has, so that 0
-says equal.
+T5X's own requirements and libtpu have to be installed; more folders that it needs can follow its own, separated by
+colons. Nothing is kept between compilations. A figure is how much more (+) or less (-) the embedded T5X has; 0
+means equal.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Row:
     """A config whose programs are compared.
 
     Attributes:
-      what: its network and decoding, for people.
-      text: of the config.
+      what: its network and decoding, in words.
+      text: the config's text.
     """
 
     what: str
@@ -81,7 +81,7 @@ class Row:
 
 
 def sample(name: str) -> str:
-    """Returns the text of a sample config, with the imports that more of its bindings need."""
+    """Returns the text of a sample config, with the imports that its added bindings need."""
     return (CONFIGS / name).read_text(encoding="utf-8").replace("from t5x import utils\n", IMPORTS)
 
 
@@ -106,7 +106,7 @@ MEASURES = ("hbm_peak", "hbm_needed", "flops_of_a_device", "hbm_traffic_of_a_dev
 
 
 def measured(row: Row, runtime: str) -> dict[str, dict[str, float]]:
-    """Returns the measures of each program of a config, those of its collectives added up."""
+    """Returns the measures of each program of a config, with its collectives added up."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "run.gin"
         config.write_text(row.text, encoding="utf-8")
@@ -120,7 +120,7 @@ def measured(row: Row, runtime: str) -> dict[str, dict[str, float]]:
             capture_output=True,
             text=True,
             check=False,
-            cwd=folders.split(os.pathsep)[0],  # where T5X itself finds its decoder-only files
+            cwd=folders.split(os.pathsep)[0],  # the folder in which T5X itself has its decoder-only files
             env={**os.environ, "T5X_HARNESS_CACHE_DIR": "off", "PYTHONPATH": folders},
         )
     try:

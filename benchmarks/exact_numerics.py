@@ -1,9 +1,9 @@
-"""What --exact-numerics costs, and how far the losses of a run without it are from those with it.
+"""Measures what --exact-numerics costs, and how far the losses of a run without it differ.
 
     python benchmarks/exact_numerics.py [--rounds 2] [--write docs/performance.md]
 
 Every round runs a recorded config at full size with and without it, each with an empty compile cache, at the config's
-learning rate and at one of 1.
+learning rate and at a rate of 1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure() -> dict[str, float]:
 
 
 def largest_difference(losses: dict[str, float], exact: dict[str, float]) -> float:
-    """Returns it relative to the exact ones."""
+    """Returns the largest difference relative to the exact losses."""
     return max(abs(losses[step] - loss) / abs(loss) for step, loss in exact.items())
 
 

@@ -1,8 +1,8 @@
-"""What an emulated Google Cloud costs to start and to end.
+"""Measures how long an emulated Google Cloud takes to start and to end.
 
     python benchmarks/google_start.py [--rounds 5] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 python    starting Python and importing nothing, `python -c pass`
 start     from the call of `GoogleSession.start()` until every port answers
@@ -24,7 +24,7 @@ from t5x_harness.vertex.cloud import GoogleSession
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     times = [time.perf_counter()]
     subprocess.run([sys.executable, "-c", "pass"], check=True)
     times.append(time.perf_counter())

@@ -1,16 +1,16 @@
-"""How fast an emulated Google Cloud puts and gets objects, for one client with one thread.
+"""Measures how fast an emulated Google Cloud puts and gets objects, for one client with one thread.
 
     python benchmarks/google_throughput.py [--rounds 3] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 put, get          objects of 1 KB and of 8 MB over plain HTTP, one request after another on one connection of
                   `http.client`, media uploads and downloads of the JSON API
-emulator          the same with gcp-storage-emulator, which keeps its objects on disk, too
+emulator          the same with gcp-storage-emulator, which also keeps its objects on disk
 TensorFlow        `tf.io.gfile` writing and reading whole objects of 1 KB through the proxy and TLS
-2 GB, peak memory the most memory that the server's process has had resident after an object of 2 GB was put and got
-new file          creating one empty file where the objects go, a part of every put: 0.01 ms, but up to 0.5 ms on ext4
-                  without a journal where many files were just deleted; TMPDIR names another place
+2 GB, peak memory the peak resident memory of the server's process after an object of 2 GB was put and got
+new file          creating one empty file in the folder of objects, as every put does: 0.01 ms, but up to 0.5 ms on ext4
+                  without a journal after many files were deleted; TMPDIR names another place
 start             not here: benchmarks/google_start.py
 
 gcp-storage-emulator is not a dependency of this project. Its rows are left out unless it is on the PATH:
@@ -65,13 +65,13 @@ for what in ("put", "get"):
 
 
 class Client:
-    """One connection, which is made anew when the server has closed it."""
+    """A connection, which is made again after the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
 
     def ask(self, method: str, path: str, body: bytes | Iterable[bytes] | None = None, **headers: str) -> bytes:
-        """The body of the answer."""
+        """Returns the body of the answer."""
         self._connection.request(method, path, body, {"Content-Type": "application/octet-stream", **headers})
         answer = self._connection.getresponse()
         found = answer.read()
@@ -94,7 +94,7 @@ class Client:
 
 
 def rate(count: int, call: Callable[[int], object]) -> float:
-    """Calls per second."""
+    """Returns the calls per second."""
     start = time.perf_counter()
     for number in range(count):
         call(number)
@@ -102,7 +102,7 @@ def rate(count: int, call: Callable[[int], object]) -> float:
 
 
 def rates(client: Client) -> dict[str, float]:
-    """The four figures of a server."""
+    """Returns the four figures of a server."""
     client.make_bucket()
     small, large = os.urandom(SMALL), os.urandom(LARGE)
     client.put("warm", small)
@@ -120,7 +120,7 @@ def rates(client: Client) -> dict[str, float]:
 
 @contextlib.contextmanager
 def emulator(command: str) -> Iterator[int]:
-    """gcp-storage-emulator on disk; its port."""
+    """Runs gcp-storage-emulator on disk; yields its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -146,7 +146,7 @@ def emulator(command: str) -> Iterator[int]:
 
 
 def tensorflow(session: GoogleSession, folder: str) -> dict[str, float]:
-    """What TensorFlow puts and gets a second, in a process of its own."""
+    """Returns TensorFlow's puts and gets per second, measured in a separate process."""
     environment = {**os.environ, **session.environment(), "HOME": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         [sys.executable, "-c", TENSORFLOW], env=environment, cwd=folder, capture_output=True, text=True, check=False
@@ -158,7 +158,7 @@ def tensorflow(session: GoogleSession, folder: str) -> dict[str, float]:
 
 
 def peak_memory() -> float:
-    """MiB that a server has had resident at most, after an object of 2 GB came and went."""
+    """Returns the peak resident memory of a server in MiB, after an object of 2 GB was put and got."""
     piece = os.urandom(1 << 20)
     with GoogleSession() as session:
         client = Client(session.endpoints.http)
@@ -177,7 +177,7 @@ def peak_memory() -> float:
 
 
 def new_file(count: int = 500) -> float:
-    """Milliseconds to create an empty file, the median."""
+    """Returns the median milliseconds to create an empty file."""
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
@@ -188,7 +188,7 @@ def new_file(count: int = 500) -> float:
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     with GoogleSession() as session, tempfile.TemporaryDirectory() as folder:
         client = Client(session.endpoints.http)
         figures = rates(client)

@@ -1,12 +1,12 @@
-"""What `t5x-harness lint` costs: one config, and a hundred in one call.
+"""Measures what `t5x-harness lint` costs for one config, and for a hundred in one call.
 
     python benchmarks/lint.py [--rounds 5] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 python    starting Python and importing nothing, `python -c pass`
-one       `t5x-harness lint` on one config, start of Python included
-hundred   the same on a hundred configs, each a file of its own that includes T5X's and a model's
+one       `t5x-harness lint` on one config, including the start of Python
+hundred   the same on a hundred configs, each a separate file that includes T5X's and a model's
 
 Figures are medians over the rounds; ratios are made inside each round first.
 """
@@ -30,7 +30,7 @@ COUNT = 100
 
 
 def call(command: Sequence[str], folder: Path) -> float:
-    """Wall seconds of a command, which must succeed."""
+    """Returns the wall seconds of a command, which must succeed."""
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=dict(os.environ), capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
@@ -40,7 +40,7 @@ def call(command: Sequence[str], folder: Path) -> float:
 
 
 def write_configs(folder: Path) -> list[str]:
-    """Writes configs that differ in one line; each is a whole file, so that no text is read twice."""
+    """Writes configs that differ in one line, each a whole file, so that no text is read twice."""
     text = (CONFIGS / FIRST).read_text(encoding="utf-8")
     names = [f"config_{number:03d}.gin" for number in range(COUNT)]
     for number, name in enumerate(names):
@@ -49,7 +49,7 @@ def write_configs(folder: Path) -> list[str]:
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     lint = [str(Path(sys.executable).with_name("t5x-harness")), "lint", f"--gin_search_paths={CONFIGS}"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

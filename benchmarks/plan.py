@@ -1,8 +1,8 @@
-"""What resolve and plan of a large model cost, from a worker that has imported everything.
+"""Measures what resolve and plan of a large model cost in a worker that has imported everything.
 
     python benchmarks/plan.py [--rounds 3] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 imports   starting a worker, which imports JAX, TensorFlow and T5X; paid once for all runs
 xl, xxl   resolve and plan of fine-tuning T5 1.1 at full size on a tiny task, v3-32 and v3-128, in a run forked from it
@@ -53,20 +53,20 @@ partitioning.PjitPartitioner.num_partitions = 8
 
 
 class Noting:
-    """Starts runs as a worker does, and keeps the last one to look at its process."""
+    """Starts runs as a worker does, and keeps the last one to inspect its process."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
         self.last: RunProcess | None = None
 
     def start(self, *args: Any, **kwargs: Any) -> RunProcess:
-        """As :meth:`Zygote.start`."""
+        """See :meth:`Zygote.start`."""
         self.last = self._zygote.start(*args, **kwargs)
         return self.last
 
 
 def plan(size: str, zygote: Zygote, folder: Path) -> tuple[float, float]:
-    """Wall seconds of resolve and plan of a model, and the peak resident memory of their process in GiB."""
+    """Returns the wall seconds of resolve and plan of a model, and the peak resident memory of their process in GiB."""
     for name, text in {**FILES, "run.gin": CONFIG.format(size=size)}.items():
         (folder / name).write_text(text, encoding="utf-8")
     spec = RunSpec(("run.gin",), slice=SLICES[size], python_path=(str(folder),), cwd=str(folder))
@@ -81,14 +81,14 @@ def plan(size: str, zygote: Zygote, folder: Path) -> tuple[float, float]:
 
 
 def peak_gibibytes(pid: int) -> float:
-    """The most memory that a process had resident so far."""
+    """Returns the peak resident memory of a process so far."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     match = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(match[1]) / 2**20 if match else float("nan")
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     start = time.perf_counter()
     with worker_for(find_runtime("auto")) as zygote, tempfile.TemporaryDirectory() as name:
         zygote.start("builtins:print", {}, log=Path(name) / "imports.log").close()

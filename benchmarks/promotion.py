@@ -1,8 +1,8 @@
-"""What `pytest -m tpu --t5x-vertex=emulated` costs, beside `pytest -m smoke` on the same test.
+"""Compares the cost of `pytest -m tpu --t5x-vertex=emulated` with `pytest -m smoke` on the same test.
 
     python benchmarks/promotion.py [--rounds 3] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them, with a
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike, with a
 compile cache that earlier calls filled:
 
 smoke     `pytest -m smoke` on one test that trains one config with `t5x_run`
@@ -44,7 +44,7 @@ STATE_SECONDS = 0.005
 
 
 def running() -> float:
-    """Seconds until a job runs; in a process of its own, as gRPC keeps the certificates that it trusts first."""
+    """Returns the seconds until a job runs. It needs a separate process: gRPC keeps its first certificates."""
     from t5x_harness.vertex.emulated import emulated_google
 
     with emulated_google(warm=True):
@@ -67,7 +67,7 @@ def running() -> float:
 
 
 def measure(project: Path, cache: Path) -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     smoke = call(SMOKE, cache, project)
     promoted = call(PROMOTED, cache, project)
     done = subprocess.run([sys.executable, __file__, "running"], capture_output=True, text=True, check=True)

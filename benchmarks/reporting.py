@@ -14,10 +14,10 @@ def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, d
     """The command line of a benchmark.
 
     Args:
-      name: of the markers in the page, ``<!-- name -->`` and ``<!-- /name -->``.
-      measure: makes one round: seconds, ratios (``a / b``) or what a name says, such as ``c (ms)``.
-      rounds: how many rounds if the command line does not say.
-      description: what ``--help`` prints.
+      name: the name of the markers in the page, ``<!-- name -->`` and ``<!-- /name -->``.
+      measure: makes one round: seconds, ratios (``a / b``) or another unit that the name gives, such as ``c (ms)``.
+      rounds: the default number of rounds.
+      description: the text of ``--help``.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds)
@@ -41,7 +41,7 @@ def write_table(page: Path, name: str, table: str) -> None:
 
 
 def table(rounds: Sequence[dict[str, float]]) -> str:
-    """A Markdown table of medians, minima and maxima."""
+    """Returns a Markdown table of medians, minima and maxima."""
     lines = ["| figure | median | min | max |", "|---|---|---|---|"]
     for key in rounds[0]:
         values = [r[key] for r in rounds]

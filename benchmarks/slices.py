@@ -1,8 +1,8 @@
-"""What `pytest -m smoke` and emulated jobs cost on a large slice, beside the same config on the smallest.
+"""Measures what `pytest -m smoke` and emulated jobs cost on a large slice and on the smallest.
 
     python benchmarks/slices.py [--rounds 3] [--write docs/performance.md]
 
-Each round runs one config in calls of their own, each with an empty compile cache:
+Each round runs one config in separate calls, each with an empty compile cache:
 
 v3-8           8 devices
 v2-128, v3-512 the mesh of 128 and of 512 devices, of which runs execute on 8
@@ -22,7 +22,7 @@ from smoke import CONFIGS, FIRST, ROOT, call
 
 SLICES = ("v3-8", "v2-128", "v3-512")
 MACHINES = {"v3-8": ("TPU_V3", 8), "v2-128": ("TPU_V2", 128)}
-# A part for every data position of the largest.
+# A part for every data position of the largest slice.
 BATCHES = ("BATCH_SIZE = 512", "infer_eval/utils.DatasetConfig.batch_size = 512")
 
 
@@ -37,7 +37,7 @@ def test_training(t5x_run):
 
 
 def smoke(slice_name: str) -> float:
-    """Seconds of a call on a slice."""
+    """Returns the seconds of a call on a slice."""
     command = [*PYTEST, "-m", "smoke", str(CONFIGS / FIRST)]
     with tempfile.TemporaryDirectory() as cache:
         bindings = [f"--t5x-gin={binding}" for binding in BATCHES]
@@ -45,14 +45,14 @@ def smoke(slice_name: str) -> float:
 
 
 def job(slice_name: str) -> float:
-    """Seconds of a call that sends a job to the emulated Vertex AI and waits for it."""
+    """Returns the seconds of a call that sends a job to the emulated Vertex AI and waits for it."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "test_training.py").write_text(TEST.format(*MACHINES[slice_name]), encoding="utf-8")
         return call([*PYTEST, "-m", "tpu", "--t5x-vertex=emulated"], Path(cache), Path(folder))
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     seconds = {name: smoke(name) for name in SLICES} | {f"job, {name}": job(name) for name in MACHINES}
     small, *large = SLICES
     return {

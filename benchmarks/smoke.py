@@ -1,16 +1,16 @@
-"""What `pytest -m smoke` costs, beside the same work done by three T5X processes.
+"""Compares the cost of `pytest -m smoke` with the same work done by three T5X processes.
 
     python benchmarks/smoke.py [--rounds 3] [--write docs/performance.md]
 
-Each round measures, one after the other, so that a machine whose speed drifts is as slow for all of them:
+Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 cold      `pytest -m smoke` on one config, with an empty compile cache
-further   what each config after the first adds to such a call: the difference between a call on several and on one
-warm      the cold call again, with the compile cache it filled
-kept      the same in a shell of `t5x-harness warm`, which has imported T5X before
+further   the time that each config after the first adds to such a call: the difference between several and one
+warm      the cold call again, with the compile cache that it filled
+kept      the same in a shell of `t5x-harness warm`, which has already imported T5X
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
           started through `t5x-harness exec` for the mesh and the T5X in use
-plugin    what loading the plugin adds to `pytest --version`'s interpreter: `python -X importtime`'s figure
+plugin    the time to import the plugin in the interpreter of `pytest --version`, by `python -X importtime`
 
 Figures are medians over the rounds; ratios are made inside each round first.
 """
@@ -34,7 +34,7 @@ CONFIGS = ROOT / "sample_tasks" / "configs"
 FIRST = "finetune_translate.gin"
 FURTHER = ("finetune_classify.gin", "pretrain_stream.gin", "finetune_sums.gin", "pretrain_span_corruption.gin")
 
-# What shrinking makes of FIRST, as the report of its run says, so that both sides do the same work.
+# The sizes to which FIRST is shrunk, from the report of its run, so that both sides do the same work.
 MODEL = ("network.T5Config.num_encoder_layers = 1", "network.T5Config.num_decoder_layers = 1")
 EXAMPLES = ("seqio.Evaluator.num_examples = 8",)
 TRAIN = (
@@ -53,7 +53,7 @@ MESH = ("partitioning.PjitPartitioner.num_partitions = 2",)
 
 
 def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[str, str] | None = None) -> float:
-    """Wall seconds of a command, which must succeed."""
+    """Returns the wall seconds of a command, which must succeed."""
     env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3", **(variables or {})}
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -64,7 +64,7 @@ def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[s
 
 
 def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None) -> float:
-    """Seconds of one call of pytest on these configs."""
+    """Returns the seconds of one call of pytest on these configs."""
     files = [str(CONFIGS / name) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files]
     return call(command, cache, ROOT, variables)
@@ -72,7 +72,7 @@ def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None
 
 @contextlib.contextmanager
 def kept_worker(cache: Path, folder: Path) -> Iterator[Mapping[str, str]]:
-    """A shell of ``t5x-harness warm``: its variables, once it has imported T5X."""
+    """Starts a shell of ``t5x-harness warm``; yields its variables, once it has imported T5X."""
     lines = folder / "warm.env"
     command = [str(Path(sys.executable).with_name("t5x-harness")), "warm", f"--env-file={lines}"]
     env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -90,17 +90,17 @@ def kept_worker(cache: Path, folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 def t5x(mode: str, gin: str, bindings: Iterable[str], folder: Path) -> float:
-    """Seconds of one T5X process, without a compile cache."""
+    """Returns the seconds of one T5X process, without a compile cache."""
     harness = [str(Path(sys.executable).with_name("t5x-harness")), "exec", "--slice", "v3-8", "--"]
     program = [sys.executable, "-m", f"t5x.{mode}", f"--gin_search_paths={CONFIGS}", f"--gin_file={gin}"]
     return call([*harness, *program, *(f"--gin.{binding}" for binding in bindings)], Path("off"), folder)
 
 
 def processes(folder: Path) -> float:
-    """Seconds of training, evaluating and inferring by three T5X processes, from a checkpoint that another made."""
+    """Returns the seconds of three T5X processes, train, eval and infer, from a checkpoint that another one made."""
     first, last = folder / "start" / "checkpoint_0", folder / "model" / "checkpoint_4"
     new = (f"MODEL_DIR = '{first.parent}'", "utils.RestoreCheckpointConfig.path = []", *MODEL, *TRAIN)
-    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a run of smoke has it generated
+    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a smoke run generates it
     task = ("MIXTURE_OR_TASK_NAME = 'sample_translate'", "DROPOUT_RATE = 0.0")
     restore = (f"CHECKPOINT_PATH = '{last}'", *MODEL, *MESH, "utils.DatasetConfig.batch_size = 8")
     goes_on = (f"MODEL_DIR = '{last.parent}'", f"INITIAL_CHECKPOINT_PATH = '{first}'")
@@ -114,7 +114,7 @@ def processes(folder: Path) -> float:
 
 
 def plugin_milliseconds() -> float:
-    """Milliseconds that importing the plugin takes beyond what pytest has imported already."""
+    """Returns the milliseconds to import the plugin after pytest's own imports."""
     program = "import pytest, _pytest.config, t5x_harness.plugin"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", program], capture_output=True, text=True, check=True
@@ -124,7 +124,7 @@ def plugin_milliseconds() -> float:
 
 
 def measure() -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "work").mkdir()

@@ -1,11 +1,11 @@
-"""What `pytest -m smoke` costs with everything on gs://, beside the same config on local paths.
+"""Compares the cost of `pytest -m smoke` with everything on gs:// with the same config on local paths.
 
     python benchmarks/smoke_gcs.py [--rounds 3] [--write docs/performance.md]
 
-Each round runs one config three times in calls of their own, with a compile cache that an earlier call filled:
+Each round runs one config three times in separate calls, with a compile cache that an earlier call filled:
 
 local     without an emulated Google Cloud: output and stand-ins in local folders
-gs        MODEL_DIR and the checkpoint to start from on gs://, in the emulated Google Cloud, whose start is included
+gs        MODEL_DIR and the initial checkpoint on gs://, including the start of the emulated Google Cloud
 gcs path  the same on /gcs/
 
 Figures are medians over the rounds; ratios are made inside each round first.
@@ -25,7 +25,7 @@ SMOKE = (sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cachepro
 
 
 def smoke(cache: Path, *, folder: str | None) -> float:
-    """Seconds of a call with MODEL_DIR and INITIAL_CHECKPOINT_PATH in a bucket's folder; None for local ones."""
+    """Returns the seconds of a call with MODEL_DIR and INITIAL_CHECKPOINT_PATH in ``folder``; None for local paths."""
     if folder is None:
         return call([*SMOKE, "--t5x-gcs=off"], cache, ROOT)
     bindings = {"MODEL_DIR": f"{folder}/run", "INITIAL_CHECKPOINT_PATH": f"{folder}/pretrained/checkpoint_10000"}
@@ -33,7 +33,7 @@ def smoke(cache: Path, *, folder: str | None) -> float:
 
 
 def measure(cache: Path) -> dict[str, float]:
-    """One round."""
+    """Makes one round."""
     local, gs, path = (smoke(cache, folder=folder) for folder in (None, "gs://my-bucket", "/gcs/my-bucket"))
     return {"local": local, "gs": gs, "gcs path": path, "gs / local": gs / local, "gcs path / local": path / local}
 

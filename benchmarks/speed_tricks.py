@@ -1,9 +1,9 @@
-"""What each trick for speed saves in a cold run of one config.
+"""Measures the time that each speed trick saves in a cold run of one config.
 
     python benchmarks/speed_tricks.py [--rounds 5] [--only NAME ...] [--write docs/performance.md]
 
 Every round forks two runs at once from one worker for each trick, one with it and one without. Both go through all
-stages with an empty compile cache, and what else the machine does slows both. A trick saves the difference of their CPU
+stages with an empty compile cache, and other load slows both alike. A trick saves the difference of their CPU
 seconds. The figures are medians over the rounds.
 
 `conversions` acts before the fork: AutoGraph's conversions of SeqIO's functions are in the worker. Without it, the run
@@ -29,11 +29,11 @@ STAGES = ("resolve", "plan", "train", "eval", "infer")
 
 
 def nothing(*_: object, **__: object) -> None:
-    """What is done in place of a trick."""
+    """Does nothing, in place of a trick."""
 
 
 def without(module: str, name: str) -> Callable[[], None]:
-    """Takes a function that sets a trick up out of the module that calls it."""
+    """Removes a function that sets up a trick from the module that calls it."""
 
     def take_out() -> None:
         found = __import__(module, fromlist=[name])
@@ -63,18 +63,18 @@ TRICKS: Mapping[str, Callable[[], None]] = {
     "compile_cheaply": without("t5x_harness.execute.execution", "compile_cheaply"),
     "rare garbage collection": without_rare_collections,
 }
-"""By name: what takes the trick out of the process of a run."""
+"""The functions that turn off a trick in the process of a run, by name."""
 
 
 class MeasuredRun:
-    """In the forked process: all stages of a run."""
+    """A run in a forked process, which goes through all stages."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
         self._argument = argument
         self._progress = progress
 
     def measure(self) -> float:
-        """CPU seconds of all stages in this process."""
+        """Returns the CPU seconds of all stages in this process."""
         from t5x_harness.execute.process import open_run
 
         if self._argument["without"]:
@@ -89,7 +89,7 @@ class MeasuredRun:
 
 
 def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
-    """CPU seconds of a run."""
+    """Returns the CPU seconds of a run."""
     from t5x_harness.spec import Mode, RunSpec
     from t5x_harness.workers import compile_cache_environment
 
@@ -109,14 +109,14 @@ def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
 
 
 def pair(zygote: Any, trick: str) -> tuple[float, float]:
-    """CPU seconds of a run with a trick and of one without it, at the same time."""
+    """Returns the CPU seconds of a run with a trick and of a run without it, at the same time."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         runs = [threads.submit(cpu_seconds, zygote, trick, is_without=is_without) for is_without in (False, True)]
         return runs[0].result(), runs[1].result()
 
 
 def table(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """A Markdown table of CPU seconds."""
+    """Returns a Markdown table of CPU seconds."""
     lines = ["| trick | run with it | saved | min | max | rounds |", "|---|---|---|---|---|---|"]
     for trick, measured in pairs.items():
         saved = [without_it - with_it for with_it, without_it in measured]
