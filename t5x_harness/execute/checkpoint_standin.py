@@ -102,7 +102,7 @@ def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Turns the renaming into what T5X applies while it saves, to the state and to what it knows of each array."""
 
     def transform(state: Any, _: Any) -> tuple[Any, Any]:
-        arrays = held(_flat_tree(state))
+        arrays = held(_flat(state))
         known = {name: types.SimpleNamespace(name=name.replace("/", ".")) for name in arrays}
         return traverse_util.unflatten_dict(arrays, sep="/"), traverse_util.unflatten_dict(known, sep="/")
 
@@ -139,21 +139,13 @@ def _write_legacy(
 
 def _leaves(state: Any, partitioner: Any) -> dict[str, tuple[Any, Any]]:
     """Returns a train state's values, each with its partition axes, by their names in a checkpoint."""
-    values, axes = _flat(state), _flat(partitioner.get_mesh_axes(state))
+    values, axes = _flat(state.state_dict()), _flat(partitioner.get_mesh_axes(state).state_dict())
     return {name: (value, axes.get(name)) for name, value in values.items()}
 
 
-def _flat(state: Any) -> dict[str, Any]:
-    return _flat_tree(state.state_dict())
-
-
-def _flat_tree(tree: Any) -> dict[str, Any]:
-    flat: dict[str, Any] = traverse_util.flatten_dict(_unfrozen(tree), keep_empty_nodes=True, sep="/")
+def _flat(tree: Any) -> dict[str, Any]:
+    flat: dict[str, Any] = traverse_util.flatten_dict(tree, keep_empty_nodes=True, sep="/")
     return flat
-
-
-def _unfrozen(tree: Any) -> Any:
-    return {key: _unfrozen(value) for key, value in tree.items()} if hasattr(tree, "items") else tree
 
 
 def _with_adafactor(state: Any, step: int) -> Any:

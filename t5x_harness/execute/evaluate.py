@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,29 +37,17 @@ def eval_stage(run: Execution, report: StageReport) -> None:
     """Evaluates: an eval config by itself, otherwise the last checkpoint of a train config."""
     small = run.prepared(report)
     with few_examples(small.all_tasks, small.examples):
-        if small.config.mode is Mode.EVAL:
-            evaluate_config(small, report)
+        if small.config.mode is not Mode.EVAL:
+            by = evaluate_checkpoint if small.has_metrics(small.evaluated) else teacher_forced
+            by(small, run.trained_model(small), run.trained_checkpoint(), run.workspace / "eval", report)
             return
-        by = evaluate_checkpoint if small.has_metrics(small.evaluated) else teacher_forced
-        by(small, run.trained_model(small), run.trained_checkpoint(), run.workspace / "eval", report)
-
-
-def evaluate_config(run: PreparedRun, report: StageReport) -> None:
-    """Runs an eval config through its own gin.
-
-    Args:
-      run: of the config, its output folder bound.
-      report: gets the metrics and the number of examples.
-
-    Raises:
-      Exception: what T5X raises.
-    """
-    watch = _EvaluationObserver()
-    evaluator = run.config.build("inference_evaluator_cls") or seqio.Evaluator
-    role = run.role("dataset_cfg")
-    with watch.observing():
-        gin.get_configurable(eval_module.evaluate)(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
-    watch.report_to(report, run.config, run.tasks(role))
+        watch, role = _EvaluationObserver(), small.role("dataset_cfg")
+        evaluator = small.config.build("inference_evaluator_cls") or seqio.Evaluator
+        with observe(utils) as observed:
+            gin.get_configurable(eval_module.evaluate)(
+                inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset
+            )
+        watch.report_to(report, observed, small.config, small.tasks(role))
 
 
 def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -80,7 +67,7 @@ def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: P
     """
     watch, role = _EvaluationObserver(), run.evaluated
     evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
-    with watch.observing():
+    with observe(utils) as observed:
         eval_module.evaluate(
             model=model,
             dataset_cfg=role.dataset,
@@ -90,7 +77,7 @@ def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: P
             inference_evaluator_cls=watch(evaluator),
             use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
         )
-    watch.report_to(report, run.config, run.tasks(role))
+    watch.report_to(report, observed, run.config, run.tasks(role))
 
 
 def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -138,17 +125,10 @@ def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, 
 
 
 class _EvaluationObserver:
-    """Observes an evaluation: what is restored, which examples go through the model, and which metrics result."""
+    """Observes an evaluation: which examples of each task are evaluated, and which metrics result."""
 
     def __init__(self) -> None:
-        self._observed = Observed()
         self._outcomes: list[tuple[Any, Mapping[str, Any]]] = []
-
-    @contextlib.contextmanager
-    def observing(self) -> Iterator[None]:
-        """Observes T5X while the block lasts."""
-        with observe(utils) as self._observed:
-            yield
 
     def __call__(self, evaluator_cls: Callable[..., seqio.Evaluator]) -> Callable[..., seqio.Evaluator]:
         """Returns the same evaluator, which keeps the results of each evaluation."""
@@ -167,14 +147,16 @@ class _EvaluationObserver:
 
         return make
 
-    def report_to(self, report: StageReport, config: GinConfig, tasks: Sequence[seqio.Task]) -> None:
+    def report_to(
+        self, report: StageReport, observed: Observed, config: GinConfig, tasks: Sequence[seqio.Task]
+    ) -> None:
         """Reports what was seen: checkpoints, examples and metrics, and whatever shows nothing."""
-        if not self._observed.restored:
+        if not observed.restored:
             _report_no_checkpoint(config, report)
             return
         report.idle = "no example was predicted or scored"
-        report.exercised = self._observed.examples
-        report.fact("checkpoint", ", ".join(map(os.path.basename, self._observed.restored)))
+        report.exercised = observed.examples
+        report.fact("checkpoint", ", ".join(map(os.path.basename, observed.restored)))
         for task, number in self._examples_of_tasks().items():
             report.fact("evaluated", f"{number} examples of {task}")
             if not number:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
-from t5x_harness.execute.numerics import Numerics
+from t5x_harness.execute.numerics import note_numerics
 from t5x_harness.execute.sandbox import RunOutput, empty, not_written_to
-from t5x_harness.execute.sharing import share_steps
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_options import compile_cheaply
@@ -19,7 +21,7 @@ from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
 from t5x_harness.upstream.short_run import configure_for_short_run
 from t5x_harness.upstream.t5x import install_mesh
-from t5x_harness.upstream.tpu_numerics import JaxLacksRules
+from t5x_harness.upstream.tpu_numerics import JaxLacksRules, lowered, use_tpu_numerics
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import PreparedRun
@@ -33,13 +35,16 @@ if TYPE_CHECKING:
     Progress = Callable[[dict[str, Any]], None]
     Work = Callable[["Execution", StageReport], None]
 
+_MODELS = 8
+"""How many methods of models share their steps; the process of one run rarely has two."""
+
 
 def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution:
     """Sets up this process for a run; devices and runtime are fixed from here on.
 
     Args:
-      argument: ``spec`` (a RunSpec as JSON), ``workspace`` (a folder for this run), and optionally ``runtime`` (a
-        Runtime as a mapping; found by the spec's choice otherwise) and ``log`` (path of the log, for messages).
+      argument: ``spec`` (a RunSpec as JSON), ``workspace`` (a folder for this run), and optionally ``log`` (path of the
+        log, for messages).
       progress: called with ``{"stage", "step", "of"}`` while a stage works.
 
     Raises:
@@ -48,8 +53,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
       SliceError: there is no such slice.
     """
     spec = RunSpec.from_json(argument["spec"])
-    described = argument.get("runtime")
-    runtime = Runtime(**described) if described else runtime_of(spec)
+    runtime = runtime_of(spec)
     activate(runtime)
     slice_ = get_slice(spec.slice)
     if not spec.settings.exact_numerics:
@@ -61,16 +65,33 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     return Execution(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
 
 
+def share_steps() -> None:
+    """Makes stages share the steps that each of them would otherwise trace, lower and compile again.
+
+    To T5X, training, evaluation and inference are separate jobs, and each creates the function that decodes or scores a
+    batch. JAX caches what it traced by the function itself. The stages of one run share a process and a model that
+    nobody changes between them, so from now on the same method of the same model has the same step; only the embedded
+    T5X supports this.
+    """
+    inference: Any = sys.modules.get("t5x._inference")
+    if inference is None or hasattr(inference.step_with_indices, "__wrapped__"):
+        return
+    make = inference.step_with_indices
+    kept = functools.lru_cache(maxsize=_MODELS)(make)
+
+    @functools.wraps(make)
+    def shared(infer_step: Any) -> Any:
+        return kept(infer_step) if inspect.ismethod(infer_step) else make(infer_step)
+
+    inference.step_with_indices = shared
+
+
 class CannotGoOn(Exception):
     """The harness lacks what a stage begins with; neither T5X nor the user's code has stopped."""
 
     def __init__(self, text: str, fix: str) -> None:
         super().__init__(text)
-        self._fix = fix
-
-    def finding(self, stage: Stage) -> Finding:
-        """Returns the finding that reports it."""
-        return Finding("RUN08", Severity.ERROR, stage, str(self), fix=self._fix)
+        self.fix = fix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +101,11 @@ class Trained:
     Attributes:
       step: the last step.
       checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
-      scalars: by TensorBoard folder and tag, then step.
       model: the one that was trained; None if the trainer was not given it by name.
     """
 
     step: int
     checkpoint: str | None
-    scalars: dict[str, dict[int, float]]
     model: Any = None
 
 
@@ -106,6 +125,7 @@ class Execution:
       planned: the full-size run in shapes; None if the slice has no mesh for it.
       sandboxed: paths that were changed, to report with the first stage that executes.
       trained: what training has left.
+      small: the run as it is executed; None if nothing was prepared for execution.
     """
 
     def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
@@ -121,9 +141,9 @@ class Execution:
         self.planned: Planned | None = None
         self.sandboxed: list[Change] = []
         self.trained: Trained | None = None
-        self._small: PreparedRun | None = None  # the run as it is executed
+        self.small: PreparedRun | None = None
         self._log = log
-        self._numerics = Numerics(spec)
+        self._lowered_before = lowered()
 
     def run(self, stage: Stage, work: Work) -> dict[str, Any]:
         """Runs one stage.
@@ -143,7 +163,10 @@ class Execution:
         self.progress({"stage": stage.value})
         stopped: Exception | None = None
         try:
-            self._use_numerics()
+            try:
+                use_tpu_numerics(self.spec.settings.tpu_numerics)  # other runs may share this process: --in-process
+            except JaxLacksRules as error:
+                raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
             with as_t5x(self.spec, self.runtime.location):
                 work(self, report)
         except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
@@ -153,9 +176,11 @@ class Execution:
             stopped = self._error_of_t5x(report)
         # Not while the exception is handled: it would be the context of what T5X raises when it is asked.
         if stopped is not None and (finding := self._explained(stopped, report)) is not None:
-            report.end(self._with_log(finding))
-        if stage.executes:
-            self._numerics.note(report)
+            if self._log and finding.fix is not None:
+                finding = dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
+            report.end(finding)
+        if stage.executes and self.spec.settings.tpu_numerics:
+            note_numerics(report, lowered().since(self._lowered_before))
         if self.standins is not None:
             report.changes += self.standins.take_changes()
             report.not_checked += self.standins.take_doubts()
@@ -175,7 +200,7 @@ class Execution:
         self.standins = StandIns(self.spec, self.workspace / "standin", rows_in_text(self._read_program()))
         self.standins.install()
         registrations = Registrations.record()
-        self.config = parse(self.spec, self._t5x_parent)
+        self.config = parse(self.spec, Path(self.runtime.location).parent)
         return registrations
 
     def plan_or_stop(self) -> Planned:
@@ -202,7 +227,7 @@ class Execution:
         from t5x_harness.execute.prepare import prepare
         from t5x_harness.plan.checkpoint_source import restored_paths
 
-        if self._small is None:
+        if self.small is None:
             plan = self.plan_or_stop()
             assert self.resolved is not None
             report.changes += self.sandboxed
@@ -210,19 +235,14 @@ class Execution:
             if doubt := not_written_to(self.resolved.config, self.written):
                 report.not_checked.append(doubt)
             sized = spec or self.spec
-            self._small = prepare(self.resolved, plan, sized, self.workspace, report, in_bucket=in_bucket, steps=steps)
-        return self._small
+            self.small = prepare(self.resolved, plan, sized, self.workspace, report, in_bucket=in_bucket, steps=steps)
+        return self.small
 
     @property
     def written(self) -> RunOutput:
         """The folder that the run writes into; known once the config is parsed."""
         assert self.output is not None
         return self.output
-
-    @property
-    def first_step(self) -> int | None:
-        """The step that training starts from; None if nothing was prepared for execution."""
-        return self._small.first_step if self._small else None
 
     def trained_model(self, small: PreparedRun) -> Any:
         """Returns the trained model, so that what was traced of it serves the later stages, too."""
@@ -242,18 +262,14 @@ class Execution:
             )
         return self.trained.checkpoint
 
-    @property
-    def _t5x_parent(self) -> Path:
-        return Path(self.runtime.location).parent
-
     def _explained(self, error: Exception, report: StageReport) -> Finding | None:
         """Returns the finding for what ended a stage; None if its findings say why already."""
         from t5x_harness.execute.asking import explain_with_t5x
 
         if isinstance(error, CannotGoOn):
-            return error.finding(report.stage)
+            return Finding("RUN08", Severity.ERROR, report.stage, str(error), fix=error.fix)
         program = None if self.config else self._read_program()
-        return explain_with_t5x(error, report, self.config, program, self._asked)
+        return explain_with_t5x(error, report, self.config, program, self.workspace / "asked")
 
     def _error_of_t5x(self, report: StageReport) -> Exception | None:
         """Asks T5X about a config with nothing to judge, or with values of wrong types, and returns what it raises.
@@ -269,26 +285,10 @@ class Execution:
             return None
         from t5x_harness.execute.asking import error_of_programs, error_of_t5x
 
-        return error_of_t5x(self.config, self._asked) or (error_of_programs(planned) if planned else None)
-
-    @property
-    def _asked(self) -> Path:
-        """The folder for what T5X writes when it is only asked."""
-        return self.workspace / "asked"
-
-    def _use_numerics(self) -> None:
-        """Turns to the numerics of this run, which may share its process with others; see ``--in-process``."""
-        try:
-            self._numerics.use()
-        except JaxLacksRules as error:
-            raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
-
-    def _with_log(self, finding: Finding) -> Finding:
-        if not self._log or finding.fix is None:
-            return finding
-        return dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
+        error = error_of_t5x(self.config, self.workspace / "asked")
+        return error or (error_of_programs(planned) if planned else None)
 
     def _read_program(self) -> GinProgram:
         from t5x_harness.gin.reader import read
 
-        return read(self.spec, t5x_parent=self._t5x_parent)
+        return read(self.spec, t5x_parent=Path(self.runtime.location).parent)

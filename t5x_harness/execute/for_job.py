@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from t5x_harness.execute.execution import Execution
-from t5x_harness.execute.sandbox import RunOutput, output_key
+from t5x_harness.execute.sandbox import output_key
 from t5x_harness.execute.shrink import as_gin
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
@@ -24,8 +24,9 @@ def prepare_job(run: Execution, shrink: bool, steps: int | None, standins: bool)
         one always is.
 
     Returns:
-      ``prepared``, a StageResult with the changes; ``output``, see :func:`output_binding`; and ``first_step``, the step
-      that training starts from.
+      ``prepared``, a StageResult with the changes; ``output``, the binding of the folder that the run writes into: its
+      ``name``, as the command line takes it, and ``address``, the ``gs://`` or ``/gcs/`` folder that the config itself
+      names, both empty if there is none; and ``first_step``, the step that training starts from, or 0.
     """
 
     def prepare(run: Execution, report: StageReport) -> None:
@@ -39,24 +40,14 @@ def prepare_job(run: Execution, shrink: bool, steps: int | None, standins: bool)
         report.exercised = 1
 
     prepared = run.run(Stage.PLAN, prepare)
-    first = first_step(run.config) if run.first_step is None else run.first_step
-    return {"prepared": prepared, "output": output_binding(run.config, run.output), "first_step": first}
-
-
-def output_binding(config: GinConfig | None, output: RunOutput | None) -> dict[str, str]:
-    """Returns the binding of the folder that a run writes into.
-
-    Args:
-      config: the parsed config; None if it could not be parsed.
-      output: where the run here writes.
-
-    Returns:
-      ``name``, as the command line takes it, and ``address``: the ``gs://`` or ``/gcs/`` folder that the config itself
-      names, empty if it names none.
-    """
-    if config is None or output is None:
-        return {"name": "", "address": ""}
-    return {"name": output_key(config).short, "address": output.address if output.is_in_bucket else ""}
+    config, name, address, first = run.config, "", "", 0
+    if config is not None and run.output is not None:
+        name, address = output_key(config).short, run.output.address if run.output.is_in_bucket else ""
+    if run.small is not None:
+        first = run.small.first_step
+    elif config is not None and config.mode is Mode.TRAIN:
+        first = find_initial(config).step or 0
+    return {"prepared": prepared, "output": {"name": name, "address": address}, "first_step": first}
 
 
 def limit_steps(config: GinConfig, steps: int) -> list[Change]:
@@ -84,13 +75,6 @@ def limit_steps(config: GinConfig, steps: int) -> list[Change]:
             "step: bind TRAIN_STEPS in the config, or name the checkpoint by its folder checkpoint_N"
         )
     return _bound(config, config.owner_of("total_steps"), (start.step or 0) + steps)
-
-
-def first_step(config: GinConfig | None) -> int:
-    """Returns the step that training starts from if the config tells, else 0."""
-    if config is None or config.mode is not Mode.TRAIN:
-        return 0
-    return find_initial(config).step or 0
 
 
 def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:

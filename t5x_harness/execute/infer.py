@@ -27,32 +27,19 @@ def infer_stage(run: Execution, report: StageReport) -> None:
     """Infers: an infer config by itself, otherwise with the last checkpoint of a train config."""
     small = run.prepared(report)
     with few_examples(small.all_tasks, small.examples):
-        if small.config.mode is Mode.INFER:
-            infer_config(small, run.written.local, report)
-        else:
+        if small.config.mode is not Mode.INFER:
             model = run.trained_model(small)
             infer_checkpoint(small, model, run.trained_checkpoint(), run.workspace / "infer", report)
-
-
-def infer_config(run: PreparedRun, output: Path, report: StageReport) -> None:
-    """Runs an infer config through its own gin.
-
-    Args:
-      run: of the config, its output folder bound.
-      output: the output folder.
-      report: gets the number of predictions.
-
-    Raises:
-      Exception: what T5X raises.
-    """
-    config, role = run.config, run.role("dataset_cfg")
-    with observe(utils) as observed:
-        gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
-    mode = config.value(config.owner_of("mode")) or "predict"
-    shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
-    shards = (shard or 0, 1 if of is None else of)  # of 0 shards each is all there is
-    extension = config.value(config.owner_of("file_extension")) or "jsonl"
-    _count_predictions(output, run.tasks(role), str(mode), shards, str(extension), observed, report)
+            return
+        config, role = small.config, small.role("dataset_cfg")
+        with observe(utils) as observed:
+            gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
+        mode = config.value(config.owner_of("mode")) or "predict"
+        shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
+        shards = (shard or 0, 1 if of is None else of)  # of 0 shards each is all there is
+        extension = config.value(config.owner_of("file_extension")) or "jsonl"
+        output = run.written.local
+        _count_predictions(output, small.tasks(role), str(mode), shards, str(extension), observed, report)
 
 
 def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:

@@ -6,6 +6,8 @@ harness's own stages, the modules that libraries import only at their first use,
 functions are loaded here for the same reason.
 """
 
+# ruff: noqa: F401 - what is imported here is for the forks
+
 from __future__ import annotations
 
 import contextlib
@@ -40,35 +42,6 @@ import t5x_harness.standins.run
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert
 from t5x_harness.upstream.autograph_cache import convert_or_load
 
-MODULES = (
-    clu.data,
-    clu.metric_writers,
-    flax.linen,
-    gin,
-    jax,
-    numpy,
-    optax,
-    orbax.checkpoint,
-    seqio,
-    t5x.adafactor,
-    t5x.checkpoints,
-    t5x.eval,
-    t5x.examples.t5.network,
-    t5x.gin_utils,
-    t5x.infer,
-    t5x.models,
-    t5x.partitioning,
-    t5x.train,
-    t5x.trainer,
-    t5x.utils,
-    tensorboard.summary,
-    tensorflow,
-    t5x_harness.execute.prepare,
-    t5x_harness.execute.stages,
-    t5x_harness.standins.run,
-)
-"""The modules that are now in memory."""
-
 LATER = (
     "jaxlib.mlir.dialects.mhlo",
     "regex",
@@ -97,5 +70,5 @@ for _name in LATER:
     with contextlib.suppress(ImportError):
         importlib.import_module(_name)
 
-CONVERTED = convert_or_load(SEQIO_FUNCTIONS) + convert(T5X_FUNCTIONS)
-"""How many functions no run has to convert again."""
+convert_or_load(SEQIO_FUNCTIONS)
+convert(T5X_FUNCTIONS)

@@ -1,4 +1,4 @@
-"""How small each number of a config may become and still represent the original: arithmetic only.
+"""How small each number of a config, and each array of its checkpoint, may become: arithmetic only.
 
 Every function keeps what the mesh and T5X check: whatever divided the original divides the result, and a value at or
 below its target does not change.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from t5x_harness.plan.arrays import Leaf
 
 DEVICES = 8
 """Devices that a run executes on: as many as the smallest TPU slices of Vertex AI have. All share this machine's cores,
@@ -30,6 +34,8 @@ FEWEST_EXAMPLES = 8
 """Examples that any batch keeps, so that packing has something to pack."""
 
 LARGE_VOCABULARY = 65_536
+
+_LAYER = re.compile(r"/layers_\d+/")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,3 +132,51 @@ def small_vocabulary(size: int, real: int, axes: Axes) -> int:
 def steps_in_proportion(value: int, before: int, after: int) -> int:
     """Scales a schedule's number of steps like the train steps; a positive number stays at least 1."""
     return value if value <= 0 or before <= 0 else max(1, value * after // before)
+
+
+class Shrunk:
+    """The shapes that a full-size checkpoint's arrays have for the shrunk model.
+
+    A config that renames, drops or rebuilds parts of a checkpoint while it restores it reads them by their names in the
+    checkpoint, which differ from the model's. A stand-in with the model's own names would be no input for its
+    transformations.
+
+    Args:
+      full: the train state at full size.
+      small: the shrunk one.
+      sources: the names of its arrays in the checkpoint.
+    """
+
+    def __init__(self, full: Iterable[Leaf], small: Iterable[Leaf], sources: Mapping[str, str]) -> None:
+        self._full = {leaf.path: leaf.shape for leaf in full}
+        self._small = {leaf.path: leaf.shape for leaf in small}
+        self._takers = {source: name for name, source in sources.items()}
+        pairs = Counter(
+            pair for name in self._full.keys() & self._small.keys() for pair in self._sizes(name) if pair[0] != pair[1]
+        )
+        self._sizes_anywhere = dict(pair for pair, _ in reversed(pairs.most_common()))
+
+    def shape(self, name: str, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shrunk shape of an array, given its name and its full-size shape in the checkpoint.
+
+        An array with the model's own shape gets the shrunk model's. If the two shapes differ, a dimension in which they
+        agree shrinks with the model's; any other shrinks as dimensions of its size do elsewhere in the model.
+        """
+        taker = self._takers.get(name, name)
+        for like in (taker, _LAYER.sub("/layers_0/", taker)):
+            if like in self._small and stored == self._full.get(like, stored):
+                return self._small[like]  # of an optimizer's state, with as many dimensions as that has at this size
+            sizes = self._sizes(like)
+            if len(sizes) == len(stored):
+                return tuple(
+                    small if size == full else self._anywhere(size)
+                    for size, (full, small) in zip(stored, sizes, strict=True)
+                )
+        return tuple(map(self._anywhere, stored))
+
+    def _sizes(self, name: str) -> list[tuple[int, int]]:
+        full, small = self._full.get(name, ()), self._small.get(name, ())
+        return list(zip(full, small, strict=True)) if len(full) == len(small) else []
+
+    def _anywhere(self, size: int) -> int:
+        return self._sizes_anywhere.get(size, size)

@@ -14,9 +14,9 @@ import jax
 
 from t5x_harness.buckets.addresses import bucket_and_name, is_remote
 from t5x_harness.buckets.emulated import store
-from t5x_harness.execute.checkpoint_arrays import Shrunk
 from t5x_harness.execute.checkpoint_standin import Renaming, filled_arrays, write_standin
 from t5x_harness.execute.shrink import as_gin
+from t5x_harness.execute.sizes import Shrunk
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.checkpoint_fit import checkpoint_names

@@ -17,7 +17,6 @@ from t5x import train as train_module
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.execution import Execution, Trained
 from t5x_harness.execute.learned import nothing_learnt, sampled
-from t5x_harness.execute.sandbox import RunOutput
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
@@ -26,42 +25,13 @@ from t5x_harness.upstream.t5x import count_batches
 
 
 def train_stage(run: Execution, report: StageReport) -> None:
-    """Trains the shrunk config."""
-    small = run.prepared(report)
-    with few_examples(small.all_tasks, small.examples):
-        run.trained = train(
-            small.config,
-            run.written,
-            small.first_step,
-            report,
-            lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}),
-        )
-
-
-def train(
-    config: GinConfig,
-    output: RunOutput,
-    first_step: int,
-    report: StageReport,
-    on_step: Callable[[int], None],
-) -> Trained:
-    """Trains, and checks that the losses are finite and the last checkpoint holds the final state.
-
-    Args:
-      config: the shrunk config, its output folder bound.
-      output: that folder.
-      first_step: the step that training starts from.
-      report: gets facts, findings and the number of steps done.
-      on_step: called with the number of steps done after each.
-
-    Raises:
-      Exception: what T5X raises.
-    """
-    counter = _Counter(first_step, on_step)
-    entry = gin.get_configurable(train_module.train)
-    trainer_cls = config.build("trainer_cls")
+    """Trains the shrunk config, and checks that the losses are finite and the last checkpoint holds the final state."""
+    small, output = run.prepared(report), run.written
+    counter = _Counter(small.first_step, lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}))
+    trainer_cls = small.config.build("trainer_cls")
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
-    step, state = entry(**watched)
+    with few_examples(small.all_tasks, small.examples):
+        step, state = gin.get_configurable(train_module.train)(**watched)
     jax.block_until_ready(jax.tree.leaves(state))
     step = int(step)
     report.exercised = counter.steps_made(step, state)
@@ -74,17 +44,16 @@ def train(
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
     if not written:
         report.not_checked.append("saving and restoring: the config writes no checkpoint")
-        return Trained(step, None, scalars, counter.model)
-    last = written[-1]
-    if last.step != step:
+    elif written[-1].step != step:
         report.find(
             "RUN03",
-            f"the last checkpoint is of step {last.step}, and training ended at step {step}",
+            f"the last checkpoint is of step {written[-1].step}, and training ended at step {step}",
             fix="let the checkpoint period or checkpoint_steps end at the last step",
         )
     else:
-        _restores(config, state, output.address, step, report)
-    return Trained(step, os.path.join(output.address, f"checkpoint_{last.step}"), scalars, counter.model)
+        _restores(small.config, state, output.address, step, report)
+    checkpoint = os.path.join(output.address, f"checkpoint_{written[-1].step}") if written else None
+    run.trained = Trained(step, checkpoint, counter.model)
 
 
 class _Counter:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from t5x_harness.workers import InProcess, RunProcess, Zygote
 
 FACTORY = "t5x_harness.execute.process:open_run"
-_COMPILING = "t5x_harness.execute.compiling:open_compiling"
+_COMPILING = "t5x_harness.execute.process:open_compiling"
 PRELOAD = ("t5x_harness.execute.preload",)
 """What a zygote for these processes imports before it forks."""
 

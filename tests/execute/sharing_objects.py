@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from t5x import partitioning, train_state, utils
 
-from t5x_harness.execute.sharing import share_steps
+from t5x_harness.execute.execution import share_steps
 from t5x_harness.slices.devices import force_cpu_devices
 
 

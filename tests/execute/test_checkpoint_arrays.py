@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t5x_harness.execute.checkpoint_arrays import Shrunk
+from t5x_harness.execute.sizes import Shrunk
 from t5x_harness.plan.arrays import Leaf
 from t5x_harness.plan.checkpoint_fit import checkpoint_names
 

@@ -17,12 +17,12 @@ import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 from local_run import LocalRun  # noqa: E402
 
-from t5x_harness.execute.numerics import Numerics  # noqa: E402
+from t5x_harness.execute.numerics import note_numerics  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
-from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage  # noqa: E402
+from t5x_harness.spec import Outcome, Stage  # noqa: E402
+from t5x_harness.upstream.tpu_numerics import Contractions, lowered, use_tpu_numerics  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ON, OFF = RunSpec(("run.gin",), settings=RunSettings(tpu_numerics=True)), RunSpec(("run.gin",))
 NOT_CHECKED = (
     "the TPU's own numbers: --tpu-numerics rounds the operands of float32 matrix products as a TPU does; the order of "
     "sums and functions such as exp are the CPU's"
@@ -30,12 +30,19 @@ NOT_CHECKED = (
 
 
 @pytest.fixture
-def numerics() -> Iterator[Numerics]:
-    """Those of a run with the option, in force."""
-    made = Numerics(ON)
-    made.use()
-    yield made
-    Numerics(OFF).use()
+def numerics() -> Iterator[Contractions]:
+    """Those of a run with the option, in force; what this process had lowered before."""
+    before = lowered()
+    use_tpu_numerics(True)
+    yield before
+    use_tpu_numerics(False)
+
+
+def noted(before: Contractions) -> str:
+    """What a stage reports of its numerics."""
+    report = StageReport(Stage.TRAIN)
+    note_numerics(report, lowered().since(before))
+    return dict(report.facts)["numerics"]
 
 
 def rounded(values: Array) -> Array:
@@ -129,12 +136,10 @@ def test_derivatives_are_rounded_however_they_are_made(multiply: Callable[[Any, 
     ["highest", "high", ("default", "highest"), lax.DotAlgorithmPreset.F32_F32_F32],
     ids=["highest", "high", "mixed", "algorithm"],
 )
-def test_a_precision_that_is_asked_for_stays(numerics: Numerics, precision: Any) -> None:
+def test_a_precision_that_is_asked_for_stays(numerics: Contractions, precision: Any) -> None:
     a, b = random(8, 8), random(8, 8, seed=1)
     assert same(jnp.matmul(a, b, precision=precision), a.astype(np.float64) @ b)
-    report = StageReport(Stage.TRAIN)
-    numerics.note(report)
-    assert dict(report.facts)["numerics"] == (
+    assert noted(numerics) == (
         "as on a TPU, where nothing is rounded: no matrix product of float32 has default precision; 1 left in float32, "
         "as their precision asks for it"
     )
@@ -159,16 +164,14 @@ def test_a_precision_that_is_asked_for_stays(numerics: Numerics, precision: Any)
     ],
 )
 def test_a_product_by_a_vector_is_in_float32(
-    numerics: Numerics, equation: str, left: tuple[int, ...], right: tuple[int, ...], is_matrix: bool
+    numerics: Contractions, equation: str, left: tuple[int, ...], right: tuple[int, ...], is_matrix: bool
 ) -> None:
     """What the TPU's compiler (libtpu 0.0.52, v2 to v6e) makes a convolution of, and what a multiplication."""
     a, b = random(*left), random(*right, seed=1)
     found = jax.jit(lambda a, b: jnp.einsum(equation, a, b))(a, b)
     exact = [each.astype(np.float64) for each in ((rounded(a), rounded(b)) if is_matrix else (a, b))]
     assert same(found, np.einsum(equation, *exact))
-    report = StageReport(Stage.TRAIN)
-    numerics.note(report)
-    said = dict(report.facts)["numerics"]
+    said = noted(numerics)
     assert ("operands of 1 matrix products" in said) is is_matrix
     assert ("; 1 by a vector left in float32, as a TPU has them" in said) is not is_matrix
 
@@ -182,9 +185,9 @@ def test_programs_without_it_are_those_of_jax_and_bfloat16_is_as_it_was() -> Non
     inputs = [(jnp.ones((2, 2)), jnp.ones((2, 2))), (narrow, narrow), (narrow, jnp.ones((2, 2)))]
     multiply = lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32)  # noqa: E731
     before = [text(multiply, *each) for each in inputs]
-    Numerics(ON).use()
+    use_tpu_numerics(True)
     meanwhile = [text(multiply, *each) for each in inputs]
-    Numerics(OFF).use()
+    use_tpu_numerics(False)
     assert [text(multiply, *each) for each in inputs] == before
     assert meanwhile[1] == before[1]
     assert [each.count("reduce_precision") for each in meanwhile] == [2, 0, 1]
@@ -195,8 +198,8 @@ def test_runs_of_one_process_have_each_their_own_numbers() -> None:
     multiply = jax.jit(jnp.dot)
     values, ones = np.full((2, 2), 257.0, np.float32), np.eye(2, dtype=np.float32)
     found = []
-    for spec in (OFF, ON, ON, OFF):
-        Numerics(spec).use()
+    for on in (False, True, True, False):
+        use_tpu_numerics(on)
         found.append(float(multiply(values, ones)[0, 0]))
     assert found == [257.0, 256.0, 256.0, 257.0]
 

@@ -102,7 +102,7 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
 def test_children_with_variables_of_their_own_make_stand_ins_unless_exec_s_are_gone(tmp_path: Path) -> None:
     program = """
     import os, subprocess, sys
-    say = [sys.executable, "-c", "import sys; print('t5x_harness.execute.program_standins' in sys.modules)"]
+    say = [sys.executable, "-c", "import sys; print('t5x_harness.execute.program_setup' in sys.modules)"]
     subprocess.run(say, check=True)
     subprocess.run(say, env={**os.environ, "PYTHONPATH": "mine"}, check=True)
     subprocess.run(say, env={"PATH": os.environ["PATH"]}, check=True)
@@ -153,7 +153,7 @@ def test_a_bucket_with_stand_ins_alone_is_not_the_users(
 def test_why_there_is_none_stands_below_the_traceback_too(end: str, times: int, tmp_path: Path) -> None:
     (tmp_path / "buckets" / "mine").mkdir(parents=True)
     program = (
-        "from t5x_harness.execute import program_standins as p; from t5x_harness.buckets.emulated import store; "
+        "from t5x_harness.execute import program_setup as p; from t5x_harness.buckets.emulated import store; "
         f"here = store(); p._ProcessStandIns(here, here.standins, '.')._explain('checkpoint x', 'gs://mine/x'); {end}"
     )
     environment = {**os.environ, ROOT_VARIABLE: str(tmp_path), STANDINS_VARIABLE: "."}
