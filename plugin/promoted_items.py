@@ -136,7 +136,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not promotion.active:
         return
     from t5x_harness.promotion.settings import planned
-    from t5x_harness.runs.early_jobs import jobs_after_plans
+    from t5x_harness.runs.stages import jobs_after_plans
 
     with usage_errors():
         promotion.check(items)

@@ -64,18 +64,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspace: Path) -> Report | None:
     """Returns the outcome of runs. If they are interrupted, it prints the results so far and returns None."""
-    from t5x_harness.runs.several import RunOptions, run_specs
+    from t5x_harness.runs.several import run_specs
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
 
     given = session_options(vars(arguments))
-    options = RunOptions(
-        workspace,
-        given.timeout,
-        given.in_process,
-        network=given.network == "allow",
-        ahead=0 if given.ahead is None and any(spec.settings.full_size for spec in specs) else given.ahead,
-    )
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
     imports: list[float] = []
@@ -97,7 +90,11 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     ending = Ending(INTERRUPTED, tell)
     runs = run_specs(
         specs,
-        options,
+        workspace,
+        timeout=given.timeout,
+        in_process=given.in_process,
+        network=given.network == "allow",
+        ahead=0 if given.ahead is None and any(spec.settings.full_size for spec in specs) else given.ahead,
         on_progress=None if arguments.quiet else progress,
         on_note=note,
         on_imports=imports.append,

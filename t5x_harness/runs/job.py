@@ -94,11 +94,9 @@ class JobExecutor:
         started = time.monotonic()
         first = _executing(run)[0]
         try:
-            self._sent = self._send(run)
+            self._sent = self._send(run, first)
         except JobNotSent:
             self._sent = StageResult(first, Outcome.NOT_RUN, not_checked=(NOT_SENT,))
-        except _Unprepared as unprepared:
-            self._sent = dataclasses.replace(unprepared.result, stage=first)
         except (*REFUSALS, WorkerError) as error:
             finding = Finding("RUN08", Severity.ERROR, first, f"{first} was not sent as a job: {error}")
             self._sent = StageResult(first, Outcome.FAILED, (finding,), seconds=time.monotonic() - started)
@@ -144,7 +142,13 @@ class JobExecutor:
         submitted = self._sent.job.submitted
         jobs, first = self._jobs(), executing[0]
         ended = jobs.follow(self._sent.job, _log(run), run.tell, stage=str(first))
-        problem = self._read_results(self._sent.folder)
+        left_open = [*self._sent.not_checked]
+        if self._why_unseen:
+            left_open.append(f"whether its programs fit {self._order.machine}: {self._why_unseen}")
+        try:
+            self._found = read_results(Folder(self._sent.folder, self._order.target.project))
+        except (MetricsError, StorageError, ValueError) as error:
+            left_open.append(f"what the job wrote: {error}")
         results = stages_of_job(
             executing,
             ended,
@@ -159,12 +163,7 @@ class JobExecutor:
             results[first],
             changes=self._sent.changes,
             facts=(*self._facts(run, submitted, ended), *results[first].facts),
-            not_checked=(
-                *results[first].not_checked,
-                *self._sent.not_checked,
-                *self._unseen(),
-                *filter(None, [problem]),
-            ),
+            not_checked=(*results[first].not_checked, *left_open),
             seconds=round(time.monotonic() - started, 3),
         )
         return {**results, first: done}
@@ -180,24 +179,12 @@ class JobExecutor:
         yield "state", str(ended.outcome) if ended.outcome else "unknown"
         yield "devices", ended.ran_on.about(tpu=self._order.machine.is_tpu, emulated=self._jobs().emulated)
 
-    def _unseen(self) -> Iterator[str]:
-        if self._why_unseen:
-            yield f"whether its programs fit {self._order.machine}: {self._why_unseen}"
-
-    def _read_results(self, folder: str) -> str:
-        """Reads what the job wrote; returns why it cannot be read, or nothing."""
-        try:
-            self._found = read_results(Folder(folder, self._order.target.project))
-        except (MetricsError, StorageError, ValueError) as error:
-            return f"what the job wrote: {error}"
-        return ""
-
-    def _send(self, run: Run) -> _Sent:
+    def _send(self, run: Run, first: Stage) -> _Sent | StageResult:
         order = self._order
         prepared = self._local.job(run, shrink=order.shrink, steps=order.steps, standins=order.standins)
         result = StageResult.from_json(prepared["prepared"])
         if result.outcome is not Outcome.PASSED:
-            raise _Unprepared(result)
+            return dataclasses.replace(result, stage=first)
         standins, changes = self._moved_standins(
             run, tuple(c for c in result.changes if c.what is Changed.BINDING and c.why is not Reason.SANDBOX)
         )
@@ -334,14 +321,6 @@ class _Sent:
     first_step: int
     not_checked: tuple[str, ...]
     earlier: Earlier
-
-
-class _Unprepared(Exception):
-    """The run could not be prepared for a job; the result says why."""
-
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(result)
-        self.result = result
 
 
 def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:

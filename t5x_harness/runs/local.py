@@ -1,21 +1,25 @@
-"""Runs stages here: in the run's own process, a fork of one that has imported the stack."""
+"""Runs stages here, in a fork of a process that has imported the stack; its death or hang is a failed stage."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.google.server.settings import ServerError
-from t5x_harness.runs.broken import broken_stage, tail_of
 from t5x_harness.runs.model_dirs import claim_model_dir
-from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
+from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.decode import decode_fields
-from t5x_harness.workers.errors import RunDied, WorkerError
+from t5x_harness.system.diagnosis import read_tail
+from t5x_harness.upstream.t5x import T5XLacks
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
 
 if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
@@ -26,13 +30,14 @@ if TYPE_CHECKING:
 
 FACTORY = "t5x_harness.execute.process:open_run"
 _COMPILING = "t5x_harness.execute.process:open_compiling"
-PRELOAD = ("t5x_harness.execute.preload",)
-"""What a zygote for these processes imports before it forks."""
 
 _LOG = "run.log"
 
 # Reading back what a run wrote takes moments; a run that hangs in it must not hang pytest.
 _ARTIFACT_SECONDS = 120.0
+
+_ROOM = 64 * 1024
+"""Bytes below which a disk counts as full: what is left cannot hold a log."""
 
 
 class LocalExecutor:
@@ -74,17 +79,17 @@ class LocalExecutor:
         started = time.monotonic()
         try:
             process = self._opened(run)
-            if stage in _APART:
-                return _APART[stage](self, run)
+            if stage is Stage.AOT:  # in other processes than the run's own
+                return self._compile_ahead(run)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
             self._is_broken = True
-            broken = broken_stage(stage, error, run.spec, run.workspace / _LOG, self._timeout)
+            broken = _broken_stage(stage, error, run.spec, run.workspace / _LOG, self._timeout)
             return self._with_google_log(dataclasses.replace(broken, seconds=round(time.monotonic() - started, 3)))
         result = StageResult.from_json(answer)
         if result.outcome is not Outcome.FAILED:
             return result
-        return self._with_google_log(dataclasses.replace(result, log_tail=tail_of(run.workspace / _LOG)))
+        return self._with_google_log(dataclasses.replace(result, log_tail=_tail_of(run.workspace / _LOG)))
 
     def submit(self, run: Run) -> None:
         """Does nothing: no stage is a job."""
@@ -163,7 +168,7 @@ class LocalExecutor:
             python_path=(*(os.path.join(cwd, p) for p in spec.python_path), cwd),
         )
 
-    def compile_ahead(self, run: Run) -> StageResult:
+    def _compile_ahead(self, run: Run) -> StageResult:
         """Runs the stage aot: each program of the run is compiled in a process of its own."""
         from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.stage import compile_run
@@ -183,5 +188,69 @@ class LocalExecutor:
         return dataclasses.replace(failed, log_tail=f"{failed.log_tail}\n{said}".strip()) if said else failed
 
 
-_APART: Mapping[Stage, Callable[[LocalExecutor, Run], StageResult]] = {Stage.AOT: LocalExecutor.compile_ahead}
-"""Stages that need other processes than the run's own."""
+def _broken_stage(
+    stage: Stage, error: WorkerError | ServerError, spec: RunSpec, log: Path, timeout: float | None
+) -> StageResult:
+    """Makes the result of a stage that its process did not finish.
+
+    Args:
+      stage: the stage.
+      error: what became of the process.
+      spec: the run.
+      log: of the process, in the run's folder.
+      timeout: seconds that the stage was given.
+    """
+    see_log = f"see the end of its log, {log}"
+    finding = _finding(stage, error, timeout, see_log)
+    if not isinstance(error, WorkerError):
+        return StageResult(stage, Outcome.FAILED, (finding,))
+    if finding.fix is None:
+        finding = dataclasses.replace(finding, fix=error.fix or _fix_of_import(spec, error) or see_log)
+    folders = (folder for folder in (log.parent, Path(tempfile.gettempdir())) if folder.is_dir())
+    if full := [folder for folder in folders if shutil.disk_usage(folder).free < _ROOM]:
+        finding = dataclasses.replace(
+            finding,
+            message=f"{finding.message}; no space is left on the disk of {full[0]}",
+            fix="make room there, or choose another disk: TMPDIR for the run's own files, --model_dir for checkpoints",
+        )
+    return StageResult(stage, Outcome.FAILED, (finding,), log_tail=error.log_tail or _tail_of(log))
+
+
+def _tail_of(log: Path) -> str:
+    """Returns the end of a log, which may not have been written."""
+    return read_tail(log) if log.exists() else ""
+
+
+def _finding(stage: Stage, error: WorkerError | ServerError, timeout: float | None, see_log: str) -> Finding:
+    location, fix = None, None
+    match error:
+        case ServerError():
+            code, message, fix = "RUN08", str(error), "or run without one: --gcs=off (pytest: --t5x-gcs=off)"
+        case RunTimedOut():
+            where = f"; it was at:\n{error.stack}" if error.stack else ""
+            code, message = "RUN06", f"{stage} took longer than its limit of {timeout:g} s and was ended{where}"
+            fix = "look where it hangs, or raise the limit"
+        case RunCutOff():
+            code, message = "RUN07", f"{stage} cannot go on: {error}"
+            fix = "look for the out-of-memory killer in the kernel's log (dmesg); the next run does not depend on it"
+        case RunDied():
+            code, message, fix = "RUN07", f"the process of {stage} ended: {error}", see_log
+        case RunRaised():
+            how = "stopped" if error.method == stage.value else "could not be started"
+            code, message = "RUN08", f"{stage} {how}: {error.message}"
+            fix = T5XLacks.FIX if error.type_name.endswith(T5XLacks.__name__) else see_log
+            if error.at is not None:
+                location = Location(*error.at)
+                fix = "a module that T5X imports must not end the program: take the line out, or put it into a function"
+        case _:
+            code, message = "RUN08", f"{stage} could not be started: {error}"
+    return Finding(code, Severity.ERROR, stage, message, location=location, fix=fix)
+
+
+def _fix_of_import(spec: RunSpec, error: WorkerError) -> str:
+    """Returns what to do if an installed T5X cannot be imported, such as a checkout whose requirements are missing."""
+    with contextlib.suppress(RuntimeChoiceError):
+        runtime = runtime_of(spec)
+        if runtime.kind == "installed" and runtime.location in error.log_tail:
+            return f"install what {runtime.location} imports, or choose the embedded T5X: --t5x-runtime=embedded"
+    return ""

@@ -21,6 +21,10 @@ class ModelDirError(ValueError):
     """A run cannot have the folder that it asks for; the message names both and the fix."""
 
 
+def _refusal(spec: RunSpec, why: str) -> ModelDirError:
+    return ModelDirError(f"--model_dir {spec.settings.model_dir}: {why}")
+
+
 def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
     """Checks that every ``model_dir`` can be written, by one run only, before anything is started.
 
@@ -30,10 +34,8 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
     taken: dict[Path, RunSpec] = {}
     for spec in specs:
         if spec.settings.model_dir is not None and "://" in spec.settings.model_dir:
-            raise ModelDirError(
-                f"--model_dir {spec.settings.model_dir}: results are kept on this machine; name a local folder, and "
-                "bind MODEL_DIR for where the job writes"
-            )
+            why = "results are kept on this machine; name a local folder, and bind MODEL_DIR for where the job writes"
+            raise _refusal(spec, why)
         folder = _folder(spec)
         if folder is None:
             continue
@@ -45,11 +47,9 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
         taken[folder] = spec
         existing = next(p for p in (folder, *folder.parents) if p.exists())
         if not existing.is_dir():
-            raise ModelDirError(f"--model_dir {spec.settings.model_dir}: {existing} is a file; name a folder")
+            raise _refusal(spec, f"{existing} is a file; name a folder")
         if not os.access(existing, os.W_OK | os.X_OK):
-            raise ModelDirError(
-                f"--model_dir {spec.settings.model_dir}: no permission to write into {existing}; name another folder"
-            )
+            raise _refusal(spec, f"no permission to write into {existing}; name another folder")
         if existing == folder:
             _refuse_used(folder, spec)
 
@@ -73,17 +73,13 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         _remove_empty(made)
-        raise ModelDirError(
-            f"--model_dir {spec.settings.model_dir}: cannot be written: {error.strerror}; name another folder"
-        ) from None
+        raise _refusal(spec, f"cannot be written: {error.strerror}; name another folder") from None
     try:
         try:
             # On the folder itself: it leaves no file behind and ends with this process, however that ends.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ModelDirError(
-                f"--model_dir {spec.settings.model_dir}: another run is writing into it; give each run its own"
-            ) from None
+            raise _refusal(spec, "another run is writing into it; give each run its own") from None
         _refuse_used(folder, spec)
         yield
     finally:
@@ -103,10 +99,7 @@ def _refuse_used(folder: Path, spec: RunSpec) -> None:
     if names:
         left = len(names) - _SHOWN
         listed = ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
-        raise ModelDirError(
-            f"--model_dir {spec.settings.model_dir}: it already holds {listed}; name a new folder for each run, "
-            "or empty it"
-        )
+        raise _refusal(spec, f"it already holds {listed}; name a new folder for each run, or empty it")
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

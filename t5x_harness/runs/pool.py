@@ -13,20 +13,37 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from t5x_harness.runs.run import Executor, Run
+from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_of
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.spec import RunResult, RunSpec, Stage
-from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
+from t5x_harness.variables import (
+    ROOT_VARIABLE,
+    RUNTIME_VARIABLE,
+    SOURCE_VARIABLE,
+    STANDINS_VARIABLE,
+    TPU_NUMERICS_VARIABLE,
+    WORKER_SOCKET_VARIABLE,
+)
+from t5x_harness.workers import (
+    WARM_WORKER_UNUSED,
+    InProcess,
+    Zygote,
+    compile_cache_environment,
+    default_cache_folder,
+)
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool
     from t5x_harness.runs.local import LocalExecutor
-    from t5x_harness.runtime.choice import Runtime
-    from t5x_harness.workers import InProcess, Zygote
     from t5x_harness.workers.run import OnProgress
 
     MakeProgress = Callable[[RunSpec], OnProgress]
 
 _NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
 """For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
+
+_PRELOAD = ("t5x_harness.execute.preload",)
+"""What a zygote for runs imports before it forks."""
 
 _IMPATIENT_SECONDS = 0.5
 
@@ -102,11 +119,8 @@ class RunPool:
           spec: the run.
           google: whether it uses an emulated Google Cloud, if it names one.
         """
-        from t5x_harness.workers import InProcess
-
-        worker = self._worker(spec)
-        runtime = _runtime(spec)
-        if runtime.location not in self._warmed and not isinstance(worker, InProcess):
+        worker, runtime = self._worker(spec), runtime_of(spec)
+        if runtime.location not in self._warmed:
             self._warmed.add(runtime.location)
             worker.warm()
         if google and (emulated := self._google(spec)) is not None:
@@ -133,7 +147,7 @@ class RunPool:
             claims=context.claims,
         )
         executor = local if context.promote is None else context.promote(local)
-        return Run(spec, executor, workspace=workspace, on_progress=on_progress, t5x_parent=_runtime(spec).location)
+        return Run(spec, executor, workspace=workspace, on_progress=on_progress, t5x_parent=runtime_of(spec).location)
 
     def one_by_one(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
         """Yields runs whose stages have all been run, in this thread; the next one begins when the last has ended.
@@ -181,8 +195,6 @@ class RunPool:
     @property
     def refusals(self) -> list[str]:
         """Why runs did not begin in the worker that is kept for this shell, though there is one."""
-        from t5x_harness.workers import WARM_WORKER_UNUSED
-
         found = [getattr(worker, "refusal", "") for worker in self._workers.values()]
         return [f"{WARM_WORKER_UNUSED}: {text}" for text in found if text]
 
@@ -228,10 +240,8 @@ class RunPool:
             run.work()
 
     def _worker(self, spec: RunSpec) -> Zygote | InProcess:
-        runtime = _runtime(spec)
+        runtime = runtime_of(spec)
         if runtime.location not in self._workers:
-            from t5x_harness.workers import InProcess
-
             self._workers[runtime.location] = InProcess() if self._in_process else worker_for(runtime)
         return self._workers[runtime.location]
 
@@ -254,50 +264,20 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
       socket_path: makes it a warm one for other sessions, which find it there. Without it, the shell's warm one is
         used, if there is any.
     """
-    from t5x_harness.runs.local import PRELOAD
-    from t5x_harness.runtime.choice import folder_to_import_from
-    from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-    from t5x_harness.variables import (
-        RUNTIME_VARIABLE,
-        STANDINS_VARIABLE,
-        TPU_NUMERICS_VARIABLE,
-        WORKER_SOCKET_VARIABLE,
-    )
-    from t5x_harness.workers import Zygote, compile_cache_environment, default_cache_folder
-
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
     if (folder := folder_to_import_from(runtime)) is not None and folder not in others:
         others.insert(0, folder)
-    return Zygote(
-        preload=PRELOAD,
-        env={
-            "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
-            RUNTIME_VARIABLE: runtime.kind,
-            STANDINS_VARIABLE: "",  # a run makes its own, and reports them
-            TPU_NUMERICS_VARIABLE: "",  # each run has its own
-            "JAX_PLATFORMS": "cpu",  # also for what is imported before a run has its slice's devices
-            **_tensorflow_environment(os.environ),
-            **compile_cache_environment(default_cache_folder(os.environ)),
-        },
-        socket_path=socket_path,
-        kept=Path(kept) if kept else None,
-    )
-
-
-def _runtime(spec: RunSpec) -> Runtime:
-    from t5x_harness.runtime.choice import runtime_of
-
-    return runtime_of(spec)
-
-
-def _tensorflow_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns TensorFlow's settings where the user sets none.
-
-    Keras, which it imports, shall not write its settings into the home folder where there are none. And it need not
-    look through every function of an input pipeline for what oneDNN, which multiplies matrices, could take over.
-    """
-    chosen = {"TF_ENABLE_ONEDNN_OPTS": env.get("TF_ENABLE_ONEDNN_OPTS", "0")}
-    if "KERAS_HOME" not in env and not Path("~/.keras/keras.json").expanduser().exists():
-        chosen["KERAS_HOME"] = os.devnull
-    return chosen
+    env = {
+        "PYTHONPATH": os.pathsep.join([BOOTSTRAP_PATH, *others]),
+        RUNTIME_VARIABLE: runtime.kind,
+        STANDINS_VARIABLE: "",  # a run makes its own, and reports them
+        TPU_NUMERICS_VARIABLE: "",  # each run has its own
+        "JAX_PLATFORMS": "cpu",  # also for what is imported before a run has its slice's devices
+        # What oneDNN, which multiplies matrices, could take over is looked for in every function of a pipeline.
+        "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "0"),
+        **compile_cache_environment(default_cache_folder(os.environ)),
+    }
+    if "KERAS_HOME" not in os.environ and not Path("~/.keras/keras.json").expanduser().exists():
+        env["KERAS_HOME"] = os.devnull  # TensorFlow imports Keras, which would write its settings into the home folder
+    return Zygote(preload=_PRELOAD, env=env, socket_path=socket_path, kept=Path(kept) if kept else None)

@@ -12,14 +12,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from t5x_harness.findings.work import judged
+from t5x_harness.findings.work import judged, not_run
 from t5x_harness.gin.provenance import bound_values
 from t5x_harness.gin.reading import leave_modules_open, program_of
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.outcome import for_its_user, reported, settled
-from t5x_harness.runs.stages import left_out, stages_of, standins_of
-from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.runs.stages import stages_of
+from t5x_harness.spec import Finding, Outcome, Reason, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Run(Closing):
           stages: what it lists.
           **fields: more fields of the result.
         """
-        standins = standins_of(self._in_order())
+        changes = (change for result in self._in_order() for change in result.changes)
+        standins = tuple(f"{c.binding}: {c.before}" for c in changes if c.why is Reason.STANDIN)
         return RunResult(self.spec, tuple(stages), standins=standins, seconds=self._seconds, **fields)
 
     def cut_off(self, why: str) -> None:
@@ -267,16 +268,15 @@ class Run(Closing):
         if stage not in self.done:
             before = self._all[: self._all.index(stage)]
             failed = next((each for each in before if self._result_of(each).outcome is Outcome.FAILED), None)
-            made = self._timed(stage) if failed is None else left_out(stage, failed)
+            if failed is not None:
+                made = not_run(StageResult(stage, Outcome.NOT_RUN), f"{failed} failed")
+            else:
+                self._at_work, start = stage, time.perf_counter()
+                made = self._execute(stage, start)
+                self._seconds += time.perf_counter() - start
+                made = for_its_user(made, self.spec, self.config)
             self.done.setdefault(stage, made)  # it may have been cut off meanwhile
         return self.done[stage]
-
-    def _timed(self, stage: Stage) -> StageResult:
-        self._at_work = stage
-        start = time.perf_counter()
-        result = self._execute(stage, start)
-        self._seconds += time.perf_counter() - start
-        return for_its_user(result, self.spec, self.config)
 
     def _execute(self, stage: Stage, start: float) -> StageResult:
         if stage is Stage.LINT:

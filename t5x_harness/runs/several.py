@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,42 +15,31 @@ if TYPE_CHECKING:
     from t5x_harness.workers.run import OnProgress
 
 
-@dataclasses.dataclass(frozen=True)
-class RunOptions:
-    """How runs are made.
+def run_specs(
+    specs: Sequence[RunSpec],
+    workspace: Path,
+    *,
+    timeout: float | None = None,
+    in_process: bool = False,
+    network: bool = False,
+    ahead: int | None = None,
+    on_progress: Callable[[RunSpec], OnProgress] | None = None,
+    on_note: Callable[[str], None] | None = None,
+    on_imports: Callable[[float], None] | None = None,
+    on_interrupt: Callable[[Sequence[RunResult]], None] | None = None,
+) -> Generator[RunResult]:
+    """Runs configs, several at once, and yields their results in order.
 
-    Attributes:
+    The worker imports while the first config is linted; no process is left behind, however the caller ends.
+
+    Args:
+      specs: what to run.
       workspace: a folder for the runs' own files; each run gets a folder in it.
       timeout: seconds that one stage may take.
       in_process: run in this process, for a debugger.
       network: let runs reach beyond this machine; ``gs://`` is then the real one.
       ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores, at
         most 3.
-    """
-
-    workspace: Path
-    timeout: float | None = None
-    in_process: bool = False
-    network: bool = False
-    ahead: int | None = None
-
-
-def run_specs(
-    specs: Sequence[RunSpec],
-    options: RunOptions,
-    *,
-    on_progress: Callable[[RunSpec], OnProgress] | None = None,
-    on_note: Callable[[str], None] | None = None,
-    on_imports: Callable[[float], None] | None = None,
-    on_interrupt: Callable[[Sequence[RunResult]], None] | None = None,
-) -> Generator[RunResult]:
-    """Runs configs, as many at once as the options say, and yields their results in order.
-
-    The worker imports while the first config is linted; no process is left behind, however the caller ends.
-
-    Args:
-      specs: what to run.
-      options: how.
       on_progress: makes the receiver of a run's progress events, in this thread, when its result comes next.
       on_note: called at the end with what is to be said of the call as a whole.
       on_imports: called at the end with the seconds that were waited for imports, unless a note says so.
@@ -63,12 +51,19 @@ def run_specs(
       RuntimeError: a run asks for an installed T5X and there is none.
     """
     ensure_model_dirs(specs)
-    parallel = 1 if options.in_process else min(runs_at_once(options.ahead), len(specs))
-    pool = RunPool(timeout=options.timeout, in_process=options.in_process, parallel=parallel)
-    runs = _runs(pool, specs, options)
+    parallel = 1 if in_process else min(runs_at_once(ahead), len(specs))
+    pool = RunPool(timeout=timeout, in_process=in_process, parallel=parallel)
+
+    def make() -> Iterator[Run]:
+        for number, spec in enumerate(specs, start=1):
+            pool.warm(spec, google=not network)
+            folder = workspace / f"{number:02d}-{spec.name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            yield pool.run(spec, folder, RunContext(network=network, claims=True))
+
     patient = True
     try:
-        for run in pool.one_by_one(runs, on_progress) if parallel < 2 else pool.at_once(runs, on_progress):
+        for run in (pool.one_by_one if parallel < 2 else pool.at_once)(make(), on_progress):
             yield run.result()
     except (KeyboardInterrupt, GeneratorExit):
         patient = False
@@ -99,12 +94,4 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
         spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot) for spec in specs
     ]
     with own_folder("t5x-harness-plan-") as folder:
-        return list(run_specs(planned, RunOptions(folder.path, timeout=STAGE_SECONDS)))
-
-
-def _runs(pool: RunPool, specs: Sequence[RunSpec], options: RunOptions) -> Iterator[Run]:
-    for number, spec in enumerate(specs, start=1):
-        pool.warm(spec, google=not options.network)
-        workspace = options.workspace / f"{number:02d}-{spec.name}"
-        workspace.mkdir(parents=True, exist_ok=True)
-        yield pool.run(spec, workspace, RunContext(network=options.network, claims=True))
+        return list(run_specs(planned, folder.path, timeout=STAGE_SECONDS))

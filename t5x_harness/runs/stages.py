@@ -1,11 +1,11 @@
-"""The stages of a run: which ones it has, and why one is not run."""
+"""The stages of a run: which ones it has, and in which order those of several runs are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from t5x_harness.findings.work import not_run
-from t5x_harness.spec import Outcome, Reason, RunSpec, Stage, StageResult
+from t5x_harness.spec import RunSpec, Stage, StageResult
 
 
 class StageFailed(Exception):
@@ -33,11 +33,34 @@ def stages_of(spec: RunSpec) -> tuple[Stage, ...]:
     )
 
 
-def left_out(stage: Stage, failed: Stage) -> StageResult:
-    """Makes the result of a stage that is not run because another one failed."""
-    return not_run(StageResult(stage, Outcome.NOT_RUN), f"{failed} failed")
+class _OfStage(Protocol):
+    spec: RunSpec
+    stage: Stage
 
 
-def standins_of(results: Iterable[StageResult]) -> tuple[str, ...]:
-    """Returns what these stages generated stand-ins for, in words."""
-    return tuple(f"{c.binding}: {c.before}" for r in results for c in r.changes if c.why is Reason.STANDIN)
+T = TypeVar("T", bound=_OfStage)
+
+
+def jobs_after_plans(items: Sequence[T], at_once: int) -> tuple[list[T], list[T]]:
+    """Puts the stages before several runs' jobs first, and then those that wait for the jobs.
+
+    Args:
+      items: what stands for the stages of runs, in their order.
+      at_once: how many jobs may be there at once; as many runs are taken together.
+
+    Returns:
+      All of them in the new order; and the last one before each job that is waited for only after those of other runs.
+    """
+    runs: dict[RunSpec, list[T]] = {}
+    for item in items:
+        runs.setdefault(item.spec, []).append(item)
+    arranged: list[T] = []
+    last_before: list[T] = []
+    for start in range(0, len(runs), at_once):
+        group = [*runs.values()][start : start + at_once]
+        before = [[each for each in run if not each.stage.executes] for run in group]
+        arranged += [each for stages in before for each in stages]
+        arranged += [each for run in group for each in run if each.stage.executes]
+        if len(group) > 1:
+            last_before += [found[-1] for found, run in zip(before, group, strict=True) if 0 < len(found) < len(run)]
+    return arranged, last_before

@@ -238,7 +238,7 @@ def test_the_network_is_forbidden_unless_it_is_allowed(
     command: str, options: list[str], allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr(runs, "run_specs", lambda specs, made, **_: seen.append(made.network) or ())
+    monkeypatch.setattr(runs, "run_specs", lambda *_, network, **__: seen.append(network) or ())
     main([command, "run.gin", EMBEDDED, *options])
     assert seen == [allowed]
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.runs.several import RunOptions
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
@@ -20,9 +19,9 @@ def test_the_last_three_folders_of_failed_runs_are_kept(
 ) -> None:
     outcome = Outcome.FAILED
 
-    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **_given: Any) -> Iterator[RunResult]:
-        (options.workspace / "01-run").mkdir()
-        (options.workspace / "01-run" / "run.log").touch()
+    def run_specs(specs: Sequence[RunSpec], workspace: Path, **_given: Any) -> Iterator[RunResult]:
+        (workspace / "01-run").mkdir()
+        (workspace / "01-run" / "run.log").touch()
         yield RunResult(specs[0], (StageResult(Stage.RESOLVE, outcome),))
 
     monkeypatch.setattr("t5x_harness.runs.several.run_specs", run_specs)

@@ -114,7 +114,7 @@ def test_what_a_stage_raises_after_it_began_names_the_log(make: Any, tmp_path: P
 
 def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")._replace(free=0)
-    monkeypatch.setattr("t5x_harness.runs.broken.shutil.disk_usage", lambda folder: usage)
+    monkeypatch.setattr("t5x_harness.runs.local.shutil.disk_usage", lambda folder: usage)
     error = "[Errno 28] No space left on device"
     run, _ = make(train=RunRaised("x", type_name="OSError", error=error, traceback="", method="train"))
     run.workspace.mkdir()

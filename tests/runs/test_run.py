@@ -15,7 +15,7 @@ from t5x_harness.report.terminal import last_line, run_failure
 from t5x_harness.runs import pool
 from t5x_harness.runs.job import JobExecutor
 from t5x_harness.runs.run import Run
-from t5x_harness.runs.several import RunOptions, run_specs
+from t5x_harness.runs.several import run_specs
 from t5x_harness.runs.stages import stages_of
 from t5x_harness.spec import (
     AotMode,
@@ -242,7 +242,7 @@ def test_runs_share_one_warmed_worker_that_is_closed(
     (tmp_path / "run.gin").write_text(RUN)
     specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))] * 2
     events: list[str] = []
-    results = run_specs(specs, RunOptions(tmp_path / "w"), on_progress=lambda spec: lambda event: events.append("x"))
+    results = run_specs(specs, tmp_path / "w", on_progress=lambda spec: lambda event: events.append("x"))
     assert [result.passed for result in results] == [True, True]
     assert worker.calls == ["warm", "close"]
     assert [each.runs[0].workspace for each in executors] == [tmp_path / "w" / "01-run", tmp_path / "w" / "02-run"]
@@ -259,7 +259,7 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
 ) -> None:
     (tmp_path / "run.gin").write_text(RUN)
     spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
-    list(run_specs([spec], RunOptions(tmp_path / "w", network=network)))
+    list(run_specs([spec], tmp_path / "w", network=network))
     [made] = executors
     assert vars(made)["options"]["env"]["T5X_HARNESS_NETWORK"] == policy
     assert vars(made)["options"]["env"]["T5X_HARNESS_GCS_ROOT"] is None
@@ -273,7 +273,7 @@ def test_until_ends_a_run_early(
     spec = RunSpec(
         ("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off", until=Stage.PLAN)
     )
-    (result,) = run_specs([spec], RunOptions(tmp_path / "w"))
+    (result,) = run_specs([spec], tmp_path / "w")
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
 
 
@@ -306,7 +306,7 @@ def test_strictly_a_warning_fails_its_stage_and_leaves_out_the_next(
 def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, executors: list[FakeExecutor], worker: Worker) -> None:
     (tmp_path / "run.gin").write_text(RUN)
     spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
-    results = run_specs([spec] * 2, RunOptions(tmp_path / "w"))
+    results = run_specs([spec] * 2, tmp_path / "w")
     next(results)
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt())
@@ -322,7 +322,7 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
     with pytest.raises(
         ValueError, match=r"a and b would both write into ./x/../out: give each run its own --model_dir"
     ):
-        list(run_specs(specs, RunOptions(tmp_path / "w")))
+        list(run_specs(specs, tmp_path / "w"))
     assert worker.calls == []
     assert not (tmp_path / "w").exists()
 

@@ -12,7 +12,6 @@ import pytest
 
 from t5x_harness.commands.main import main
 from t5x_harness.commands.submit.arguments import add_arguments, as_emulated, jobs_of, target_of
-from t5x_harness.runs.several import RunOptions
 from t5x_harness.spec import RunResult, RunSpec
 
 pytest.importorskip("google.cloud.aiplatform_v1")
@@ -106,8 +105,8 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
     (project / "temporary" / "t5x-harness-plan-killed").mkdir(parents=True)
     (project / "temporary" / "t5x-harness-plan-killed" / "lock").touch()  # that nobody holds
 
-    def run_specs(specs: Sequence[RunSpec], options: RunOptions, **_given: Any) -> Iterator[RunResult]:
-        folders.append(options.workspace)
+    def run_specs(specs: Sequence[RunSpec], workspace: Path, **_given: Any) -> Iterator[RunResult]:
+        folders.append(workspace)
         if len(folders) == 1:
             assert main(command) == 0  # another one, while this one is at work
             assert [folder.is_dir() for folder in folders] == [True, False]
