@@ -21,7 +21,7 @@ from t5x_harness.findings import examples
 from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.system.closing import Closing
 from t5x_harness.workers import InProcess, RunDied, RunProcess, RunTimedOut, Zygote
-from t5x_harness.workers.starting import Environment
+from t5x_harness.workers.run import Environment
 
 __all__ = ["SharedProcesses", "run_until", "shared_processes"]
 

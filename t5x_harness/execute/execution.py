@@ -15,7 +15,7 @@ from t5x_harness.execute.numerics import note_numerics
 from t5x_harness.execute.sandbox import RunOutput, empty, not_written_to
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
-from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept between runs, and how much of them.
+"""How programs are compiled cheaply, and where compiled ones are kept between runs.
 
 JAX bounds its cache by itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
 killed between its two writes leaves an entry that stops every later write. Runs here are killed whenever they pass a
@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from t5x_harness.system.ownership import foreign_file, foreign_folder
@@ -22,6 +23,38 @@ from t5x_harness.variables import CACHE_VARIABLE
 MAX_BYTES = 2 * 1024**3
 FOLDER = "compile-cache"
 _LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
+
+
+_OPTIONS = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+)
+# XLA ends a process that names an option it does not know.
+_SINCE_0_10 = (
+    "--xla_cpu_opt_preset=FAST_COMPILE",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",  # parts of a small program cost more than they spare
+)
+
+
+def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Adds options that make programs cheap to compile: here one is compiled for seconds and runs for moments.
+
+    They change which instructions are chosen, and therefore the order of sums and the fusion of products with sums. So
+    single bits of a float differ from the results of XLA's default options; ``--exact-numerics`` leaves the options
+    out. They go to ``XLA_FLAGS``, except those that the user set there, before JAX has a backend.
+
+    Args:
+      environment: what to change.
+    """
+    import importlib.metadata
+
+    flags = environment.get("XLA_FLAGS", "")
+    version = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("jaxlib"))
+    is_new = version is not None and (int(version[1]), int(version[2])) >= (0, 10)
+    known = _OPTIONS + (_SINCE_0_10 if is_new else ())
+    added = [option for option in known if option.split("=")[0] not in flags]
+    environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *added]))
 
 
 def harness_cache_folder(env: Mapping[str, str]) -> Path | None:

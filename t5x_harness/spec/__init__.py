@@ -8,14 +8,14 @@ in other processes.
 
 from __future__ import annotations
 
-from t5x_harness.spec.bindings import Assignment as Assignment
-from t5x_harness.spec.bindings import BoundValue as BoundValue
 from t5x_harness.spec.choices import AotMode as AotMode
 from t5x_harness.spec.choices import GcsPaths as GcsPaths
 from t5x_harness.spec.choices import Mode as Mode
 from t5x_harness.spec.choices import RuntimeChoice as RuntimeChoice
 from t5x_harness.spec.choices import Stage as Stage
 from t5x_harness.spec.choices import StandInPolicy as StandInPolicy
+from t5x_harness.spec.facts import Assignment as Assignment
+from t5x_harness.spec.facts import BoundValue as BoundValue
 from t5x_harness.spec.facts import Change as Change
 from t5x_harness.spec.facts import Changed as Changed
 from t5x_harness.spec.facts import FactTable as FactTable

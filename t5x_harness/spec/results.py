@@ -7,9 +7,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Self
 
-from t5x_harness.spec.bindings import BoundValue
 from t5x_harness.spec.choices import Stage
-from t5x_harness.spec.facts import Change, FactTable, Measure
+from t5x_harness.spec.facts import BoundValue, Change, FactTable, Measure
 from t5x_harness.spec.findings import Finding, Severity
 from t5x_harness.spec.run import RunSpec
 from t5x_harness.system.decode import JsonValue

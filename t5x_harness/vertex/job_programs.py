@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.google.vertex.jobs.programs import Programs
 from t5x_harness.runtime.choice import find_runtime
-from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
-from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_cache import compile_cache_environment, compile_cheaply, default_cache_folder
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice

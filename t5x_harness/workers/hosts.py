@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from t5x_harness.system.diagnosis import describe_returncode, read_tail
 from t5x_harness.system.installation import ORIGIN
@@ -32,44 +32,16 @@ main({control}, {lifeline}, {parent}, {listening})
 """
 
 
-class Host(Protocol):
-    """A session's hold on a zygote.
-
-    Attributes:
-      control: the connection to the zygote.
-      pid: the zygote's pid.
-    """
-
-    control: socket.socket
-    pid: int
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the zygote is gone."""
-
-    def how_it_ended(self) -> str:
-        """Waits for the end, and describes it."""
-
-    def log_tail(self) -> str:
-        """Returns the end of its output."""
-
-    def stop(self, *, patient: bool) -> None:
-        """Releases the zygote.
-
-        Args:
-          patient: whether it may take its time to clean up.
-        """
-
-    def kill(self) -> None:
-        """Ends its work for this session at once; may be called from any thread."""
-
-
 class OwnHost:
     """A process of this session's own, which ends with it; starts at once.
 
     Args:
       environment: the process's whole environment.
       socket_path: the path of a socket on which it serves other sessions, too; None for none.
+
+    Attributes:
+      control: the connection to the zygote.
+      pid: the zygote's pid.
     """
 
     def __init__(self, environment: Mapping[str, str], socket_path: Path | None) -> None:
@@ -150,6 +122,10 @@ class WarmHost:
 
     Args:
       socket_path: the path of its socket.
+
+    Attributes:
+      control: the connection to the zygote.
+      pid: the zygote's pid.
 
     Raises:
       OSError: nobody listens there.

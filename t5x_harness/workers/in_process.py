@@ -13,10 +13,8 @@ from typing import Any
 from t5x_harness.system import network
 from t5x_harness.system.closing import Closing
 from t5x_harness.workers.errors import WorkerError
-from t5x_harness.workers.jax_options import apply_jax_environment
-from t5x_harness.workers.run import OnProgress, RunProcess, check_arguments, raised
-from t5x_harness.workers.run_process import check_reply, load_factory
-from t5x_harness.workers.starting import Environment, start_message
+from t5x_harness.workers.run import Environment, OnProgress, RunProcess, check_arguments, raised, start_message
+from t5x_harness.workers.run_process import apply_jax_environment, check_reply, load_factory
 
 
 class InProcess(Closing):

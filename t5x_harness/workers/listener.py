@@ -1,24 +1,54 @@
-"""Admits sessions other than the zygote's parent, through a socket in a folder of the user's own."""
+"""Admits sessions other than the zygote's parent, through a socket in a folder of the user's own.
+
+A worker that is kept (``t5x-harness warm``) forks runs for sessions that it knows nothing about. It may do so only if
+its imports cannot be distinguished from theirs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.machinery
 import os
 import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import ModuleType
 from typing import Any
 
+from t5x_harness.system.installation import ORIGIN
+from t5x_harness.variables import RUNTIME_VARIABLE
 from t5x_harness.workers import framing
-from t5x_harness.workers.import_fingerprint import changed_file, difference, facts, file_times
 
 # A session has its first message ready when it connects.
 _FIRST_MESSAGE_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")
+
+# Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
+_READ_BY_IMPORTS = (
+    "ABSL_", "CUDA_", "HF_", "KERAS_", "LC_", "LD_", "LIBTPU_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_",
+    "PROTOCOL_BUFFERS_", "PYTHON", "TFDS_", "TF_", "TPU_", "XLA_",
+)  # fmt: skip
+_READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
+
+# JAX, TensorFlow and libtpu set these while they are imported, so a session that has imported them differs in nothing
+# else. The last one's library is looked up when it is loaded, in each run.
+_SET_BY_IMPORTS = frozenset(
+    {"TF_CPP_MIN_LOG_LEVEL", "TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"}
+)
+
+# Those that each run follows by itself.
+_FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
+
+# Of the kernel: what lies at which path, which network there is, whose processes.
+_NAMESPACES = ("mnt", "net", "pid", "user")
+
+_UNKNOWN = -1  # no file's time
+
+_SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
 class Client:
@@ -168,3 +198,109 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     """Returns the pid and the user id of the process at the other end of a Unix socket."""
     pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, user
+
+
+def facts(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Returns everything that a process's imports depend on, as JSON.
+
+    Args:
+      environment: the environment that it imports in.
+    """
+    return {
+        # It has several names in an environment, of which each script there begins with another.
+        "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
+        "harness": str(ORIGIN),
+        "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
+        "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
+        "jax": sorted(name for name in environment if name.startswith("JAX_")),
+        "variables": {name: text for name, text in sorted(environment.items()) if _is_read_by_imports(name)},
+    }
+
+
+def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iterable[str]) -> str:
+    """Returns why another process cannot use a process's imports; empty if it can.
+
+    Args:
+      kept: :func:`facts` of the process that has imported.
+      wanted: :func:`facts` of the other process.
+      modules: the names of the imported modules.
+    """
+    unlike = {
+        "interpreter": "runs another Python",
+        "harness": "runs another copy of t5x-harness",
+        "namespaces": "is in another namespace, and may see other files or another network",
+    }
+    for name, what in unlike.items():
+        if kept[name] != wanted[name]:
+            return f"it {what}: {_first_difference(kept[name], wanted[name])}"
+    ours, theirs = kept["variables"], wanted["variables"]
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            return f"{name} is {_shown(theirs.get(name))} here and was {_shown(ours.get(name))} when it imported"
+    for name in kept["jax"]:
+        if name not in wanted["jax"]:
+            return f"{name} is not set here and was set when it imported"
+    for entry in kept["path"]:
+        if entry not in wanted["path"]:
+            return f"PYTHONPATH had {entry} when it imported, and has not here"
+    added = [entry for entry in wanted["path"] if entry not in kept["path"]]
+    return _shadowing(added, {name.partition(".")[0] for name in modules})
+
+
+def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
+    """Returns when the files of modules were last modified.
+
+    Args:
+      modules: by name, as ``sys.modules`` has them.
+      since: when their import began, in nanoseconds. A file that was modified later may have been imported before, and
+        counts as changed.
+
+    Returns:
+      Nanoseconds by file.
+    """
+    files = {getattr(module, "__file__", None) for module in list(modules.values())}
+    until = time.time_ns()  # a file from the future was not written meanwhile
+    times = {file: written for file in files if file and (written := _time(file))}
+    return {file: _UNKNOWN if since < written <= until else written for file, written in times.items()}
+
+
+def changed_file(times: Mapping[str, int]) -> str:
+    """Returns a file that has changed since :func:`file_times`; empty if none has."""
+    return next((file for file, written in times.items() if _time(file) != written), "")
+
+
+def _time(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_read_by_imports(name: str) -> bool:
+    return name not in _FOLLOWED | _SET_BY_IMPORTS and (name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS))
+
+
+def _first_difference(ours: Any, theirs: Any) -> str:
+    if isinstance(ours, str):
+        return f"{ours}, not {theirs}"
+    return next(f"{a}, not {b}" for a, b in zip(ours, theirs, strict=True) if a != b)
+
+
+def _shown(text: str | None) -> str:
+    return "unset" if text is None else repr(text)
+
+
+def _shadowing(folders: Sequence[str], imported: set[str]) -> str:
+    """Returns why imports would have found another module if these folders had come first."""
+    for folder in folders:
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue  # no folder: nothing is imported from it, or it is an archive
+        for name in names:
+            path = os.path.join(folder, name)
+            module = next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
+            is_package = os.path.isfile(os.path.join(path, "__init__.py"))
+            if module in imported and (module != name or is_package):
+                return f"{path} would be imported here in place of the {module} that it has"
+    return ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from t5x_harness.system.closing import Closing
 from t5x_harness.workers.zygote import Zygote
 
 
-class WarmZygotes:
+class WarmZygotes(Closing):
     """Keeps a zygote for other sessions, and replaced ones as long as sessions use them; a context manager.
 
     Args:
@@ -29,10 +28,8 @@ class WarmZygotes:
         self._newest: Zygote | None = None
         self._retired: list[Zygote] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Ends all of them."""
         for zygote in (*self._retired, *([self._newest] if self._newest else [])):
             zygote.close()
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,11 +20,12 @@ from t5x_harness.system.diagnosis import (
     read_tail,
     without_frames,
 )
-from t5x_harness.workers import framing
-from t5x_harness.workers.connection import Connection, Event
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
+from t5x_harness.workers.framing import Connection, Event, not_json
 
 OnProgress = Callable[[Mapping[str, Any]], None]
+Environment = Mapping[str, str | None]
+"""Variables to add to the environment; None removes one."""
 
 # How long a run may stay stopped before it counts as dead.
 STOP_SECONDS = 2.0
@@ -294,6 +295,36 @@ class ForkedRun(RunProcess):
         return self.log.stat().st_size if self.log.exists() else 0
 
 
+def environment(env: Environment) -> dict[str, str]:
+    """Returns the environment of this process, updated with ``env``."""
+    # One by one: pytest removes a variable of its own after each test, and another thread may start a run just then.
+    merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def start_message(
+    factory: str, argument: Mapping[str, Any], *, cwd: Path | str, env: Environment, python_path: Sequence[str]
+) -> dict[str, Any]:
+    """Checks and collects everything that a run needs to start.
+
+    Raises:
+      TypeError: the argument is not a JSON value.
+      ValueError: the factory is not written as ``package.module:callable``.
+    """
+    module, colon, attribute = factory.partition(":")
+    if not (module and colon and attribute):
+        raise ValueError(f"a factory is written as package.module:callable, not {factory!r}")
+    if found := not_json(dict(argument), "argument"):
+        raise TypeError(f"{factory} cannot be called with {found}: only JSON values can be sent to a run")
+    return {
+        "factory": factory,
+        "argument": dict(argument),
+        "cwd": os.path.abspath(cwd),
+        "env": environment(env),
+        "python_path": [os.path.abspath(folder) for folder in python_path],
+    }
+
+
 def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
     """Refuses arguments that cannot be sent.
 
@@ -301,7 +332,7 @@ def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
       TypeError: an argument cannot be sent; the message names it, the place in it and the type.
     """
     for name, value in kwargs.items():
-        if found := framing.not_json(value, name):
+        if found := not_json(value, name):
             raise TypeError(f"{method}() cannot be called with {found}: only JSON values can be sent to a run")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import faulthandler
 import gc
 import importlib
@@ -20,7 +21,6 @@ from t5x_harness.system import processes
 from t5x_harness.upstream.cpython import run_exit_functions
 from t5x_harness.upstream.jax import write_cache_entries_atomically
 from t5x_harness.workers import framing
-from t5x_harness.workers.jax_options import apply_jax_environment
 
 # How many objects a run makes between two garbage collections. Tracing makes millions that live on, and with Python's
 # default of 700 they would be traversed again and again.
@@ -28,6 +28,12 @@ COLLECTED_AFTER = 50_000
 
 # Asks the child for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2 for themselves.
 STACK_SIGNAL = signal.SIGRTMAX - 2
+
+# As JAX reads them.
+_TRUTH = {
+    **dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True),
+    **dict.fromkeys(("n", "no", "f", "false", "off", "0"), False),
+}
 
 
 def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str], path: Sequence[str] | None) -> None:
@@ -158,6 +164,49 @@ def _confine() -> None:
     enter_from_environment(os.environ)
     if network.network_is_forbidden(os.environ):
         network.confine()
+
+
+def apply_jax_environment(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Sets JAX's options to what they would be if JAX had been imported in another environment.
+
+    JAX reads ``JAX_*`` variables at its import. Does nothing if it is not imported yet, because it will read the
+    environment itself.
+
+    Args:
+      before: the environment that JAX was imported in.
+      after: the environment that counts.
+
+    Raises:
+      RuntimeError: a variable that JAX has read is gone, and the option's default is unknown.
+      ValueError: a variable's text does not fit the option's type.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return
+    options: Mapping[str, Any] = jax.config.values
+    for name in sorted(n for n in before.keys() | after.keys() if n.startswith("JAX_")):
+        option = name.lower()
+        if option not in options or before.get(name) == after.get(name):
+            continue
+        if name not in after:
+            raise RuntimeError(
+                f"{name} cannot be unset for this run: JAX read it ({before[name]!r}) when the worker process imported "
+                "it. Unset it before the session starts."
+            )
+        jax.config.update(option, _jax_option(name, after[name], options[option]))
+
+
+def _jax_option(name: str, text: str, current: Any) -> Any:
+    try:
+        if isinstance(current, bool):
+            return _TRUTH[text.lower()]
+        if isinstance(current, enum.Enum):
+            return type(current)[text]
+        if isinstance(current, int | float):
+            return type(current)(text)
+    except (KeyError, ValueError):
+        raise ValueError(f"{name}={text!r}: JAX expects {type(current).__name__} here") from None
+    return text
 
 
 def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], None]], Any]:

@@ -18,12 +18,10 @@ from typing import Any
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.diagnosis import low_limit, signal_name
 from t5x_harness.workers import framing
-from t5x_harness.workers.connection import Connection
 from t5x_harness.workers.errors import ZygoteFailed
-from t5x_harness.workers.hosts import Host, OwnHost, WarmHost
-from t5x_harness.workers.import_fingerprint import facts
-from t5x_harness.workers.run import ForkedRun, RunProcess
-from t5x_harness.workers.starting import Environment, environment, start_message
+from t5x_harness.workers.hosts import OwnHost, WarmHost
+from t5x_harness.workers.listener import facts
+from t5x_harness.workers.run import Environment, ForkedRun, RunProcess, environment, start_message
 
 WARM_WORKER_UNUSED = "runs were not forked from the worker of t5x-harness warm, and waited for imports"
 """The message to the user, which :attr:`Zygote.refusal` completes."""
@@ -42,6 +40,10 @@ class Zygote(Closing):
 
     The first :meth:`start` starts it, or an earlier :meth:`warm`. If it dies between two runs, the next :meth:`start`
     starts another one.
+
+    Attributes:
+      refusal: why the kept zygote is not used; empty if it is used or if there is none.
+      seconds_waited: how long runs have waited for imports.
     """
 
     def __init__(
@@ -73,33 +75,18 @@ class Zygote(Closing):
         self._runs: weakref.WeakSet[ForkedRun] = weakref.WeakSet()
         self._socket_path = socket_path
         self._kept = kept
-        self._refusal = ""
-        self._host: Host | None = None
+        self.refusal = ""
+        self._host: OwnHost | WarmHost | None = None
         self._failure: tuple[str, str | None, str] | None = None
         self._was_killed = False
         self._closed = False
         self._ready = False
-        self._waited = 0.0
+        self.seconds_waited = 0.0
 
     @property
     def pid(self) -> int | None:
         """The zygote's pid; None if it was not started."""
         return self._host.pid if self._host else None
-
-    @property
-    def refusal(self) -> str:
-        """Why the kept zygote is not used; empty if it is used or if there is none."""
-        return self._refusal
-
-    @property
-    def seconds_waited(self) -> float:
-        """How long runs have waited for imports."""
-        return self._waited
-
-    @property
-    def is_warm(self) -> bool:
-        """Whether runs are forked from a kept zygote."""
-        return isinstance(self._host, WarmHost)
 
     def warm(self) -> None:
         """Starts the imports in the background and returns at once."""
@@ -177,7 +164,7 @@ class Zygote(Closing):
             log_start = os.fstat(log_file.fileno()).st_size
             pairs = [socket.socketpair() for _ in ("child", "guard")]
             theirs = [undo.enter_context(pair[1]) for pair in pairs]
-            connection = Connection(pairs[0][0], pairs[1][0])
+            connection = framing.Connection(pairs[0][0], pairs[1][0])
             on_failure = undo.enter_context(contextlib.ExitStack())
             on_failure.callback(connection.close)
             descriptors = [end.fileno() for end in theirs] + [log_file.fileno()]
@@ -186,7 +173,10 @@ class Zygote(Closing):
             for end in theirs:
                 end.close()
             pid = self._await_fork(connection)
-            if folder := _temporary_folder(message["env"].get("TMPDIR")):
+            folder: str | None = None
+            with contextlib.suppress(OSError):  # without room for it, the run keeps the usual one
+                folder = tempfile.mkdtemp(prefix="t5x-run-", dir=message["env"].get("TMPDIR"))
+            if folder is not None:
                 on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
                 message["env"]["TMPDIR"] = folder
                 connection.send({"remove": folder}, to="guard")
@@ -231,20 +221,17 @@ class Zygote(Closing):
             self._stop()
         if self._host or self._failure:
             return
-        if self._kept is None or not self._begin_warm(self._kept):
+        if self._kept is not None:
+            try:
+                self._begin(WarmHost(self._kept))
+            except OSError as error:
+                self._refuse(f"it cannot be reached at {self._kept}: {error.strerror or error}")
+            else:
+                self._listen(_ANSWER_SECONDS)
+        if self._host is None:  # there is no kept one, or it cannot be used
             self._begin(OwnHost(environment(self._env), self._socket_path))
 
-    def _begin_warm(self, socket_path: Path) -> bool:
-        """Connects to the kept zygote; returns False if it is already known that it cannot be used."""
-        try:
-            self._begin(WarmHost(socket_path))
-        except OSError as error:
-            self._refuse(f"it cannot be reached at {socket_path}: {error.strerror or error}")
-            return False
-        self._listen(_ANSWER_SECONDS)
-        return self._host is not None
-
-    def _begin(self, host: Host) -> None:
+    def _begin(self, host: OwnHost | WarmHost) -> None:
         self._host = host
         self._reader = framing.FrameReader()
         self._importing: str | None = None
@@ -258,7 +245,7 @@ class Zygote(Closing):
         try:
             self._import()
         finally:
-            self._waited += time.monotonic() - started
+            self.seconds_waited += time.monotonic() - started
 
     def _import(self) -> None:
         self._warm()
@@ -300,7 +287,7 @@ class Zygote(Closing):
             host.control.settimeout(None)
         return True
 
-    def _take_end(self, host: Host) -> None:
+    def _take_end(self, host: OwnHost | WarmHost) -> None:
         """Handles a zygote that ended before it was ready."""
         how = host.how_it_ended()
         if isinstance(host, WarmHost):
@@ -312,12 +299,12 @@ class Zygote(Closing):
 
     def _refuse(self, reason: str) -> None:
         """Gives up a kept zygote that cannot be used."""
-        self._refusal, self._kept = reason, None
+        self.refusal, self._kept = reason, None
         self._stop()
         if self._closed:
             self._failure = ("The worker process was ended while a run waited for it", None, "")
 
-    def _await_fork(self, connection: Connection) -> int:
+    def _await_fork(self, connection: framing.Connection) -> int:
         deadline = time.monotonic() + FORK_SECONDS
         while time.monotonic() < deadline:
             for event in connection.poll(deadline):
@@ -344,11 +331,3 @@ class Zygote(Closing):
         if host is not None:
             host.stop(patient=self._ready)
         self._ready = False
-
-
-def _temporary_folder(parent: str | None) -> str | None:
-    """Makes a folder for a run's ``TMPDIR``; returns None if that fails, and the run keeps the usual one."""
-    try:
-        return tempfile.mkdtemp(prefix="t5x-run-", dir=parent)
-    except OSError:
-        return None

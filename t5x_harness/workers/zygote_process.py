@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from t5x_harness.system import processes
@@ -109,7 +109,9 @@ class _Zygote:
             if self._listener is not None:  # who it admits has said who it is, and may order nothing for long
                 self._clients += self._listener.admit(ready)
                 if self._listener.changed:
-                    self._tell_of_change(self._listener.changed)
+                    with contextlib.suppress(OSError):  # unless the parent does not listen
+                        changed = framing.encode({"changed": self._listener.changed})
+                        self._owner.control.send(changed, socket.MSG_DONTWAIT)
             for client in heard:
                 if client.watch in ready or not self._start(client, lifeline, imported):
                     self._clients.remove(client)
@@ -121,11 +123,6 @@ class _Zygote:
         """Whether another zygote has taken its place, and the sessions that it had are over."""
         is_quiet = self._listener is None or self._listener.is_quiet
         return self._is_retired and self._clients == [self._owner] and is_quiet
-
-    def _tell_of_change(self, file: str) -> None:
-        """Reports to the parent which file has changed, unless the parent does not listen."""
-        with contextlib.suppress(OSError):
-            self._owner.control.send(framing.encode({"changed": file}), socket.MSG_DONTWAIT)
 
     def _wait(self, lifeline: int) -> set[int]:
         """Waits for something to arrive, and returns the readable descriptors."""
@@ -227,34 +224,30 @@ def _preload(name: str) -> str | None:
         text = run_process.user_traceback(error, __file__)
         sys.stderr.write(text)
         return "\n".join(text.splitlines()[-ERROR_LINES:])
-    checks: tuple[Callable[[], str | None], ...] = (_running_threads, _jax_backend, _tensorflow_runtime)
-    for check in checks:
-        if found := check():
-            return (
-                f"{found}, which does not survive a fork. Import it inside the run instead of preloading it, or keep "
-                "such work out of its import."
-            )
-    return None
-
-
-def _running_threads() -> str | None:
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-    return f"it started the Python thread {', '.join(others)}" if others else None
+    if others:
+        found = f"it started the Python thread {', '.join(others)}"
+    elif _has_jax_backend():
+        found = "it created a JAX backend (it made an array or asked for the devices)"
+    elif has_started():
+        found = "it started TensorFlow's runtime (it made a tensor or a dataset)"
+    else:
+        return None
+    return (
+        f"{found}, which does not survive a fork. Import it inside the run instead of preloading it, or keep such work "
+        "out of its import."
+    )
 
 
-def _jax_backend() -> str | None:
+def _has_jax_backend() -> bool:
     jax = sys.modules.get("jax")
     if jax is None:
-        return None
+        return False
     devices = jax.config.values["jax_num_cpu_devices"]
     try:
         # JAX refuses another number once a backend exists, which is the public way to ask for one.
         jax.config.update("jax_num_cpu_devices", devices + 2)
     except RuntimeError:
-        return "it created a JAX backend (it made an array or asked for the devices)"
+        return True
     jax.config.update("jax_num_cpu_devices", devices)
-    return None
-
-
-def _tensorflow_runtime() -> str | None:
-    return "it started TensorFlow's runtime (it made a tensor or a dataset)" if has_started() else None
+    return False

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import t5x_in_use
 
-from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.workers import RunDied, RunProcess, Zygote
 
 

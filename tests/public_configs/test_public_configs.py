@@ -25,7 +25,7 @@ from t5x_harness.google.pool import GooglePool
 from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import Runtime
-from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
 from t5x_harness.workers import Zygote

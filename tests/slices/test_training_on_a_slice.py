@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.runtime.compile_options import compile_cheaply
+from t5x_harness.runtime.compile_cache import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())

@@ -93,7 +93,6 @@ def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, 
     for zygote in (session(), session()):
         assert call(zygote, "echo", tmp_path, value=3) == 3
         assert zygote.pid == keeper.pid
-        assert zygote.is_warm
         assert zygote.refusal == ""
     assert call(keeper, "echo", tmp_path, value=3) == 3
 
@@ -128,7 +127,7 @@ def test_each_run_has_its_session_s_surroundings(
         found = run.call("surroundings")
         paths = run.call("look_up", name="sys.path")
         assert run.call("look_up", name="sys.dont_write_bytecode") is True
-    assert zygote.is_warm
+    assert not zygote.refusal
     assert found["cwd"] == str(own)
     assert found["env"]["OF_THE_SESSION"] == "yes"
     assert paths[:2] == [HERE, str(own)]
@@ -143,7 +142,6 @@ def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
         monkeypatch.delenv("PYTHONPATH")
         zygote = session()
         call(zygote, "echo", tmp_path)
-    assert not zygote.is_warm
     assert zygote.refusal == f"PYTHONPATH had {tmp_path} when it imported, and has not here"
 
 
@@ -151,7 +149,7 @@ def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
     """A session whose conftest has imported it takes the kept zygote as well."""
     program = (
         "import json, os\n"
-        "from t5x_harness.workers.import_fingerprint import facts\n"
+        "from t5x_harness.workers.listener import facts\n"
         "before = facts(os.environ)\n"
         "import jax, tensorflow, seqio\n"
         "jax.devices()\n"
@@ -223,7 +221,7 @@ def test_a_session_with_another_python_or_in_another_namespace_is_refused(
         zygote.warm()
     assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own, if not of the kept one
     assert zygote.refusal.startswith(refusal)
-    assert zygote.is_warm is (not refusal)
+    assert bool(zygote.refusal) is bool(refusal)
 
 
 def test_a_file_that_has_changed_is_imported_anew(
@@ -278,7 +276,7 @@ def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_sessio
     renewed.renew()
     late = session()
     assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 2
-    assert late.is_warm
+    assert not late.refusal
     assert late.pid != early.pid
     assert run.call("look_up", name="heavy_module.VALUE") == 1
     assert call(early, "look_up", tmp_path, name="heavy_module.VALUE") == 1  # all its runs are of the same imports
@@ -308,7 +306,7 @@ def test_imports_that_fail_leave_the_door_to_the_old_one(
     renewed.renew()
     late = session()
     assert call(late, "look_up", tmp_path, name="heavy_module.VALUE") == 3
-    assert late.is_warm
+    assert not late.refusal
 
 
 def test_the_end_of_the_keeper_is_the_end_of_old_and_new(
@@ -450,7 +448,7 @@ def test_silent_connections_hold_nobody_up(session: Session, socket_path: Path, 
             stranger.sendall(said)
         zygote = session()
         assert call(zygote, "echo", tmp_path, value=3) == 3
-        assert zygote.is_warm
+        assert not zygote.refusal
         stranger.settimeout(60)
         assert stranger.recv(100) == b""  # in the end it is turned away
         assert call(zygote, "echo", tmp_path, value=4) == 4
@@ -462,7 +460,7 @@ def test_sessions_that_start_no_run_for_long_hold_nobody_up(session: Session, tm
         session().await_ready()
     zygote = session()
     assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert zygote.is_warm
+    assert not zygote.refusal
 
 
 def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_session_s_own(
@@ -475,7 +473,6 @@ def test_a_killed_keeper_ends_no_run_that_works_and_the_next_one_is_of_the_sessi
         assert_gone(keeper.pid)
         assert run.call("echo", value=2) == 2
     assert call(zygote, "echo", tmp_path, value=3) == 3
-    assert not zygote.is_warm
     assert zygote.refusal
 
 

@@ -2,7 +2,7 @@
 
 Run it from the root of the repository, with the extra ``t5x`` installed::
 
-    python -m t5x_harness.runtime.fidelity tests/reference/api.json docs/fidelity.md
+    python benchmarks/fidelity.py tests/reference/api.json docs/fidelity.md
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from t5x_harness.runtime.import_hooks import use_runtime
 
-START, END = "<!-- made by t5x_harness.runtime.fidelity -->", "<!-- end -->"
+START, END = "<!-- made by benchmarks/fidelity.py -->", "<!-- end -->"
 
 
 @dataclasses.dataclass(frozen=True)
