@@ -21,9 +21,8 @@ from t5x_harness.commands.google_arguments import (
 )
 from t5x_harness.commands.statuses import FOUND
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.launch import require_extra
-from t5x_harness.google.server.settings import ServerError, ServerSettings
+from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder
 from t5x_harness.settings.project import ProjectError
 
 EPILOG = """\

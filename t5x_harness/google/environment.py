@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from t5x_harness.google.identity import PROJECT, TOKEN
-from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
 from t5x_harness.google.server.hosts import would_bypass
+from t5x_harness.google.server.settings import Endpoints, SessionFolder
 from t5x_harness.variables import ROOT_VARIABLE
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")

@@ -14,9 +14,8 @@ from typing import Any, Self
 
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import PRIVATE
-from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import Launched, launch
-from t5x_harness.google.server.settings import APP, ServerError, ServerGone, ServerSettings
+from t5x_harness.google.server.settings import APP, Endpoints, ServerError, ServerGone, ServerSettings
 from t5x_harness.google.vertex.settings import VertexOptions
 
 __all__ = ["EmulatedCloud", "ServerError", "ask_server", "pages_of"]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from t5x_harness.google.armed_faults import UnmetFault
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
-from t5x_harness.google.server.endpoints import SessionFolder
+from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
 from t5x_harness.google.vertex.faults import (
     AVAILABLE,

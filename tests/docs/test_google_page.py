@@ -10,7 +10,7 @@ import pytest
 from page_blocks import blocks, parsed, python
 
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.server.endpoints import Endpoints
+from t5x_harness.google.server.settings import Endpoints
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

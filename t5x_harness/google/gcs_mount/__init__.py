@@ -8,9 +8,8 @@ was just forked, and :func:`rewrite` changes texts and words on machines that al
 from __future__ import annotations
 
 from t5x_harness.google.gcs_mount.mount import MountMode, Way, enter
-from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
-from t5x_harness.google.gcs_mount.probing import Mount, command_prefix, launched, probe, refusal
-from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
+from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, buckets_folder
+from t5x_harness.google.gcs_mount.probing import Mount, command_prefix, launched, probe, refusal, rewrite
 
 __all__ = [
     "Mount",

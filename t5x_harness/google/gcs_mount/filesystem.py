@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from t5x_harness.google.gcs_mount.nodes import Handle, Node
+from t5x_harness.google.gcs_mount.nodes import FileGeneration, Handle, Node, StagedContent
 from t5x_harness.google.gcs_mount.protocol import Attributes
-from t5x_harness.google.gcs_mount.staged import FileGeneration, StagedContent
 from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
@@ -84,17 +83,8 @@ class FileSystem:
             found = self._stat(node.path)
             if stat.S_ISDIR(found.st_mode) is not node.folder:
                 raise _stale()
-        return Attributes(
-            node=node.number,
-            mode=_FOLDER_MODE if node.folder else _FILE_MODE,
-            size=0 if node.folder else found.st_size,
-            links=1,
-            uid=os.getuid(),
-            gid=os.getgid(),
-            accessed=found.st_mtime_ns,
-            modified=found.st_mtime_ns,
-            changed=found.st_mtime_ns,
-        )
+        mode, size = (_FOLDER_MODE, 0) if node.folder else (_FILE_MODE, found.st_size)
+        return Attributes(node.number, mode, size, found.st_mtime_ns)
 
     def list(self, folder: Node) -> list[tuple[bytes, bool]]:
         """Returns the names in a folder, and whether each is a folder; includes files that are being written."""
@@ -117,7 +107,7 @@ class FileSystem:
             raise OSError(errno.ENOTSUP, "files lie in buckets")
         path = self._new_name(parent, name)
         self._stat(parent.path)
-        staged = StagedContent.empty(self._layout)
+        staged = StagedContent(self._layout)
         node = self._new_node(path, None)
         node.staged, node.writers = staged, 1
         return node, Handle(node, writes=True)
@@ -130,7 +120,7 @@ class FileSystem:
             raise _stale()
         if flags & os.O_TRUNC and node.staged is None:
             node.generation = FileGeneration.of(self._stat(node.path))
-            self._write_to(node, StagedContent.empty(self._layout))
+            self._write_to(node, StagedContent(self._layout))
         elif writes:
             staged = self._stage(node)
             if flags & os.O_TRUNC:
@@ -264,7 +254,7 @@ class FileSystem:
     def _stage(self, node: Node) -> StagedContent:
         if node.staged is None:
             try:
-                return self._write_to(node, StagedContent.copy_of(self._open_content(node), self._layout))
+                return self._write_to(node, StagedContent(self._layout, self._open_content(node)))
             except BaseException:
                 self._leave(node)
                 raise

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
-from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, enter_namespace
-from t5x_harness.google.gcs_mount.rewriting import buckets_folder
+from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, buckets_folder, enter_namespace
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
+
+# As in a shell and env(1); 125 for a failure before the command.
+_REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
 class Way(enum.StrEnum):
@@ -85,5 +89,29 @@ def mount_namespace(root: str | os.PathLike[str], mode: MountMode | str) -> None
         return
     from t5x_harness.google.gcs_mount.server import start_server
 
-    with start_server(root) as server:
-        enter_namespace(folder, server.mount_at)
+    with start_server(root) as mount_at:
+        enter_namespace(folder, mount_at)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Mounts the store, and becomes the command: what the words of ``command_prefix`` start.
+
+    Args:
+      arguments: the mode, the root of the store, and the words of the command.
+    """
+    mode, root, *command = arguments
+    try:
+        mount_namespace(root, mode)
+    except NamespaceRefused as error:
+        _end(f"/gcs: {error}", _REFUSED)
+    try:
+        os.execvp(command[0], command)
+    except (FileNotFoundError, NotADirectoryError):
+        _end(f"{command[0]}: command not found", _NOT_FOUND)
+    except OSError as error:
+        _end(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    print(f"{PRODUCT}: {message}", file=sys.stderr)
+    sys.exit(status)

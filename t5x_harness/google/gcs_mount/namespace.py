@@ -32,6 +32,11 @@ _OLD = "/.old"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def buckets_folder(root: str | os.PathLike[str]) -> str:
+    """Returns the folder of a store that ``/gcs`` shows, with a folder for each bucket."""
+    return os.path.join(os.path.abspath(root), "buckets")
+
+
 class NamespaceRefused(Exception):
     """The kernel, or a rule of this machine, refuses this process the namespace; the text says which."""
 

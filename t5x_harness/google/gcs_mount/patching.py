@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.google.gcs_mount.namespace import GCS
-from t5x_harness.google.gcs_mount.rewriting import buckets_folder
+from t5x_harness.google.gcs_mount.namespace import GCS, buckets_folder
 from t5x_harness.system.after_import import after_import
 from t5x_harness.upstream.tensorflow import NATIVE_FILES, OPERATIONS_ON_PATHS
 

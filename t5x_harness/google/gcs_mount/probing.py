@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.google.gcs_mount.mount import MountMode, Way, is_mounted
-from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused
-from t5x_harness.google.gcs_mount.rewriting import buckets_folder, rewrite
+from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, buckets_folder
 from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.variables import PATCH_VARIABLE
 
@@ -21,9 +21,11 @@ from t5x_harness.variables import PATCH_VARIABLE
 _PROBE_SECONDS = 30.0
 
 # Independent of the import path and the environment of the command, and as fast as Python can start.
-_BOOT = (
-    "import sys; sys.path.append({parent!r}); from {package}.google.gcs_mount.launch import main; main(sys.argv[1:])"
-)
+_BOOT = "import sys; sys.path.append({parent!r}); from {package}.google.gcs_mount.mount import main; main(sys.argv[1:])"
+
+# A path begins at the start of a word, or after quotes, = in options, : in lists of paths, or brackets. After anything
+# else (/mnt/gcs, ~/gcs, {root}/gcs, gs://b/gcs) it is a part of a longer path.
+_GCS = re.compile(r"""(?:(?<=file://)|(?<![^\s"'`=:,;|@<>(\[{]))/gcs(?=[/\s"'`:,;|<>)\]}]|$)""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,12 +124,13 @@ def launched(
     if mode is MountMode.FUSE:
         raise NamespaceRefused(refused)
     environment = {name: rewrite(value, root) for name, value in environment.items()}
-    return [rewrite(word, root) for word in command], _patching(environment, root)
-
-
-def _patching(environment: Mapping[str, str], root: str | os.PathLike[str]) -> dict[str, str]:
-    """Returns an environment in which the harness's ``sitecustomize`` patches Python processes."""
-    bootstrap = str(Path(__file__).parents[2] / "bootstrap")
+    bootstrap = str(Path(__file__).parents[2] / "bootstrap")  # its sitecustomize patches Python processes
     kept = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != bootstrap]
-    python_path = os.pathsep.join([bootstrap, *kept])
-    return {**environment, "PYTHONPATH": python_path, PATCH_VARIABLE: os.path.abspath(root)}
+    patching = {"PYTHONPATH": os.pathsep.join([bootstrap, *kept]), PATCH_VARIABLE: os.path.abspath(root)}
+    return [rewrite(word, root) for word in command], {**environment, **patching}
+
+
+def rewrite(text: str, root: str | os.PathLike[str]) -> str:
+    """Replaces ``/gcs`` at the start of each path in a text by the folder of a store's buckets."""
+    folder = buckets_folder(root)
+    return _GCS.sub(lambda _: folder, text)

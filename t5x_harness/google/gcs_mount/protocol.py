@@ -75,25 +75,19 @@ class FuseRequest(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """The attributes of a node; times are in nanoseconds since 1970."""
+    """The attributes of a node, whose owner is that of this process and whose three times are one, in nanoseconds."""
 
     node: int
     mode: int
     size: int
-    links: int
-    uid: int
-    gid: int
-    accessed: int
     modified: int
-    changed: int
 
     def pack(self) -> bytes:
         """Packs a ``fuse_attr``."""
-        times = [divmod(t, 1_000_000_000) for t in (self.accessed, self.modified, self.changed)]
-        return _ATTRIBUTES.pack(
-            self.node, self.size, -(-self.size // 512), *(s for s, _ in times), *(n for _, n in times),
-            self.mode, self.links, self.uid, self.gid, 0, 1 << 12, 0,
-        )  # fmt: skip
+        seconds, rest = divmod(self.modified, 1_000_000_000)
+        owner = self.mode, 1, os.getuid(), os.getgid()
+        sizes = self.size, -(-self.size // 512)
+        return _ATTRIBUTES.pack(self.node, *sizes, *[seconds] * 3, *[rest] * 3, *owner, 0, 1 << 12, 0)
 
     def as_entry(self) -> bytes:
         """Packs the answer to a lookup, which the kernel must not cache, because the store has other writers."""
@@ -119,19 +113,10 @@ def read_request(device: int) -> FuseRequest | None:
         return FuseRequest(operation, unique, node, memoryview(message)[_IN_HEADER.size :])
 
 
-def reply(device: int, unique: int, *parts: bytes) -> None:
-    _send(device, 0, unique, parts)
-
-
-def reply_error(device: int, unique: int, number: int) -> None:
-    _send(device, -number, unique, ())
-
-
-def _send(device: int, error: int, unique: int, parts: Iterable[bytes]) -> None:
-    parts = [part for part in parts if part]
-    header = _OUT_HEADER.pack(_OUT_HEADER.size + sum(map(len, parts)), error, unique)
+def reply(device: int, unique: int, content: bytes = b"", *, error: int = 0) -> None:
+    header = _OUT_HEADER.pack(_OUT_HEADER.size + len(content), -error, unique)
     try:
-        os.writev(device, [header, *parts])
+        os.writev(device, [header, content] if content else [header])
     except OSError as failure:
         if failure.errno not in (errno.ENOENT, errno.ENODEV):  # no process waits for it any more
             raise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from t5x_harness.google.gcs_mount import protocol
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, mount
-from t5x_harness.google.gcs_mount.nodes import Handle
+from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
 from t5x_harness.system.side_process import side_process
 
@@ -20,28 +20,15 @@ _DEVICE = "/dev/fuse"
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
 
 
-class FuseMount:
-    """A server as the mounting process sees it."""
-
-    def __init__(self, hand_over: Callable[[int], None]) -> None:
-        self._hand_over = hand_over
-
-    def mount_at(self, target: str) -> None:
-        """Mounts the file system in this process's mount namespace; raises NamespaceRefused if that fails."""
-        try:
-            device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise NamespaceRefused(f"opening {_DEVICE}: {error.strerror}") from None
-        options = f"fd={device},rootmode=40755,user_id={os.getuid()},group_id={os.getgid()}"
-        mount("gcsfuse", target, "fuse.gcsfuse", 0, f"{options},default_permissions,allow_other")
-        self._hand_over(device)
-
-
 @contextlib.contextmanager
-def start_server(root: str | os.PathLike[str]) -> Iterator[FuseMount]:
-    """Starts the server of a store, outside of the namespace that it will serve, and yields it for mounting.
+def start_server(root: str | os.PathLike[str]) -> Iterator[Callable[[str], None]]:
+    """Starts the server of a store, outside of the namespace that it will serve.
 
     The calling process must have a single thread; see :func:`side_process`.
+
+    Yields:
+      A function that mounts the file system at a path of this process's mount namespace; it raises NamespaceRefused if
+      that fails.
 
     Raises:
       NamespaceRefused: the file system of the store's folder has no unnamed files.
@@ -55,8 +42,17 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[FuseMount]:
     def serve(device: int) -> None:
         FuseServer(device, FileSystem(folder)).serve()
 
+    def mount_at(target: str) -> None:
+        try:
+            device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise NamespaceRefused(f"opening {_DEVICE}: {error.strerror}") from None
+        options = f"fd={device},rootmode=40755,user_id={os.getuid()},group_id={os.getgid()}"
+        mount("gcsfuse", target, "fuse.gcsfuse", 0, f"{options},default_permissions,allow_other")
+        hand_over(device)
+
     with side_process("gcsfuse", serve) as hand_over:
-        yield FuseMount(hand_over)
+        yield mount_at
 
 
 class FuseServer:
@@ -69,31 +65,32 @@ class FuseServer:
         # The content of each folder when its reading began, so that offsets stay valid after removals.
         self._listings: dict[int, list[tuple[bytes, bool]]] = {}
         self._numbers = itertools.count(1)
+        # An answer of None has no content.
         self._answers: dict[int, Callable[[FuseRequest], bytes | None]] = {
             Operation.INIT: lambda r: protocol.init_answer(r.body),
-            Operation.LOOKUP: self._look_up,
-            Operation.FORGET: self._forget,
+            Operation.LOOKUP: lambda r: self._entry(files.look_up(self._node(r), r.names()[0])),
+            Operation.FORGET: lambda r: files.forget(r.node, *r.unpack("Q")),
             Operation.BATCH_FORGET: self._forget_many,
-            Operation.GETATTR: self._attributes,
+            Operation.GETATTR: lambda r: files.attributes(self._node(r)).as_answer(),
             Operation.SETATTR: self._set_attributes,
-            Operation.MKDIR: self._make_folder,
+            Operation.MKDIR: lambda r: self._entry(files.make_folder(self._node(r), r.names(8)[0])),
             Operation.SYMLINK: self._refuse,
             Operation.MKNOD: self._refuse,
-            Operation.UNLINK: self._unlink,
-            Operation.RMDIR: self._rmdir,
+            Operation.UNLINK: lambda r: files.remove_file(self._node(r), r.names()[0]),
+            Operation.RMDIR: lambda r: files.remove_folder(self._node(r), r.names()[0]),
             Operation.RENAME: self._rename,
             Operation.CREATE: self._create,
-            Operation.OPEN: self._open,
+            Operation.OPEN: lambda r: self._opened(files.open(self._node(r), r.unpack("I")[0])),
             Operation.READ: self._read,
             Operation.WRITE: self._write,
-            Operation.FLUSH: self._flush,
-            Operation.FSYNC: self._flush,
-            Operation.RELEASE: self._release,
-            Operation.OPENDIR: self._open_folder,
+            Operation.FLUSH: lambda r: files.flush(self._handles[r.unpack("Q")[0]]),
+            Operation.FSYNC: lambda r: files.flush(self._handles[r.unpack("Q")[0]]),
+            Operation.RELEASE: lambda r: files.release(self._handles.pop(r.unpack("Q")[0])),
+            Operation.OPENDIR: lambda r: next(self._numbers).to_bytes(16, "little"),
             Operation.READDIR: self._list,
             Operation.RELEASEDIR: self._close_folder,
             Operation.STATFS: lambda r: protocol.endless_space(),
-            Operation.DESTROY: lambda r: b"",
+            Operation.DESTROY: lambda r: None,
         }
 
     def serve(self) -> None:
@@ -102,70 +99,54 @@ class FuseServer:
             try:
                 found = self.answer(request)
             except OSError as error:
-                protocol.reply_error(self._device, request.unique, error.errno or errno.EIO)
+                protocol.reply(self._device, request.unique, error=error.errno or errno.EIO)
             else:
-                if found is not None:
+                if request.operation not in (Operation.FORGET, Operation.BATCH_FORGET):  # the kernel expects no answer
                     protocol.reply(self._device, request.unique, found)
 
-    def answer(self, request: FuseRequest) -> bytes | None:
-        """Returns the answer to a request, or None if the kernel expects none; an OSError has the number to answer."""
+    def answer(self, request: FuseRequest) -> bytes:
+        """Returns the answer to a request; an OSError has the number to answer."""
         answer = self._answers.get(request.operation)
         if answer is None:
             raise OSError(errno.ENOSYS, "not emulated")
-        return answer(request)
+        return answer(request) or b""
 
-    def _look_up(self, r: FuseRequest) -> bytes:
-        node = self._files.look_up(self._files.nodes[r.node], r.names()[0])
+    def _node(self, r: FuseRequest) -> Node:
+        return self._files.nodes[r.node]
+
+    def _entry(self, node: Node) -> bytes:
         return self._files.tell(node).as_entry()
 
-    def _forget(self, r: FuseRequest) -> None:
-        self._files.forget(r.node, *r.unpack("Q"))
+    def _opened(self, handle: Handle) -> bytes:
+        number = next(self._numbers)
+        self._handles[number] = handle
+        return number.to_bytes(16, "little")
 
     def _forget_many(self, r: FuseRequest) -> None:
         count, _ = r.unpack("II")
         for index in range(count):
             self._files.forget(*r.unpack(f"{8 + 16 * index}xQQ"))
 
-    def _attributes(self, r: FuseRequest) -> bytes:
-        return self._files.attributes(self._files.nodes[r.node]).as_answer()
-
     def _set_attributes(self, r: FuseRequest) -> bytes:
         valid, _, _, size, _, _, seconds, _, _, nanoseconds = r.unpack("IIQQQqqqII")
-        node = self._files.nodes[r.node]
+        node = self._node(r)
         if valid & _SIZE:
             self._files.resize(node, size)
         if valid & _MODIFIED and not valid & _MODIFIED_NOW:
             self._files.set_modified(node, seconds * 1_000_000_000 + nanoseconds)
-        return self._attributes(r)
-
-    def _make_folder(self, r: FuseRequest) -> bytes:
-        node = self._files.make_folder(self._files.nodes[r.node], r.names(8)[0])
-        return self._files.tell(node).as_entry()
+        return self._files.attributes(node).as_answer()
 
     def _refuse(self, _r: FuseRequest) -> bytes:
         raise OSError(errno.ENOTSUP, "files and folders only")
 
-    def _unlink(self, r: FuseRequest) -> bytes:
-        self._files.remove_file(self._files.nodes[r.node], r.names()[0])
-        return b""
-
-    def _rmdir(self, r: FuseRequest) -> bytes:
-        self._files.remove_folder(self._files.nodes[r.node], r.names()[0])
-        return b""
-
-    def _rename(self, r: FuseRequest) -> bytes:
+    def _rename(self, r: FuseRequest) -> None:
         (parent,) = r.unpack("Q")
         old, new = r.names(8)
-        self._files.rename(self._files.nodes[r.node], old, self._files.nodes[parent], new)
-        return b""
+        self._files.rename(self._node(r), old, self._files.nodes[parent], new)
 
     def _create(self, r: FuseRequest) -> bytes:
-        node, handle = self._files.create(self._files.nodes[r.node], r.names(16)[0])
-        return self._files.tell(node).as_entry() + self._opened(self._keep(handle))
-
-    def _open(self, r: FuseRequest) -> bytes:
-        flags, _ = r.unpack("II")
-        return self._opened(self._keep(self._files.open(self._files.nodes[r.node], flags)))
+        node, handle = self._files.create(self._node(r), r.names(16)[0])
+        return self._entry(node) + self._opened(handle)
 
     def _read(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
@@ -176,36 +157,11 @@ class FuseServer:
         written = self._files.write(self._handles[number], r.body[40 : 40 + size], offset)
         return written.to_bytes(8, "little")
 
-    def _flush(self, r: FuseRequest) -> bytes:
-        (number,) = r.unpack("Q")
-        self._files.flush(self._handles[number])
-        return b""
-
-    def _release(self, r: FuseRequest) -> bytes:
-        (number,) = r.unpack("Q")
-        self._files.release(self._handles.pop(number))
-        return b""
-
-    def _open_folder(self, _r: FuseRequest) -> bytes:
-        number = next(self._numbers)
-        self._listings[number] = []
-        return self._opened(number)
-
     def _list(self, r: FuseRequest) -> bytes:
         number, offset, size = r.unpack("QQI")
         if offset == 0:  # also after rewinddir, which reads the folder again
-            self._listings[number] = self._files.list(self._files.nodes[r.node])
-        return protocol.directory_entries(self._listings[number], offset, size)
+            self._listings[number] = self._files.list(self._node(r))
+        return protocol.directory_entries(self._listings.get(number, []), offset, size)
 
-    def _close_folder(self, r: FuseRequest) -> bytes:
-        (number,) = r.unpack("Q")
-        del self._listings[number]
-        return b""
-
-    def _keep(self, handle: Handle) -> int:
-        number = next(self._numbers)
-        self._handles[number] = handle
-        return number
-
-    def _opened(self, number: int) -> bytes:
-        return number.to_bytes(16, "little")
+    def _close_folder(self, r: FuseRequest) -> None:
+        self._listings.pop(r.unpack("Q")[0], None)  # a folder need not have been read

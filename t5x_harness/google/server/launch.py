@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from t5x_harness.google.product import PACKAGE, PRODUCT
-from t5x_harness.google.server.endpoints import Endpoints
-from t5x_harness.google.server.settings import ServerError, ServerSettings
+from t5x_harness.google.product import PACKAGE, PRODUCT, SERVER_NAME
+from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings
 from t5x_harness.system.diagnosis import read_tail
-from t5x_harness.system.processes import kill_quietly
+from t5x_harness.system.processes import kill_quietly, name_process
 
 _NEEDED = {
     "httptools": "httptools",
@@ -36,7 +36,7 @@ import importlib.util, os, sys
 found = importlib.util.find_spec({package!r})
 if not (found and found.origin and os.path.samefile(found.origin, {origin!r})):
     sys.path.insert(0, os.path.dirname(os.path.dirname({origin!r})))
-from {package}.google.server.__main__ import main
+from {package}.google.server.launch import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -106,6 +106,34 @@ def launch(settings: ServerSettings, output: IO[bytes] | None = None) -> Launche
     except BaseException:
         os.close(reading)  # a server ends if it cannot report that it is ready
         raise
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a server in this process, which :func:`launch` has started, until it ends.
+
+    Args:
+      arguments: the settings as JSON, and a descriptor to which one line of JSON is written when the server is ready.
+        The descriptor stays open until the server has cleaned up.
+    """
+    settings, descriptor = ServerSettings.from_json(arguments[0]), int(arguments[1])
+    # Orphaned, so that an owner that waits for all of its children does not wait for the server.
+    if os.fork():
+        os._exit(0)
+    name_process(SERVER_NAME)
+
+    def ready(endpoints: Endpoints) -> None:
+        os.write(descriptor, f"{endpoints.to_json()}\n".encode())
+
+    try:
+        import asyncio
+
+        from t5x_harness.google.server.process import serve
+
+        asyncio.run(serve(settings, ready))
+    except (ServerError, BrokenPipeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def missing_packages() -> list[str]:

@@ -20,17 +20,13 @@ from t5x_harness.google.identity import Authority
 from t5x_harness.google.images.service import ImageService
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.connections import Connections
-from t5x_harness.google.server.endpoints import Endpoints, SessionFolder
-from t5x_harness.google.server.grpc_endpoint import GrpcService
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import PortListener
-from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.listener import Peers, PortListener, ThrottledLog
 from t5x_harness.google.server.router import front
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
-from t5x_harness.google.server.settings import ServerError, ServerSettings
-from t5x_harness.google.server.throttled_log import ThrottledLog
+from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
-from t5x_harness.google.server.vertex_endpoint import VertexService
+from t5x_harness.google.server.vertex_endpoint import GrpcService, VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StoreError
 from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings

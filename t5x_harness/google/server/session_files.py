@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from t5x_harness.google.identity import ACCOUNT, PRIVATE, PROJECT
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.server.endpoints import SessionFolder
 from t5x_harness.google.server.hosts import SERVED_NAMES
+from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.tpu import remote_shell
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

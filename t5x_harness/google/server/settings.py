@@ -1,4 +1,4 @@
-"""The settings of a server, and its errors."""
+"""What a server is started with, and what it reports: where it is reached, and the paths in its folder."""
 
 from __future__ import annotations
 
@@ -52,3 +52,79 @@ class ServerSettings:
         values = json.loads(line)
         root = Path(values["root"]) if values["root"] else None
         return cls(**{**values, "root": root, "vertex": VertexOptions.from_dict(values["vertex"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoints:
+    """A server's ports, all on 127.0.0.1, and its folders. The server reports them when it is ready.
+
+    Attributes:
+      http: the port for plain HTTP.
+      tls: the port for HTTPS, and for gRPC from clients that offer only ``h2``.
+      proxy: the port of the HTTP proxy, which ends TLS itself.
+      grpc: the port for gRPC without TLS.
+      folder: this server's CA, credentials and client configurations; it is removed with the server.
+      root: the folder that holds the buckets.
+      state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
+    """
+
+    http: int
+    tls: int
+    proxy: int
+    grpc: int
+    folder: Path
+    root: Path
+    pid: int
+    state: str = "memory:"
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the plain HTTP port."""
+        return f"http://127.0.0.1:{self.http}"
+
+    @property
+    def proxy_url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the proxy."""
+        return f"http://127.0.0.1:{self.proxy}"
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Self:
+        values = json.loads(line)
+        return cls(**{**values, "folder": Path(values["folder"]), "root": Path(values["root"])})
+
+
+class SessionFolder:
+    """The paths in a server's folder.
+
+    Attributes:
+      authority: the session CA's certificate.
+      server: the server's key and certificate.
+      credentials: a service account's JSON.
+      token: the session's own access token, for ``gcloud``. It is a secret, because it can start jobs.
+      boto: the configuration of ``gsutil``.
+      gcloud: the configuration folder of ``gcloud``.
+      gsutil: the state of ``gsutil``.
+      no_certificates: an empty folder that replaces the machine's folder of trusted certificates.
+      jobs: the files of Vertex AI's jobs.
+      buckets: the root of the storage, unless another is given.
+      programs: the folder that goes first on PATH, with ``ssh`` and ``scp`` for gcloud.
+      tpu_vms: the homes of TPU VMs' workers.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.authority = path / "ca.pem"
+        self.server = path / "server.pem"
+        self.credentials = path / "credentials.json"
+        self.token = path / "token"
+        self.boto = path / "boto.cfg"
+        self.gcloud = path / "gcloud"
+        self.gsutil = path / "gsutil"
+        self.no_certificates = path / "no-certificates"
+        self.jobs = path / "jobs"
+        self.buckets = path / "root"
+        self.programs = path / "bin"
+        self.tpu_vms = path / "tpu"

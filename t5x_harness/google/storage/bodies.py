@@ -59,16 +59,8 @@ class Bodies:
             return os.devnull
         return f"{self._layout.bucket_folder(record.object.bucket)}/{record.object.name}"
 
-    def install(self, record: ObjectRecord, old: ObjectRecord | None = None) -> None:
-        """Puts an incoming body at the location in its committed record.
-
-        Args:
-          record: the record of the object.
-          old: the previous record of the name, whose body is removed.
-        """
-        self._install(self._layout.incoming_path(record.body), record, old)
-
-    def _install(self, source: str, record: ObjectRecord, old: ObjectRecord | None) -> None:
+    def install(self, source: str, record: ObjectRecord, old: ObjectRecord | None) -> None:
+        """Puts a body at the location in its committed record, and removes that of the name's previous record."""
         self._move(source, record)
         if old is not None and old.place is BodyPlace.ASIDE:
             _remove(self._layout.aside_path(old.body))
@@ -103,7 +95,7 @@ class Bodies:
                 _remove(source)
             raise
         try:
-            self._install(source, there, old)
+            self.install(source, there, old)
         except (OSError, sqlite3.Error):
             self._database.undo_move(moved)
             raise
@@ -201,24 +193,17 @@ class Bodies:
     def _recover(self, path: str, record: ObjectRecord | None) -> None:
         if record is None:
             _remove(path)
-        elif record.place is BodyPlace.TREE and self._is_overtaken(record):
-            self._take_back(path, record)
+        elif record.place is BodyPlace.TREE and record.replaced != Identity.text(identify(self.path(record))):
+            # A mount has changed the tree since: its change, unlike this write, was acknowledged.
+            with self._database.transaction():
+                self._database.forget(record.object.bucket, record.object.name)
+                reopened = self._database.reopen_upload(record.body)
+            if not reopened:
+                _remove(path)
         elif record.place is not BodyPlace.ASIDE or path != self.path(record):
             if record.place is BodyPlace.TREE:
                 make_folders(os.path.dirname(self.path(record)))
             self._move(path, record)
-
-    def _is_overtaken(self, record: ObjectRecord) -> bool:
-        """Tells whether a mount has changed the tree since the record of a body that is not in its place yet."""
-        return record.replaced != Identity.text(identify(self.path(record)))
-
-    def _take_back(self, path: str, record: ObjectRecord) -> None:
-        """Undoes a write that was never acknowledged, in favor of a later change by a mount, which was."""
-        with self._database.transaction():
-            self._database.forget(record.object.bucket, record.object.name)
-            reopened = self._database.reopen_upload(record.body)
-        if not reopened:
-            _remove(path)
 
     def _move(self, source: str, record: ObjectRecord) -> None:
         if record.place is BodyPlace.FOLDER:

@@ -188,7 +188,7 @@ class Core:
                 place, replaced = self.bodies.choose(bucket, name, identity.size)
                 record = ObjectRecord(written, place, body, identity, replaced)
                 self.database.put(record)
-            self.bodies.install(record, old)
+            self.bodies.install(path, record, old)
             return written
 
         def alone(view: TreeView) -> StoredObject:

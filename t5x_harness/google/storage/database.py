@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import functools
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from t5x_harness.google.storage.disk import is_full
 from t5x_harness.google.storage.errors import CannotOpen
-from t5x_harness.google.storage.texts import fields_of, fields_to_text, to_json, to_text
 from t5x_harness.google.storage.values import (
     Bucket,
     Checksums,
@@ -185,7 +185,7 @@ class Database:
 
     def put_bucket(self, bucket: Bucket) -> None:
         """Records a bucket, or replaces its record."""
-        row = (bucket.name, bucket.created, bucket.metageneration, to_json(dict(bucket.fields)))
+        row = (bucket.name, bucket.created, bucket.metageneration, _to_json(dict(bucket.fields)))
         self._execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", row)
 
     def buckets(self) -> list[Bucket]:
@@ -229,14 +229,9 @@ class Database:
     def put(self, record: ObjectRecord) -> None:
         """Records an object, or replaces the record of its name."""
         it = record.object
-        self._execute(
-            _PUT,
-            (
-                *(it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated),
-                *(it.md5, it.crc32c, fields_to_text(it.fields), it.component_count),
-                *(record.place.value, record.body, record.identity.inode, record.identity.mtime, record.replaced),
-            ),
-        )
+        row = (it.bucket, it.name.encode(), it.generation, it.metageneration, it.size, it.created, it.updated)
+        more = it.md5, it.crc32c, _fields_to_text(it.fields), it.component_count, record.place.value, record.body
+        self._execute(_PUT, (*row, *more, record.identity.inode, record.identity.mtime, record.replaced))
 
     def forget(self, bucket: str, name: str) -> None:
         self._keep_clock()
@@ -279,13 +274,9 @@ class Database:
 
     def put_upload(self, upload: Upload, started: int) -> None:
         """Records a new upload; ``started`` in microseconds."""
-        self._execute(
-            "INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-            (
-                *(upload.id, started, upload.bucket, upload.name.encode(), fields_to_text(upload.fields)),
-                *(to_text(upload.preconditions), to_text(upload.expected)),
-            ),
-        )
+        row = (upload.id, started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields))
+        wanted = _to_json(upload.preconditions), _to_json(upload.expected)
+        self._execute("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", (*row, *wanted))
 
     def upload(self, upload_id: str) -> Upload | None:
         """Returns an upload as it was recorded, with nothing received."""
@@ -298,7 +289,7 @@ class Database:
 
     def finish_upload(self, upload_id: str, written: StoredObject) -> None:
         """Records the object of an upload, in the transaction that records the object itself."""
-        self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (to_text(written), upload_id))
+        self._execute("UPDATE uploads SET finished = ? WHERE id = ?", (_to_json(written), upload_id))
 
     def reopen_upload(self, upload_id: str) -> bool:
         """Records that an upload has not become an object; returns False if there is no such upload."""
@@ -308,14 +299,14 @@ class Database:
         self._execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
 
     def put_multipart(self, upload: MultipartUpload) -> None:
-        row = (upload.id, upload.started, upload.bucket, upload.name.encode(), fields_to_text(upload.fields))
+        row = (upload.id, upload.started, upload.bucket, upload.name.encode(), _fields_to_text(upload.fields))
         self._execute("INSERT INTO multiparts VALUES (?, ?, ?, ?, ?)", row)
 
     def multiparts(self, bucket: str) -> list[MultipartUpload]:
         """Returns the multipart uploads to a bucket, without their parts, by name and then by start."""
         query = "SELECT id, bucket, name, fields, started FROM multiparts WHERE bucket = ? ORDER BY name, started"
         return [
-            MultipartUpload(upload, bucket, name.decode(), fields_of(fields), started)
+            MultipartUpload(upload, bucket, name.decode(), _fields_of(fields), started)
             for upload, bucket, name, fields, started in self._execute(query, (bucket,))
         ]
 
@@ -329,7 +320,7 @@ class Database:
         parts = self._execute(query, (upload_id,)).fetchall()
         bucket, name, fields, started = row
         found = tuple(UploadPart(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
-        upload = MultipartUpload(upload_id, bucket, name.decode(), fields_of(fields), started, found)
+        upload = MultipartUpload(upload_id, bucket, name.decode(), _fields_of(fields), started, found)
         return upload, [part[-1] for part in parts]
 
     def part_bodies(self) -> set[str]:
@@ -346,14 +337,10 @@ class Database:
         self._execute("DELETE FROM parts WHERE upload = ?", (upload_id,))
 
 
-def _record(row: tuple[object, ...]) -> ObjectRecord:
-    bucket, name, generation, metageneration, size, created, updated, md5, crc32c, fields, components, *body = row
-    place, file, inode, mtime, replaced = body
-    stored = StoredObject(
-        bucket, name.decode(), generation, metageneration, size, created, updated, md5, crc32c,  # type: ignore
-        fields_of(fields), components,  # type: ignore
-    )  # fmt: skip
-    return ObjectRecord(stored, BodyPlace(place), file, Identity(inode, size, mtime), replaced)  # type: ignore
+def _record(row: Sequence[Any]) -> ObjectRecord:
+    bucket, name, *numbers, fields, components, place, body, inode, mtime, replaced = row
+    stored = StoredObject(*[bucket, name.decode(), *numbers, _fields_of(fields), components])
+    return ObjectRecord(stored, BodyPlace(place), body, Identity(inode, stored.size, mtime), replaced)
 
 
 def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Upload:
@@ -363,4 +350,39 @@ def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Uplo
         values = json.loads(finished)
         written = StoredObject(**values | {"fields": ObjectFields(**values["fields"])})
     wanted = Preconditions(**json.loads(preconditions)), Checksums(**json.loads(expected))
-    return Upload(upload_id, bucket, name.decode(), fields_of(fields), *wanted, received=0, finished=written)
+    return Upload(upload_id, bucket, name.decode(), _fields_of(fields), *wanted, received=0, finished=written)
+
+
+def _fields_to_text(fields: ObjectFields) -> str:
+    """Returns the fields that a client has set as JSON, or an empty string if there are none."""
+    return _remembered_text(fields) if fields.metadata is None else _make_text(fields)
+
+
+def _make_text(fields: ObjectFields) -> str:
+    given = {name: value for name, value in vars(fields).items() if value is not None}
+    return _to_json(given) if given else ""
+
+
+def _fields_of(text: str) -> ObjectFields:
+    """Reads what ``_fields_to_text`` wrote."""
+    return _make_fields(text) if '"metadata"' in text else _remembered_fields(text)
+
+
+def _make_fields(text: str) -> ObjectFields:
+    return ObjectFields(**json.loads(text)) if text else ObjectFields()
+
+
+def _to_json(value: object) -> str:
+    """Returns JSON that an answer can repeat, of a value's fields if it is a dataclass.
+
+    Raises:
+      ValueError: the value has text that is not Unicode, or a number that JSON does not have.
+    """
+    text = json.dumps(value, default=vars, ensure_ascii=False, allow_nan=False)
+    text.encode()
+    return text
+
+
+# Most objects have one of a few content types and no other field. Metadata are mutable, and must not be shared.
+_remembered_text = functools.lru_cache(1024)(_make_text)
+_remembered_fields = functools.lru_cache(1024)(_make_fields)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 from collections import deque
 
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import ObjectRecord
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.names import Glob, compile_glob, literal_prefix
+from t5x_harness.google.storage.names import compile_glob, literal_prefix
 from t5x_harness.google.storage.tree import TreeWalk
 from t5x_harness.google.storage.values import Listing, ListingQuery, StoredObject
 
@@ -28,12 +27,12 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
       NoSuchResource: the bucket does not exist.
       Invalid: the page token, glob or number of results is invalid.
     """
-    page = _plan(query)
+    page = _Page(query)
 
     def action(view: TreeView) -> Listing:
         core.buckets.get(bucket)
         with core.changing():  # otherwise a file that a mount renames might be missed under both names
-            return _Page(page, _BucketNames(core, view, bucket)).fill()
+            return page.fill(_BucketNames(core, view, bucket))
 
     return core.run(action)
 
@@ -41,49 +40,6 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
 def is_empty(core: Core, view: TreeView, bucket: str) -> bool:
     """Tells whether a bucket has no object."""
     return _BucketNames(core, view, bucket).next_from(b"") is None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-    """A query in bytes.
-
-    Attributes:
-      start: the first name that can be listed.
-      end: the name before which the page ends; None for the end of the bucket.
-      prefix: the start of all names on the page.
-      delimiter: the delimiter; empty for none.
-      glob: the glob that objects and prefixes have to match.
-      trailing: whether an object that ends in its first delimiter is listed beside its prefix.
-      most: the most results on the page.
-    """
-
-    start: bytes
-    prefix: bytes
-    end: bytes | None
-    delimiter: bytes
-    glob: Glob | None
-    trailing: bool
-    most: int
-
-
-def _plan(query: ListingQuery) -> _Plan:
-    if query.max_results < 1:
-        raise Invalid(f"Invalid value for maxResults: {query.max_results}: it must be at least 1")
-    if query.match_glob is not None and query.delimiter not in ("", "/"):
-        raise Invalid(f"Invalid delimiter with matchGlob: {query.delimiter!r}: it must be '/' or left out")
-    prefix = _utf8(query.prefix)
-    starts = [prefix, _utf8(query.start_offset), _start_of(query.page_token)]
-    if query.match_glob is not None and not query.delimiter:
-        starts.append(_utf8(literal_prefix(query.match_glob)))
-    return _Plan(
-        start=max(starts),
-        prefix=prefix,
-        end=None if query.end_offset is None else _utf8(query.end_offset),
-        delimiter=_utf8(query.delimiter),
-        glob=None if query.match_glob is None else compile_glob(query.match_glob),
-        trailing=query.include_trailing_delimiter,
-        most=min(query.max_results, MOST_RESULTS),
-    )
 
 
 def _utf8(text: str) -> bytes:
@@ -94,64 +50,66 @@ def _utf8(text: str) -> bytes:
 
 
 class _Page:
-    """A page that is being filled."""
+    """A page of a listing, with the texts of its query in bytes; raises Invalid as :func:`list_objects` does."""
 
-    def __init__(self, plan: _Plan, names: _BucketNames) -> None:
-        self._plan = plan
-        self._names = names
-        self._objects: list[StoredObject] = []
-        self._prefixes: list[str] = []
-        self._unread: list[str] = []
+    def __init__(self, query: ListingQuery) -> None:
+        if query.max_results < 1:
+            raise Invalid(f"Invalid value for maxResults: {query.max_results}: it must be at least 1")
+        if query.match_glob is not None and query.delimiter not in ("", "/"):
+            raise Invalid(f"Invalid delimiter with matchGlob: {query.delimiter!r}: it must be '/' or left out")
+        self._query = query
+        self._prefix = _utf8(query.prefix)
+        starts = [self._prefix, _utf8(query.start_offset), _start_of(query.page_token)]
+        if query.match_glob is not None and not query.delimiter:
+            starts.append(_utf8(literal_prefix(query.match_glob)))
+        self._start = max(starts)
+        self._end = None if query.end_offset is None else _utf8(query.end_offset)
+        self._delimiter = _utf8(query.delimiter)
+        self._glob = None if query.match_glob is None else compile_glob(query.match_glob)
+        self._most = min(query.max_results, MOST_RESULTS)
 
-    def fill(self) -> Listing:
+    def fill(self, names: _BucketNames) -> Listing:
         """Returns the page; raises ChangedOutside with all files that have to be read first."""
+        objects: list[StoredObject] = []
+        prefixes: list[str] = []
+        unread: list[tuple[str, str]] = []
         next_page = None
-        position = self._plan.start
-        while (entry := self._names.next_from(position)) is not None and not self._is_past(entry.name):
-            cut = self._cut(entry.name)
-            whole = cut in (None, entry.name) and (cut is None or self._plan.trailing) and self._matches(entry.name)
+        position = self._start
+        while (entry := names.next_from(position)) is not None and not self._is_past(entry[0]):
+            name, record = entry
+            cut = self._cut(name)
+            whole = (
+                cut in (None, name) and (cut is None or self._query.include_trailing_delimiter) and self._matches(name)
+            )
             part = cut is not None and self._matches(cut)
-            count = len(self._objects) + len(self._prefixes) + len(self._unread)
+            count = len(objects) + len(prefixes) + len(unread)
             # An object that is listed beside its prefix may extend an empty page by one.
-            if count and count + whole + part > self._plan.most:
-                next_page = base64.urlsafe_b64encode(entry.name).decode()
+            if count and count + whole + part > self._most:
+                next_page = base64.urlsafe_b64encode(name).decode()
                 break
-            if whole:
-                self._add(entry)
+            if whole and record is None:
+                unread.append((names.bucket, name.decode()))
+            elif whole and record is not None:
+                objects.append(record.object)
             if part and cut is not None:
-                self._prefixes.append(cut.decode())
-            position = entry.name + b"\0" if cut is None else _after_all_with(cut)
-        if self._unread:
-            raise ChangedOutside([(self._names.bucket, name) for name in self._unread])
-        self._names.forget_gone()
-        return Listing(tuple(self._objects), tuple(self._prefixes), next_page)
+                prefixes.append(cut.decode())
+            # Behind the name, or all names with the prefix: UTF-8 has no byte of 255, so the last byte can grow.
+            position = name + b"\0" if cut is None else cut[:-1] + bytes([cut[-1] + 1])
+        if unread:
+            raise ChangedOutside(unread)
+        names.forget_gone()
+        return Listing(tuple(objects), tuple(prefixes), next_page)
 
     def _is_past(self, name: bytes) -> bool:
-        return not name.startswith(self._plan.prefix) or (self._plan.end is not None and name >= self._plan.end)
+        return not name.startswith(self._prefix) or (self._end is not None and name >= self._end)
 
     def _cut(self, name: bytes) -> bytes | None:
         """Returns the name up to its first delimiter after the prefix, or None if it has none."""
-        if not self._plan.delimiter:
-            return None
-        found = name.find(self._plan.delimiter, len(self._plan.prefix))
-        return None if found < 0 else name[: found + len(self._plan.delimiter)]
+        found = name.find(self._delimiter, len(self._prefix)) if self._delimiter else -1
+        return None if found < 0 else name[: found + len(self._delimiter)]
 
     def _matches(self, name: bytes) -> bool:
-        return self._plan.glob is None or self._plan.glob.matches(name.decode())
-
-    def _add(self, entry: _Entry) -> None:
-        if entry.record is None:
-            self._unread.append(entry.name.decode())
-        else:
-            self._objects.append(entry.record.object)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Entry:
-    """The name of an object, and its record; None if its file has to be read first."""
-
-    name: bytes
-    record: ObjectRecord | None
+        return self._glob is None or self._glob.matches(name.decode())
 
 
 class _BucketNames:
@@ -167,8 +125,11 @@ class _BucketNames:
         self._more_records = True
         self._gone: list[ObjectRecord] = []
 
-    def next_from(self, start: bytes) -> _Entry | None:
-        """Returns the first name that is not before ``start``, or None after the last; ``start`` must not go back."""
+    def next_from(self, start: bytes) -> tuple[bytes, ObjectRecord | None] | None:
+        """Returns the first name that is not before ``start``, which must not go back; None after the last.
+
+        The name comes with its record, or with None if its file has to be read first.
+        """
         while True:
             name, record = self._next_name(start)
             if name is None:
@@ -176,9 +137,9 @@ class _BucketNames:
             try:
                 live = self._view.see(self.bucket, name.decode(), record)
             except ChangedOutside:
-                return _Entry(name, None)
+                return name, None
             if live is not None:
-                return _Entry(name, live)
+                return name, live
             if record is not None:
                 self._gone.append(record)
             start = name + b"\0"
@@ -201,11 +162,6 @@ class _BucketNames:
         if not self._records or (self._file is not None and self._file < self._records[0][0]):
             return self._file, None
         return self._records[0]
-
-
-def _after_all_with(prefix: bytes) -> bytes:
-    """Returns the first bytes after everything with a prefix; UTF-8 has no byte of 255, so the last byte can grow."""
-    return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def _start_of(token: str | None) -> bytes:

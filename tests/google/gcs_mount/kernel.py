@@ -31,8 +31,7 @@ class Kernel:
         self._folders: dict[int, int] = {}
 
     def ask(self, operation: Operation, node: int, body: bytes) -> bytes:
-        answer = self._server.answer(FuseRequest(operation, 0, node, memoryview(body)))
-        return b"" if answer is None else answer
+        return self._server.answer(FuseRequest(operation, 0, node, memoryview(body)))
 
     def node(self, parent: int, name: str) -> int:
         return int(struct.unpack_from("=Q", self.ask(Operation.LOOKUP, parent, name.encode() + b"\0"))[0])

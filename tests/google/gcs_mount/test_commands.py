@@ -187,7 +187,7 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(monkeypatch: pytest.Mo
     refusing = (
         "import sys, threading, time; threading.Thread(target=time.sleep, args=(1,), daemon=True).start();"
         f"sys.path.append({str(Path(t5x_harness.__file__).parent.parent)!r});"
-        "from t5x_harness.google.gcs_mount.launch import main; main(sys.argv[1:])"
+        "from t5x_harness.google.gcs_mount.mount import main; main(sys.argv[1:])"
     )
     monkeypatch.setattr(probing, "_BOOT", refusing)
     monkeypatch.setattr(probing, "refusal", probing.refusal.__wrapped__)

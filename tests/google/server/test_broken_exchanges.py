@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import launch
-from t5x_harness.google.server.settings import APP, ServerSettings
+from t5x_harness.google.server.settings import APP, Endpoints, ServerSettings
 
 RST = struct.pack("ii", 1, 0)
 

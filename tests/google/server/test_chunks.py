@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.google.server.chunks import Chunks, NotChunked
+from t5x_harness.google.server.http1_parsing import Chunks, NotChunked
 
 PIECES = st.lists(
     st.binary(min_size=1, max_size=20) | st.sampled_from([b"\n\n", b"0\r\n\r\n", b"\r\n\r\n"]), max_size=5

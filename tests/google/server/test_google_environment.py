@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from t5x_harness.commands.env_file import export_lines
 from t5x_harness.google.environment import google_environment
-from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.hosts import would_bypass
+from t5x_harness.google.server.settings import Endpoints
 
 FOLDER = Path("/session folder")
 ENDPOINTS = Endpoints(http=1001, tls=1002, proxy=1003, grpc=1004, folder=FOLDER, root=FOLDER / "root", pid=7)

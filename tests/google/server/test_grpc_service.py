@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("grpc", reason="needs the extra vertex")
 
-from t5x_harness.google.server.grpc_endpoint import GrpcService
+from t5x_harness.google.server.vertex_endpoint import GrpcService
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, PING, GOAWAY = 4, 6, 7

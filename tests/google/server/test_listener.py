@@ -16,15 +16,12 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.server import peers as peers_module
+from t5x_harness.google.server import listener as listener_module
 from t5x_harness.google.server import process as server
 from t5x_harness.google.server.connections import BUSY, Connections
-from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import PortListener
-from t5x_harness.google.server.peers import Peers
-from t5x_harness.google.server.settings import ServerSettings
-from t5x_harness.google.server.throttled_log import ThrottledLog
+from t5x_harness.google.server.listener import Peers, PortListener, ThrottledLog
+from t5x_harness.google.server.settings import Endpoints, ServerSettings
 
 ME = os.geteuid()
 SOMEBODY_ELSE = ME + 12345
@@ -89,7 +86,7 @@ def test_a_system_that_does_not_tell_is_known_to(monkeypatch: pytest.MonkeyPatch
         raise PermissionError("no netlink here")
 
     monkeypatch.setattr(Peers, "_ask_kernel", refused)
-    monkeypatch.setattr(peers_module, "_TABLES", (tmp_path / "tcp",))
+    monkeypatch.setattr(listener_module, "_TABLES", (tmp_path / "tcp",))
     peers = Peers([SOMEBODY_ELSE])
     assert not peers.known
     assert peers.refusal(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
@@ -224,7 +221,7 @@ def test_a_server_without_descriptors_closes_what_waits_or_else_says_so_and_goes
 
 def test_lines_of_one_second_are_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("t5x_harness.google.server.throttled_log.time.monotonic", lambda: now)
+    monkeypatch.setattr("t5x_harness.google.server.listener.time.monotonic", lambda: now)
     log = ThrottledLog()
     for _ in range(1000):
         log.write("something")

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.server.endpoints import Endpoints
 from t5x_harness.google.server.launch import launch
-from t5x_harness.google.server.settings import ServerSettings
+from t5x_harness.google.server.settings import Endpoints, ServerSettings
 from t5x_harness.google.session import EmulatedCloud, ServerError
 
 # A process with a session, which reports where it is reached and then does what its argument says.

@@ -6,7 +6,7 @@ from typing import Any
 
 from asking import ask
 
-from t5x_harness.google.server.endpoints import SessionFolder
+from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud
 
 ZONE = "projects/t5x-harness/locations/us-central2-b"

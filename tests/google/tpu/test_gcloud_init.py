@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from asking import ask
 
-from t5x_harness.google.server.endpoints import SessionFolder
+from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.tpu import remote_shell
 

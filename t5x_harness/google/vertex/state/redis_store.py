@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.server.peers import Address, Peers
-from t5x_harness.google.server.throttled_log import ThrottledLog
+from t5x_harness.google.server.listener import Address, Peers, ThrottledLog
 from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = f"{PRODUCT}:"

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from t5x_harness.google.server.peers import Peers
+from t5x_harness.google.server.listener import Peers
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store, redis_store
 
 # State in memory belongs to one process, and has no interleaving.
