@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
+from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.database import BodyPlace, Database, Identity, ObjectRecord
 from t5x_harness.google.storage.disk import FilesLock, Reserve, is_full
 from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
 from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
-from t5x_harness.google.storage.values import Checksums, Digest, NewObject, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.values import Checksums, NewObject, ObjectFields, Preconditions, StoredObject
 
 Result = TypeVar("Result")
 

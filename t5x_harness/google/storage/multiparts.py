@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from t5x_harness.google.storage.checksums import verify
 from t5x_harness.google.storage.core import CHUNK, Core
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.names import check_object_name
@@ -17,7 +18,6 @@ from t5x_harness.google.storage.values import (
     ObjectFields,
     StoredObject,
     UploadPart,
-    verify,
 )
 
 _MOST_PARTS = 10_000

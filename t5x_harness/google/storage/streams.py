@@ -8,15 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Self
 
+from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core
 from t5x_harness.google.storage.errors import StoreError
-from t5x_harness.google.storage.values import (
-    Checksums,
-    Digest,
-    NewObject,
-    StoredObject,
-    verify,
-)
+from t5x_harness.google.storage.values import Checksums, NewObject, StoredObject
 
 
 class BodyWriter:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
+from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core, TreeView
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, StoreError
 from t5x_harness.google.storage.names import check_object_name
@@ -16,13 +17,11 @@ from t5x_harness.google.storage.streams import write_all
 from t5x_harness.google.storage.values import (
     ANY,
     Checksums,
-    Digest,
     NewObject,
     ObjectFields,
     Preconditions,
     StoredObject,
     Upload,
-    verify,
 )
 
 _LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire after a week

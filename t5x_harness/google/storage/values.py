@@ -1,16 +1,13 @@
-"""The values of storage: buckets, objects, checksums, and the conditions under which a request holds."""
+"""The values of storage: buckets, objects, and the conditions under which a request holds."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import google_crc32c
-
-from t5x_harness.google.storage.errors import Invalid, NotModified, PreconditionFailed
+from t5x_harness.google.storage.errors import NotModified, PreconditionFailed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,32 +283,3 @@ class MultipartUpload:
     fields: ObjectFields
     started: int
     parts: tuple[UploadPart, ...] = ()
-
-
-class Digest:
-    """The running checksums of a stream.
-
-    Args:
-      md5: False leaves MD5 out, as Google does for composed objects.
-    """
-
-    def __init__(self, *, md5: bool = True) -> None:
-        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
-        self._crc32c = 0
-
-    def update(self, data: bytes) -> None:
-        if self._md5 is not None:
-            self._md5.update(data)
-        self._crc32c = google_crc32c.extend(self._crc32c, data)
-
-    @property
-    def checksums(self) -> Checksums:
-        md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
-        return Checksums(md5, base64.b64encode(self._crc32c.to_bytes(4, "big")).decode())
-
-
-def verify(expected: Checksums, found: Checksums) -> None:
-    """Raises Invalid if the checksums differ from those that the client announced; None is not compared."""
-    for name, wanted, got in (("CRC32C", expected.crc32c, found.crc32c), ("MD5 hash", expected.md5, found.md5)):
-        if wanted is not None and got is not None and wanted != got:
-            raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".', code="BadDigest")

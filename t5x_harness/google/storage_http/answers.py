@@ -8,6 +8,8 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from email.utils import formatdate
+from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from t5x_harness.google.asgi import Send, answer, raw_headers
@@ -19,13 +21,12 @@ from t5x_harness.google.storage_http.resources import (
     count_of,
     etag_of,
     hash_header,
-    header_name,
     header_text,
-    http_time,
     xml_etag_of,
 )
 
 _READ_AT_ONCE = 1 << 20
+_IN_NAMES = "!#$&'*+^`|"  # characters of header names other than letters, digits and -._~
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -137,12 +138,12 @@ def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
         **{header: getattr(fields, field) for header, field in HEADER_FIELDS.items()},
         "x-goog-stored-content-encoding": fields.content_encoding or "identity",
         "x-goog-component-count": str(found.component_count) if found.component_count else None,
-        **{f"x-goog-meta-{header_name(name)}": value for name, value in (fields.metadata or {}).items()},
+        **{f"x-goog-meta-{quote(name, safe=_IN_NAMES)}": value for name, value in (fields.metadata or {}).items()},
     }
     return {
         "content-type": header_text(fields.content_type or "application/octet-stream"),
         "etag": f'"{xml_etag_of(found) if xml else etag_of(found)}"',
-        "last-modified": http_time(found.updated),
+        "last-modified": formatdate(found.updated // 1_000_000, usegmt=True),
         "accept-ranges": "bytes",
         "x-goog-generation": str(found.generation),
         "x-goog-metageneration": str(found.metageneration),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
@@ -19,14 +17,14 @@ from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.storage_http.bucket_api import (
     MissingBuckets,
+    NotEmulated,
     answer_bucket,
     answer_buckets,
     answer_policy,
-    not_emulated,
 )
 from t5x_harness.google.storage_http.multipart import answer_batch
 from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
-from t5x_harness.google.storage_http.request import Body, StorageRequest
+from t5x_harness.google.storage_http.request import Body, StorageRequest, is_json_api
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
 
@@ -59,49 +57,36 @@ class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
         self._missing = missing
-        self._refusals = _DiskRefusals(store)
+        self._reported = -math.inf  # when an error of the disk was reported
         self.close = store.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        json = _is_json(scope["raw_path"])
+        json = is_json_api(scope)
         head = scope["method"] == "HEAD"
         body = Body(receive)
         try:
-            with self._refusals.recorded():
-                request = StorageRequest.of(scope, body.receive)
-                answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
-                if isinstance(answered, ObjectReader):
-                    await send_media(answered, request.headers, send, head=head, xml=not json)
-                    return
-        except StoreError as error:
+            request = StorageRequest.of(scope, body.receive)
+            answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
+            if isinstance(answered, ObjectReader):
+                await send_media(answered, request.headers, send, head=head, xml=not json)
+                return
+        except ConnectionError:  # the client's connection
+            raise
+        except (StoreError, OSError, sqlite3.Error) as error:
+            refused = _as_answered(error, scope["method"]) if isinstance(error, StoreError) else self._disk(error)
             await body.drop()  # otherwise the client, which still sends, would never see the error
             if isinstance(error, NoSuchBucket):
                 self._missing.note(error.bucket)
-            refused = _as_answered(error, scope["method"])
             answered = error_json(refused) if json else error_xml(refused)
         await answered.send(send, head=head)
 
-
-class _DiskRefusals:
-    """Errors of the disk in the store's words, now and then on standard error for the person who runs the server."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._reported = -math.inf
-
-    @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Raises StoreError instead of the system's errors of the disk."""
-        try:
-            yield
-        except ConnectionError:  # the client's connection
-            raise
-        except (OSError, sqlite3.Error) as error:
-            refused = self._store.refusal(error)
-            if time.monotonic() - self._reported > _TELL_SECONDS:
-                self._reported = time.monotonic()
-                print(f"{PRODUCT}: {refused.message}", file=sys.stderr, flush=True)
-            raise refused from error
+    def _disk(self, error: OSError | sqlite3.Error) -> StoreError:
+        """Returns an error of the disk, now and then also on standard error for the person who runs the server."""
+        refused = self._store.refusal(error)
+        if time.monotonic() - self._reported > _TELL_SECONDS:
+            self._reported = time.monotonic()
+            print(f"{PRODUCT}: {refused.message}", file=sys.stderr, flush=True)
+        return refused
 
 
 def _as_answered(error: StoreError, method: str) -> StoreError:
@@ -109,12 +94,6 @@ def _as_answered(error: StoreError, method: str) -> StoreError:
     if isinstance(error, NotModified) and method not in ("GET", "HEAD"):
         return PreconditionFailed(error.message)
     return error
-
-
-def _is_json(raw_path: bytes) -> bool:
-    return raw_path.startswith(
-        (b"/storage/v1", b"/upload/storage/v1", b"/resumable/upload/storage/v1", b"/download/storage/v1", b"/batch")
-    )
 
 
 async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
@@ -141,8 +120,8 @@ async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectR
         case ["b", bucket, "storageLayout"]:
             return await _layout(store, bucket)
         case ["b", _, what, *_] if what in _OF_BUCKETS:
-            raise not_emulated(_OF_BUCKETS[what])
-    raise not_emulated(f"{request.method} /{'/'.join(request.segments)}")
+            raise NotEmulated(_OF_BUCKETS[what])
+    raise NotEmulated(f"{request.method} /{'/'.join(request.segments)}")
 
 
 async def _layout(store: ObjectStore, bucket: str) -> Answer:
@@ -164,5 +143,5 @@ async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
         return error_json(store.refusal(error))
     if isinstance(answered, ObjectReader):
         answered.close()
-        return error_json(not_emulated("media in a batch"))
+        return error_json(NotEmulated("media in a batch"))
     return answered

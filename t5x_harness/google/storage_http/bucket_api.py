@@ -18,7 +18,7 @@ from t5x_harness.google.identity import PROJECT, project_number
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import Invalid, PreconditionFailed, StoreError
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ANY, Bucket, Preconditions
+from t5x_harness.google.storage.values import ANY, Preconditions
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import (
@@ -45,35 +45,23 @@ async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) 
     """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for an invalid or outdated policy."""
     bucket = await asyncio.to_thread(store.bucket, name)
     if request.method == "PUT":
-        policy = _read(await request.json())
+        policy = await request.json()
+        bindings = policy.get("bindings", [])
+        if not isinstance(bindings, list) or not all(isinstance(b, dict) and "role" in b for b in bindings):
+            raise Invalid("bindings has to be a list of roles with their members")
         as_read = ANY
         if "etag" in policy:
             bucket = await asyncio.to_thread(store.bucket, name)
             if policy["etag"] != etag_of(bucket):
                 raise PreconditionFailed("The policy was changed since it was read: its etag is another.")
             as_read = Preconditions(metageneration_match=bucket.metageneration)
-        kept = {"version": policy.get("version", 1), "bindings": policy.get("bindings", [])}
+        kept = {"version": policy.get("version", 1), "bindings": bindings}
         bucket = await asyncio.to_thread(store.patch_bucket, name, {POLICY: kept}, as_read)
     elif request.method != "GET":
-        raise not_allowed(request)
-    return json_answer(_resource(bucket))
-
-
-def _read(policy: Mapping[str, Any]) -> Mapping[str, Any]:
-    bindings = policy.get("bindings", [])
-    if not isinstance(bindings, list) or not all(isinstance(b, dict) and "role" in b for b in bindings):
-        raise Invalid("bindings has to be a list of roles with their members")
-    return policy
-
-
-def _resource(bucket: Bucket) -> dict[str, Any]:
-    kept: Any = bucket.fields.get(POLICY, _FIRST)
-    return {
-        "kind": "storage#policy",
-        "resourceId": f"projects/_/buckets/{bucket.name}",
-        "etag": etag_of(bucket),
-        **kept,
-    }
+        raise NotAllowed(request)
+    shown: Any = bucket.fields.get(POLICY, _FIRST)
+    identity = {"resourceId": f"projects/_/buckets/{bucket.name}", "etag": etag_of(bucket)}
+    return json_answer({"kind": "storage#policy", **identity, **shown})
 
 
 _TIMES = 3
@@ -125,7 +113,7 @@ async def answer_buckets(store: ObjectStore, request: StorageRequest) -> Answer:
         if project := request.parameters.get("project"):
             fields[PROJECT_FIELD] = project_number(project)
         return json_answer(bucket_resource(await asyncio.to_thread(store.create_bucket, name, fields), request.origin))
-    raise not_allowed(request)
+    raise NotAllowed(request)
 
 
 async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
@@ -144,7 +132,7 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
     if request.method == "DELETE":
         await asyncio.to_thread(store.delete_bucket, name, conditions)
         return Answer(204)
-    raise not_allowed(request)
+    raise NotAllowed(request)
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +144,7 @@ def _checked(resource: dict[str, Any]) -> dict[str, Any]:
     """
     match resource.get("hierarchicalNamespace"):
         case {"enabled": enabled} if enabled:
-            raise not_emulated("buckets with a hierarchical namespace")
+            raise NotEmulated("buckets with a hierarchical namespace")
     for name in ("location", "storageClass"):
         text_of(resource, name)
     labels = resource.get("labels")
@@ -171,7 +159,11 @@ async def _list(store: ObjectStore, request: StorageRequest) -> Answer:
     most = number_of(request.parameters, "maxResults")
     if most is not None and most < 1:
         raise Invalid(f"Invalid value for maxResults: {most}: it must be at least 1")
-    after = _name_in(request.parameters.get("pageToken", ""))
+    token = request.parameters.get("pageToken", "")
+    try:
+        after = base64.b64decode(token, altchars=b"-_", validate=True).decode()  # the last name of the previous page
+    except (binascii.Error, ValueError):
+        raise Invalid(f"Invalid page token: {token!r}") from None
     found = await asyncio.to_thread(store.buckets, request.parameters.get("prefix", ""))
     left = [bucket for bucket in found if bucket.name > after]
     page = left[: min(most or _MOST, _MOST)]
@@ -183,18 +175,13 @@ async def _list(store: ObjectStore, request: StorageRequest) -> Answer:
     return json_answer(body)
 
 
-def _name_in(token: str) -> str:
-    """Returns the last name of the previous page."""
-    try:
-        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise Invalid(f"Invalid page token: {token!r}") from None
-
-
 class NotAllowed(StoreError):
     """The resource does not have this method."""
 
     status, reason, code = 405, "methodNotAllowed", "MethodNotAllowed"
+
+    def __init__(self, request: StorageRequest) -> None:
+        super().__init__(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
 
 
 class NotEmulated(StoreError):
@@ -202,14 +189,6 @@ class NotEmulated(StoreError):
 
     status, reason, code = NOT_EMULATED, "notImplemented", "NotImplemented"
 
-
-def not_allowed(request: StorageRequest) -> StoreError:
-    """Returns the error for a method that the resource does not have."""
-    return NotAllowed(f"{request.method} is not allowed for /{'/'.join(request.segments)}")
-
-
-def not_emulated(what: str) -> StoreError:
-    """Returns the error for a part of Google's API that is not emulated."""
-    return NotEmulated(
-        f"{PRODUCT} does not emulate {what}; buckets, objects, listings, uploads, compose, copy, rewrite and move are"
-    )
+    def __init__(self, what: str) -> None:
+        emulated = "buckets, objects, listings, uploads, compose, copy, rewrite and move are"
+        super().__init__(f"{PRODUCT} does not emulate {what}; {emulated}")

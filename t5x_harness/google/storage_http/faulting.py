@@ -27,12 +27,12 @@ from t5x_harness.google.storage.errors import StoreError
 from t5x_harness.google.storage.names import compile_glob
 from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.answers import error_json, error_xml
-from t5x_harness.google.storage_http.operations import (
+from t5x_harness.google.storage_http.request import (
     RequestTarget,
     is_json_api,
     meaning_of,
     name_in_body,
-    parameters_of,
+    parse_query,
 )
 
 _AS_GOOGLE_SAYS = {
@@ -63,6 +63,7 @@ class Exchange:
       received: the number of received bytes of the request's body.
       sent: the number of sent bytes of the answer's body.
       over: done when the exchange has ended and is recorded.
+      cut: whether the fault has cut the client's connection.
       injected: whether the fault had an effect; it has none on a body that ends before the point of the cut.
     """
 
@@ -71,14 +72,8 @@ class Exchange:
         self.early: list[Message] = []
         self.fault: Fault | None = None
         self.status = self.received = self.sent = 0
-        self.injected = False
+        self.injected = self.cut = False
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._cut = False
-
-    @property
-    def cut(self) -> bool:
-        """Whether the fault has cut the client's connection."""
-        return self._cut
 
     async def run(self, app: App) -> None:
         """Lets the application answer, subject to the fault."""
@@ -95,12 +90,12 @@ class Exchange:
             case Fault(kind="reset", value=0):
                 self._reset()
         try:
-            if not self._cut:
+            if not self.cut:
                 await app(self._scope, self._take, self._give)
         except ConnectionResetError:
-            if not self._cut:
+            if not self.cut:
                 raise
-        while self._cut and (await self._receive())["type"] != "http.disconnect":
+        while self.cut and (await self._receive())["type"] != "http.disconnect":
             pass  # until the server knows of the cut, it would report a missing answer
 
     async def _fail(self, status: int) -> None:
@@ -113,7 +108,7 @@ class Exchange:
         await answered.send(self._give, head=self._scope["method"] == "HEAD")
 
     async def _take(self) -> Message:
-        if self._cut:
+        if self.cut:
             return {"type": "http.disconnect"}
         message = self.early.pop(0) if self.early else await self._receive()
         body = message.get("body", b"")
@@ -133,7 +128,7 @@ class Exchange:
     async def _give(self, message: Message) -> None:
         if self.fault and self.fault.kind == "lose":
             self._reset()
-        if self._cut:
+        if self.cut:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
@@ -161,14 +156,14 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def _end_after(self, last: bytes) -> None:
-        self.injected = self._cut = True
+        self.injected = self.cut = True
         self.sent += len(last)
         await self._send({"type": "http.response.body", "body": last, "more_body": True})
         connection_of(self._scope).end()
 
     def _reset(self) -> None:
-        if not self._cut:
-            self.injected = self._cut = True
+        if not self.cut:
+            self.injected = self.cut = True
             connection_of(self._scope).reset()
 
 
@@ -191,20 +186,17 @@ class _Faulting:
             await self._exchange(scope, receive, send)
 
     async def _administer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._cut_ones_end()
+        # Exchanges that have ended for their clients only, because the caller may be such a client.
+        if ending := [exchange.over for exchange in self._running if exchange.cut]:
+            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
         if scope["method"] == "POST":
             self._faults.arm(Fault(**json.loads(await body_of(receive))))
         elif scope["method"] == "DELETE":
             self._faults.clear()
         await answer_json(send, 200, self._faults.report())
 
-    async def _cut_ones_end(self) -> None:
-        """Waits for exchanges that have ended for their clients only, because the caller may be such a client."""
-        if ending := [exchange.over for exchange in self._running if exchange.cut]:
-            await asyncio.wait(ending, timeout=_ENDING_SECONDS)
-
     async def _exchange(self, scope: Scope, receive: Receive, send: Send) -> None:
-        parameters = parameters_of(scope)
+        parameters = parse_query(scope["query_string"])
         meant = meaning_of(scope, parameters)
         exchange = Exchange(scope, receive, send)
         if meant.operation == "upload" and not meant.object and "upload_id" not in parameters:

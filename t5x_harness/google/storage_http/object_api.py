@@ -15,13 +15,13 @@ from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject, StoredObject
 from t5x_harness.google.storage_http.answers import Answer, json_answer
-from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
+from t5x_harness.google.storage_http.bucket_api import NotAllowed, NotEmulated
 from t5x_harness.google.storage_http.calls import check_read, inline_or_in_thread, open_checked
 from t5x_harness.google.storage_http.request import StorageRequest, parse_json
 from t5x_harness.google.storage_http.resources import (
+    FIELDS,
     bucket_resource,
     cleared_by,
-    every_field,
     fields_of,
     listing_of,
     number_of,
@@ -43,7 +43,7 @@ _NOT_EMULATED = {
 async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     """Answers ``/storage/v1/b/BUCKET/o``."""
     if request.method != "GET":
-        raise not_allowed(request)
+        raise NotAllowed(request)
     page = await asyncio.to_thread(store.list, bucket, listing_of(request.parameters))
     body: dict[str, Any] = {"kind": "storage#objects"}
     if page.next_page:
@@ -66,7 +66,7 @@ async def answer_object(
     name, *action = rest
     match action:
         case ["compose"] | ["copyTo" | "rewriteTo", "b", _, "o", _] | ["moveTo", "o", _] if request.method != "POST":
-            raise not_allowed(request)
+            raise NotAllowed(request)
         case ["compose"]:
             return await _compose(store, request, bucket, name)
         case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
@@ -77,7 +77,7 @@ async def answer_object(
             moved = await asyncio.to_thread(store.move, source, to_name, preconditions_of(request.parameters))
             return json_answer(object_resource(moved, request.origin))
         case [what, *_] if what in _NOT_EMULATED:
-            raise not_emulated(_NOT_EMULATED[what])
+            raise NotEmulated(_NOT_EMULATED[what])
         case _:  # the name alone, from clients that do not encode its slashes, too
             return await _plain(store, request, bucket, "/".join(rest))
 
@@ -94,10 +94,10 @@ async def _plain(store: ObjectStore, request: StorageRequest, bucket: str, name:
         check_read(found, request.headers)
     elif request.method in ("PATCH", "PUT"):
         resource = await request.json()
-        clear = every_field() if request.method == "PUT" else cleared_by(resource)
+        clear = FIELDS.values() if request.method == "PUT" else cleared_by(resource)
         found = await asyncio.to_thread(store.patch, bucket, name, fields_of(resource), conditions, clear=clear)
     else:
-        raise not_allowed(request)
+        raise NotAllowed(request)
     return json_answer(object_resource(found, request.origin))
 
 

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import formatdate
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +24,6 @@ from t5x_harness.google.storage.values import (
 )
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_IN_NAMES = "!#$&'*+^`|"
-"""Characters of header names other than letters, digits and ``-._~``."""
 
 
 def rfc3339(microseconds: int) -> str:
@@ -40,18 +37,9 @@ def _date_and_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
-def http_time(microseconds: int) -> str:
-    return formatdate(microseconds // 1_000_000, usegmt=True)
-
-
 def header_text(text: str) -> str:
     """Returns a text as the value of a header: its UTF-8, with control characters quoted as in URLs."""
     return _CONTROL.sub(lambda found: quote(found[0]), text).strip().encode().decode("latin-1")
-
-
-def header_name(text: str) -> str:
-    """Returns a text as (part of) the name of a header, with all other characters quoted as in URLs."""
-    return quote(text, safe=_IN_NAMES)
 
 
 FIELDS: Mapping[str, str] = {
@@ -209,11 +197,6 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
 def cleared_by(resource: Mapping[str, Any]) -> list[str]:
     """Returns the fields that a patch sets to null."""
     return [ours for theirs, ours in FIELDS.items() if theirs in resource and resource[theirs] is None]
-
-
-def every_field() -> list[str]:
-    """Returns all fields, which an update, unlike a patch, overwrites."""
-    return list(FIELDS.values())
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:

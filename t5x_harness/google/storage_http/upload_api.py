@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Upload
 from t5x_harness.google.storage_http.answers import Answer, json_answer
-from t5x_harness.google.storage_http.bucket_api import not_allowed
+from t5x_harness.google.storage_http.bucket_api import NotAllowed
 from t5x_harness.google.storage_http.calls import write_object
 from t5x_harness.google.storage_http.multipart import read_related
 from t5x_harness.google.storage_http.request import StorageRequest
@@ -32,7 +31,7 @@ async def answer_upload(store: ObjectStore, request: StorageRequest, bucket: str
     if upload_id is not None:
         return await _resume(store, request, upload_id)
     if request.method not in ("POST", "PUT"):
-        raise not_allowed(request)
+        raise NotAllowed(request)
     match request.parameters.get("uploadType"):
         case "resumable":
             return await _start(store, request, bucket)
@@ -94,7 +93,8 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
         checksums = checksums_of({}, request.headers)
         found = await asyncio.to_thread(store.uploads.finish, upload_id, checksums)
         return json_answer(object_resource(found, request.origin))
-    return _so_far(upload, received)
+    told = {"range": f"bytes=0-{received - 1}"} if received else {}
+    return Answer(308, b"", {"x-guploader-uploadid": upload.id, **told})
 
 
 def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
@@ -107,10 +107,3 @@ def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
         raise Invalid(f"Failed to parse Content-Range header: {text}")
     first, _, total = match.groups()
     return (count_of(first) if first is not None else None), (count_of(total) if total != "*" else None)
-
-
-def _so_far(upload: Upload, received: int) -> Answer:
-    headers = {"x-guploader-uploadid": upload.id}
-    if received:
-        headers["range"] = f"bytes=0-{received - 1}"
-    return Answer(308, b"", headers)

@@ -24,7 +24,7 @@ from t5x_harness.google.storage.values import (
     StoredObject,
 )
 from t5x_harness.google.storage_http.answers import Answer, media_headers
-from t5x_harness.google.storage_http.bucket_api import not_allowed, not_emulated
+from t5x_harness.google.storage_http.bucket_api import NotAllowed, NotEmulated
 from t5x_harness.google.storage_http.calls import inline_or_in_thread, open_checked, with_entity_tags, write_object
 from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
 from t5x_harness.google.storage_http.resources import (
@@ -55,10 +55,10 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
     bucket = host.removesuffix(_SUFFIX) if host.endswith(_SUFFIX) else segments.pop(0)
     name = "/".join(segments)
     if not bucket:
-        raise not_emulated("the list of buckets of the XML API")
+        raise NotEmulated("the list of buckets of the XML API")
     parameters = request.parameters
     if asked := _NOT_EMULATED & set(parameters):
-        raise not_emulated(f"?{min(asked)} of the XML API")
+        raise NotEmulated(f"?{min(asked)} of the XML API")
     if not name:
         return await _bucket(store, request, bucket)
     if "uploads" in parameters or "uploadId" in parameters:
@@ -76,7 +76,7 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
             conditions = await with_entity_tags(store, bucket, name, given, request.headers)
             await asyncio.to_thread(store.delete, bucket, name, conditions)
             return Answer(204)
-    raise not_allowed(request)
+    raise NotAllowed(request)
 
 
 async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
@@ -84,7 +84,7 @@ async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> A
         await asyncio.to_thread(store.bucket, bucket)
         return Answer(200)
     if request.method != "GET":
-        raise not_emulated(f"{request.method} of a bucket by the XML API")
+        raise NotEmulated(f"{request.method} of a bucket by the XML API")
     if "uploads" in request.parameters:
         return await asyncio.to_thread(_list_uploads, store, bucket)
     return await asyncio.to_thread(_list_bucket, store, bucket, request.parameters)
@@ -168,7 +168,7 @@ async def _upload_of_parts(store: ObjectStore, request: StorageRequest, bucket: 
     upload_id = request.parameters.get("uploadId")
     if upload_id is None:
         if request.method != "POST":
-            raise not_allowed(request)
+            raise NotAllowed(request)
         begun = await asyncio.to_thread(store.multiparts.start, bucket, name, _fields(request))
         return _document("InitiateMultipartUploadResult", named, _xml(UploadId=begun.id))
     upload = await asyncio.to_thread(store.multiparts.get, upload_id)
@@ -188,7 +188,7 @@ async def _upload_of_parts(store: ObjectStore, request: StorageRequest, bucket: 
             return Answer(204)
         case "GET":
             return _list_parts(upload, request, named)
-    raise not_allowed(request)
+    raise NotAllowed(request)
 
 
 def _list_uploads(store: ObjectStore, bucket: str) -> Answer:

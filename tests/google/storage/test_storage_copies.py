@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Digest, ObjectFields, Preconditions, SourceObject
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
 
 
 def content(store: ObjectStore, name: str, bucket: str = "data") -> bytes:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import Checksums, Digest, MultipartUpload, ObjectFields, SourceObject, UploadPart
+from t5x_harness.google.storage.values import Checksums, MultipartUpload, ObjectFields, SourceObject, UploadPart
 
 LARGE = bytes(range(256)) * (5 << 12)  # as small as a part may be that is not the last
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from t5x_harness.google.storage_http.operations import name_in_body
+from t5x_harness.google.storage_http.request import name_in_body
 
 NAMES = [
     "a",
