@@ -49,7 +49,6 @@ def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], No
     namespace has a new read-only root with everything of the old root in it.
 
     Args:
-      folder: the folder to show.
       mount_at: a function that mounts something else at a path.
 
     Raises:

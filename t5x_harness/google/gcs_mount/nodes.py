@@ -36,12 +36,10 @@ class StagedContent:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
     Args:
-      layout: the paths of the store.
       source: a descriptor of the content to begin with; None for a new or truncated file, which is stored even if
         nothing is written.
 
     Attributes:
-      descriptor: the open file.
       dirty: whether the content is not stored yet.
     """
 
@@ -64,7 +62,6 @@ class StagedContent:
         """Puts the content into the store atomically; needs the lock on the store's files.
 
         Args:
-          path: the path of the stored file.
           base: the generation that must be there now; None for no file.
 
         Returns:
@@ -119,9 +116,7 @@ class Node:
     The kernel caches the pages of a file by this number for all processes, so generations must not share it.
 
     Attributes:
-      number: the kernel's number.
       path: the path below the mount; empty for the root, ``bucket/a/b`` otherwise.
-      folder: whether it is a folder.
       generation: the generation of the stored file; None for a folder, and for a file that was not stored yet.
       lookups: how often the kernel has looked it up; at 0 it is forgotten.
       staged: its content while it is open for writing.

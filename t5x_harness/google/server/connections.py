@@ -40,7 +40,6 @@ class Connections:
 
     Args:
       most: how many connections there may be before an idle one is closed for a new one.
-      head_seconds: how long a request's head may take.
     """
 
     def __init__(self, most: int = 1 << 30, head_seconds: float = _HEAD_SECONDS) -> None:

@@ -28,7 +28,6 @@ class HttpServer:
     """Serves one ASGI application on any number of connections, however they are accepted.
 
     Args:
-      app: the application.
       connections: the open connections; by default a new, empty set.
 
     Attributes:
@@ -64,11 +63,7 @@ class HttpServer:
 
 
 class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
-    """One connection, plain or TLS.
-
-    Attributes:
-      transport: set once the connection is made.
-    """
+    """One connection, plain or TLS."""
 
     transport: asyncio.Transport
 
@@ -209,7 +204,6 @@ class HttpExchange:
 
     Args:
       waits: whether the client waits for 100 Continue before it sends the body.
-      keep_alive: whether the client would use the connection again.
 
     Attributes:
       running: whether the application has been started.

@@ -20,11 +20,7 @@ class NotChunked(Exception):
 
 
 class Chunks:
-    """Decodes the body of one request.
-
-    Attributes:
-      over: whether the body has ended.
-    """
+    """Decodes the body of one request."""
 
     def __init__(self) -> None:
         self.over = False
@@ -38,9 +34,6 @@ class Chunks:
 
         Returns:
           Pieces of the body, and the bytes after its end.
-
-        Raises:
-          NotChunked: the data is not a chunked body.
         """
         pieces: list[bytes] = []
         at, end = 0, len(data)
@@ -265,10 +258,6 @@ def plain_answer(status: int, text: str, reason: str = "") -> bytes:
 class AnswerFraming:
     """The framing of one answer.
 
-    Args:
-      method: the request's method.
-      version: the request's version, ``1.1`` or ``1.0``.
-
     Attributes:
       keep_alive: whether the connection can be used again; known once the head is.
     """
@@ -286,7 +275,6 @@ class AnswerFraming:
         Args:
           start: ASGI's ``http.response.start``; its ``reason``, if present, replaces the usual phrase of the status.
           size: the size of a body that is sent in one piece, which the headers need not have.
-          keep_alive: whether the connection may be used again.
         """
         status: int = start["status"]
         headers = list(start["headers"])

@@ -153,12 +153,8 @@ class PortListener:
     asyncio's own server accepts every user's connections, and logs a traceback whenever it runs out of descriptors.
 
     Args:
-      protocol: makes the protocol of a connection.
-      port: the port's number; 0 for any.
       tls: the context of a TLS port; None for a plain one.
-      peers: decides whose connections are accepted.
       connections: the server's connections; idle ones are closed to make room for new ones.
-      log: for the connections that are refused.
 
     Raises:
       ServerError: the port cannot be opened; the message says why.

@@ -40,7 +40,6 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
     """Serves until SIGTERM, SIGINT or SIGHUP, or until the owner has ended.
 
     Args:
-      settings: the server's settings.
       ready: called once every port is open.
 
     Raises:

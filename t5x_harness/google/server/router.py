@@ -116,11 +116,7 @@ def front(
     """Returns the application for all of Google's hosts and for this machine's own names.
 
     Args:
-      storage: answers for Cloud Storage.
       vertex: answers for Vertex AI and for projects.
-      tpu: answers for Cloud TPU.
-      images: answers for registries of images.
-      authority: knows which clients get the session's token.
       refusals: the proxy's refusals, which the private path ``PRIVATE/refused`` returns.
     """
 

@@ -65,7 +65,6 @@ def service_account(key: bytes, token_uri: str) -> str:
     """Returns the JSON file of the service account, for ``GOOGLE_APPLICATION_CREDENTIALS``.
 
     Args:
-      key: the account's key, as PEM.
       token_uri: where clients exchange a signed claim for a token.
     """
     return json.dumps(
@@ -106,15 +105,7 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
 
 
 def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: str, proxy: int) -> None:
-    """Writes the files that clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``.
-
-    Args:
-      folder: the session's folder.
-      key: the key of the service account, as PEM.
-      token: the session's token.
-      url: the URL of the server's plain HTTP port.
-      proxy: the port of the proxy.
-    """
+    """Writes the files that clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``."""
     remote_shell.write_gcloud_configuration(folder.gcloud, PROJECT)
     _write_secret(folder.credentials, service_account(key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())

@@ -31,9 +31,7 @@ class ServerSettings:
       port: the port for plain HTTP; 0 for any.
       proxy_port: the port of the proxy; 0 for any.
       owner: the pid of the process with which the server ends; None if only a signal ends it.
-      create_buckets: whether missing buckets are created when they are first used.
       app: makes the application for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
-      vertex: the options of Vertex AI.
     """
 
     root: Path | None = None
@@ -59,12 +57,10 @@ class Endpoints:
     """A server's ports, all on 127.0.0.1, and its folders. The server reports them when it is ready.
 
     Attributes:
-      http: the port for plain HTTP.
       tls: the port for HTTPS, and for gRPC from clients that offer only ``h2``.
       proxy: the port of the HTTP proxy, which ends TLS itself.
       grpc: the port for gRPC without TLS.
       folder: this server's CA, credentials and client configurations; it is removed with the server.
-      root: the folder that holds the buckets.
       state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
     """
 

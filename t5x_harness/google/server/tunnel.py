@@ -114,7 +114,6 @@ class Refusals:
         """Counts a refusal.
 
         Args:
-          target: the host, with its port if there is one.
           message: the line for the client; by default, one that says that only Google's hosts are emulated.
 
         Returns:
@@ -163,7 +162,6 @@ class Proxy(asyncio.Protocol):
       context: ends TLS inside a tunnel.
       inside: makes the protocol inside a tunnel to a host, whose connection is made once TLS has begun.
       plain: makes the protocol of a connection that is not a tunnel.
-      refusals: counts the hosts that are refused.
       connections: has this connection until it becomes a tunnel or plain HTTP.
     """
 

@@ -161,11 +161,7 @@ class Bodies:
             _remove(self._layout.incoming_path(body))
 
     def recover(self, unfinished: set[str]) -> None:
-        """Completes the work of a killed process: moves bodies with a record to their location, and removes others.
-
-        Args:
-          unfinished: the bodies that stay incoming.
-        """
+        """Completes the work of a killed process: moves bodies with a record to their location, and removes others."""
         if (begun := self._database.begun_move()) is not None:
             source, target = begun
             if self._has_moved(source, target):
@@ -228,10 +224,7 @@ class Bodies:
     def _prune(self, bucket: str, folder: str, *, implied: bool = True) -> None:
         """Removes folders without objects, upwards, as long as only objects' names imply them.
 
-        Args:
-          bucket: the bucket of the folder.
-          folder: the folder, relative to the bucket.
-          implied: whether the first folder stays if someone made it; a removed object ``folder/`` takes it along.
+        With ``implied=False`` the first one goes even if someone made it: a removed object ``folder/`` takes it along.
         """
         while folder:
             marker = self._database.record(bucket, f"{folder}/")

@@ -19,8 +19,6 @@ class Buckets:
     """The few buckets of a store, kept in memory. Every call needs the store's lock.
 
     Args:
-      layout: the paths of the store.
-      database: the records of the store.
       create: whether a missing bucket is made when it is first used.
     """
 

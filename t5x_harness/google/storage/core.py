@@ -59,7 +59,6 @@ class Core:
         """Runs an action under the lock, again and again until all files that changed outside have been read.
 
         Args:
-          action: the action, which may be started several times.
           wait: whether to wait for other holders of the lock, and for files to be read.
           grows: whether it needs disk space; an action that only reads or removes works on a full disk, too.
 
@@ -159,12 +158,10 @@ class Core:
         file is put in its place when the store is opened again.
 
         Args:
-          body: the name of the incoming file.
           also: called in the same transaction; if it raises, nothing happens.
           wait: whether to wait for other threads.
 
         Raises:
-          NoSuchResource: the bucket does not exist.
           PreconditionFailed, NotModified: a condition does not hold.
           WouldWait: it would have to wait.
         """
@@ -203,7 +200,6 @@ class TreeView:
     """One operation's view of the tree, which treats a file that it has read as seen even if it is still being written.
 
     Args:
-      core: the parts of the store.
       wait: whether to wait for the lock on the files when one has to be moved.
     """
 

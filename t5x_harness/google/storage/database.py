@@ -81,7 +81,6 @@ class Identity(NamedTuple):
 
     Attributes:
       inode: changes when another file takes the place.
-      size: in bytes.
       mtime: in nanoseconds.
     """
 

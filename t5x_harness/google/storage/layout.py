@@ -19,11 +19,7 @@ LONGEST_PATH = 4095  # Linux' PATH_MAX without its NUL
 
 
 class StoreLayout:
-    """The paths of a store.
-
-    Args:
-      root: its folder; made if it does not exist.
-    """
+    """The paths of a store, whose folders are made if they do not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()

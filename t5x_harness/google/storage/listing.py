@@ -24,7 +24,6 @@ def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
     one name to another twice, or not at all. Small requests then wait in a thread.
 
     Raises:
-      NoSuchResource: the bucket does not exist.
       Invalid: the page token, glob or number of results is invalid.
     """
     page = _Page(query)

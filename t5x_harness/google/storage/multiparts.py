@@ -35,9 +35,6 @@ class PartWriter(BodyWriter):
     def commit(self, expected: Checksums = Checksums()) -> UploadPart:  # noqa: B008 (it is frozen)
         """Makes a part of the bytes so far; it replaces an earlier part of its number.
 
-        Args:
-          expected: the checksums that the client announced.
-
         Raises:
           Invalid: the bytes have other checksums.
           NoSuchResource: the upload was completed or aborted meanwhile.
@@ -62,12 +59,7 @@ class Multiparts:
         self._core = core
 
     def start(self, bucket: str, name: str, fields: ObjectFields = ObjectFields()) -> MultipartUpload:  # noqa: B008
-        """Begins an upload, for which Google has no conditions.
-
-        Raises:
-          Invalid: Google would refuse the name.
-          NoSuchResource: the bucket does not exist.
-        """
+        """Begins an upload, for which Google has no conditions."""
         check_object_name(name)
         upload = MultipartUpload(self._core.bodies.new_name(), bucket, name, fields, time.time_ns() // 1000)
         with self._core.lock:
@@ -81,11 +73,7 @@ class Multiparts:
             return _recorded(self._core, upload_id)[0]
 
     def all(self, bucket: str) -> list[MultipartUpload]:
-        """Returns the uploads to a bucket, without their parts, by name and then by start.
-
-        Raises:
-          NoSuchResource: the bucket does not exist.
-        """
+        """Returns the uploads to a bucket, without their parts, by name and then by start."""
         with self._core.lock:
             self._core.buckets.get(bucket)
             return self._core.database.multiparts(bucket)
@@ -106,7 +94,6 @@ class Multiparts:
         """Joins parts into an object without MD5, as Google does, and drops the parts that are not named.
 
         Args:
-          upload_id: the upload.
           parts: the number and ETag (without quotes) of each part.
 
         Raises:

@@ -55,7 +55,6 @@ class ObjectStore:
 
     Args:
       root: the folder; made if it does not exist. layout.py shows its content.
-      create_buckets: whether a missing bucket is made when it is first used.
 
     Raises:
       CannotOpen: another process has the folder open, another release wrote it, it is damaged, or its disk is full.

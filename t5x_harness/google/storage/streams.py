@@ -21,7 +21,6 @@ class BodyWriter:
     and the descriptor must not be closed, and be reused by others, in the middle of that.
 
     Args:
-      core: the parts of the store.
       md5: False leaves MD5 out.
     """
 
@@ -82,18 +81,10 @@ class ObjectWriter(BodyWriter):
         self._new, self._also = new, also
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes an object of the bytes so far.
-
-        Args:
-          expected: the checksums that the client announced.
-          wait: whether to wait for other threads.
-
-        Returns:
-          The object, a new generation.
+        """Makes an object, a new generation, of the bytes so far.
 
         Raises:
           Invalid: the bytes have other checksums.
-          NoSuchResource: the bucket is gone.
           PreconditionFailed, NotModified: a condition does not hold.
           WouldWait: it would have to wait; the bytes are dropped, too.
         """
@@ -123,9 +114,7 @@ class ObjectReader:
         """Yields the bytes of a range.
 
         Args:
-          start: the first byte.
           end: the byte after the last; None or a larger number stands for the size.
-          chunk: the most bytes to yield at a time.
 
         Raises:
           StoreError: someone outside has truncated the file.

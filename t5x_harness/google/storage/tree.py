@@ -141,12 +141,7 @@ def _make(path: AnyStr) -> None:
 
 
 def remove_folder(path: str, *, implied: bool = True) -> bool:
-    """Removes an empty folder; returns False if it stays.
-
-    Args:
-      path: the folder.
-      implied: whether a folder that someone made stays.
-    """
+    """Removes an empty folder, if ``implied`` only one that nobody made; returns False if it stays."""
     try:
         if implied and not os.stat(path).st_mode & stat.S_ISVTX:
             return False

@@ -65,8 +65,6 @@ class Uploads:
         """Begins an upload.
 
         Raises:
-          Invalid: Google would refuse the name.
-          NoSuchResource: the bucket does not exist.
           PreconditionFailed, NotModified: a condition does not hold now.
         """
         check_object_name(name)
@@ -104,10 +102,8 @@ class Uploads:
         """Appends bytes, which are durable when this returns.
 
         Args:
-          upload_id: the upload.
           offset: the position of the bytes. Bytes that were received before are skipped, because a client that has
             lost an answer sends them again.
-          data: the bytes.
 
         Returns:
           The number of received bytes.
@@ -140,7 +136,6 @@ class Uploads:
         """Makes an object of the received bytes; a second call returns the same object.
 
         Args:
-          upload_id: the upload.
           expected: checksums that the client announces in addition to those at the start.
 
         Raises:

@@ -69,7 +69,6 @@ class StoredObject:
       name: any name of 1 to 1024 bytes that Google takes, slashes included.
       generation: microseconds, strictly growing in a store; new with every write.
       metageneration: 1 when written, grows with each patch.
-      size: in bytes.
       created: microseconds since 1970.
       updated: microseconds since 1970 of the last patch.
       md5: base64; None for a composed object.
@@ -111,11 +110,9 @@ class ListingQuery:
 
     Attributes:
       delimiter: of any length; names that have it after the prefix are cut behind it and become prefixes.
-      match_glob: the glob that objects and prefixes have to match; see globs.py.
       start_offset: the first name, itself included.
       end_offset: the name before which the listing ends.
       include_trailing_delimiter: a name that ends in its first delimiter is listed as an object too.
-      page_token: the token that the previous page ended with.
       max_results: objects and prefixes together; at most 1000.
     """
 
@@ -136,7 +133,6 @@ class Listing:
     Attributes:
       objects: in the order of their UTF-8 names.
       prefixes: names cut after the delimiter, each once, in order.
-      next_page: the token of the next page; None after the last.
     """
 
     objects: tuple[StoredObject, ...]
@@ -229,7 +225,6 @@ class Upload:
     """The state of a resumable upload.
 
     Attributes:
-      id: the client's name for it.
       preconditions: checked when it starts and again when it ends.
       expected: checksums that the client announced at the start.
       received: how many bytes are kept; all of them survive a broken connection and a killed server.
@@ -252,7 +247,6 @@ class UploadPart:
 
     Attributes:
       number: 1 to 10000; the object has its parts in this order.
-      size: in bytes.
       updated: microseconds since 1970.
     """
 
@@ -272,7 +266,6 @@ class MultipartUpload:
     """The state of a multipart upload of the XML API.
 
     Attributes:
-      id: the client's name for it.
       started: microseconds since 1970.
       parts: by number.
     """

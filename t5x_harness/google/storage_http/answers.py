@@ -46,8 +46,6 @@ async def send_unpacked(reader: ObjectReader, headers: Mapping[str, str], send: 
     Args:
       reader: a reader of the object, which is left open.
       headers: the headers for the packed object.
-      send: the function that sends the answer.
-      head: whether to send the headers only.
 
     Raises:
       Invalid: the object does not begin like gzip; nothing is sent.
@@ -163,9 +161,6 @@ async def send_media(
       reader: a reader of the object, which is closed at the end.
       asked: the request's headers. Like Google, this ignores an invalid ``Range``, and every range of a gzip object
         that is sent unpacked because the client does not accept gzip.
-      send: the function that sends the answer.
-      head: whether to send the headers only.
-      xml: whether to answer as the XML API does.
 
     Raises:
       Invalid: the bytes do not have the content encoding of the object; nothing is sent.

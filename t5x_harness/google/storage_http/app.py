@@ -43,10 +43,6 @@ _OF_BUCKETS = {
 def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     """Returns Cloud Storage over a folder.
 
-    Args:
-      root: the folder that holds the buckets; see :class:`ObjectStore`.
-      create_buckets: whether a missing bucket is made when it is first used.
-
     Raises:
       StoreError: the folder is not available.
     """

@@ -57,7 +57,6 @@ class Exchange:
     """One exchange.
 
     Attributes:
-      fault: the fault to inject, or None.
       early: messages of the request that were received before.
       status: the status of the answer; 0 until it starts.
       received: the number of received bytes of the request's body.

@@ -98,7 +98,6 @@ async def answer_batch(request: StorageRequest, call: Callable[[StorageRequest],
 
     Args:
       request: a request with a body of ``multipart/mixed``.
-      call: the function that answers one call.
 
     Raises:
       Invalid: the body is not a batch, or has more than 100 calls.

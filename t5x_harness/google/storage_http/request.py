@@ -57,11 +57,7 @@ class StorageRequest:
     Attributes:
       method: the method, in capitals.
       host: the host in the client's request, with its port.
-      scheme: ``http`` or ``https``.
       segments: the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name.
-      parameters: the parameters of the query; the last one of a name counts.
-      headers: the headers, by names in lower case.
-      receive: the function that receives the body.
     """
 
     method: str
@@ -232,7 +228,6 @@ async def name_in_body(receive: Receive, early: list[Message]) -> str:
     """Returns the name in an upload's metadata, at the beginning of its body; empty if there is none.
 
     Args:
-      receive: the function that receives the body.
       early: a list that takes the messages that were read here.
     """
     head = b""

@@ -141,11 +141,7 @@ def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Pre
     """Returns the conditions of a request.
 
     Args:
-      parameters: the parameters of the request.
       source: take the conditions on the source of a copy, ``ifSource…``.
-
-    Raises:
-      Invalid: a condition is not a number.
     """
     names = _SOURCE_CONDITIONS if source else _CONDITIONS
     if parameters.keys().isdisjoint(names):
@@ -172,7 +168,6 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
     """Returns the fields of an object's JSON resource.
 
     Args:
-      resource: the resource.
       content_type: the type of the media, which counts if the resource names none.
 
     Raises:

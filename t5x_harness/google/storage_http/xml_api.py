@@ -249,10 +249,6 @@ def _list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> A
 
     The parameter ``list-type=2`` chooses the second version, whose pages continue at a ``continuation-token``; pages of
     the first version continue behind a ``marker``. ``encoding-type=url`` is for names that XML cannot hold.
-
-    Raises:
-      NoSuchResource: the bucket does not exist.
-      Invalid: a parameter is invalid.
     """
     encoding = given.get("encoding-type", "")
     if encoding not in ("", "url"):
