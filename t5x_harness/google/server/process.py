@@ -25,7 +25,7 @@ from t5x_harness.google.server.listener import Peers, PortListener, ThrottledLog
 from t5x_harness.google.server.router import front
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
 from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder
-from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, Relay, with_whole_urls
+from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import GrpcService, VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StoreError
 from t5x_harness.google.tpu.service import TpuService
@@ -73,8 +73,8 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
     app = front(storage, vertex, tpu, images, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
-    def through_grpc(host: str = "") -> Relay:
-        return Relay(grpc.port, host, grpc.hosts)
+    def through_grpc(host: str = "") -> asyncio.Protocol:
+        return relay(grpc.port, host, grpc.hosts)
 
     by_protocol = functools.partial(ByProtocol, http.protocol, through_grpc)
     async with contextlib.AsyncExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import re
 import ssl
 import sys
@@ -19,83 +20,41 @@ from t5x_harness.google.server.hosts import is_served
 from t5x_harness.google.server.http1_parsing import plain_answer
 
 
-class _End(asyncio.Protocol):
-    """One end of a relay, which sends what it receives to the other end, as fast as that accepts it."""
-
-    def __init__(self, other: asyncio.Transport | None = None) -> None:
-        self.other = other
-
-    def data_received(self, data: bytes) -> None:
-        if self.other:
-            self.other.write(data)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if self.other:
-            self.other.close()
-
-    def pause_writing(self) -> None:
-        if self.other:
-            self.other.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other:
-            self.other.resume_reading()
-
-
-class Relay(_End):
-    """The client's end of a relay to a port of this machine.
+def relay(
+    port: Callable[[], Awaitable[int]], host: str = "", hosts: MutableMapping[int, str] | None = None
+) -> asyncio.Protocol:
+    """Returns the protocol of a connection that is relayed to a port of this machine, as fast as both ends accept it.
 
     Args:
       port: returns the port. It is called when a client has connected, and may take time.
       host: the host that the client asked for; empty if it is not known.
       hosts: maps the local port of the relay's other end to the host, for as long as the relay lasts.
     """
+    hosts = {} if hosts is None else hosts
 
-    def __init__(
-        self, port: Callable[[], Awaitable[int]], host: str = "", hosts: MutableMapping[int, str] | None = None
-    ) -> None:
-        super().__init__()
-        self._port = port
-        self._host = host
-        self._hosts = {} if hosts is None else hosts
-        self._number = 0
-        self._early = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.pause_reading()  # until the other end is connected
-        self._task = asyncio.get_running_loop().create_task(self._connect())
-
-    async def _connect(self) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            port = await self._port()
-            other, _ = await asyncio.get_running_loop().create_connection(
-                lambda: _End(self._transport), "127.0.0.1", port
-            )
+            there, back = await asyncio.open_connection("127.0.0.1", await port())
         except OSError:  # the port is closed: the client sees the end of its connection
-            self._transport.abort()
+            writer.transport.abort()
             return
-        except BaseException:
-            self._transport.abort()
-            raise
-        if self._transport.is_closing():
-            other.close()
-            return
-        self.other = other
-        self._number = other.get_extra_info("sockname")[1]
-        self._hosts[self._number] = self._host
-        other.write(bytes(self._early))
-        self._early.clear()
-        self._transport.resume_reading()
+        number = back.get_extra_info("sockname")[1]
+        hosts[number] = host
+        try:
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        finally:
+            del hosts[number]
 
-    def data_received(self, data: bytes) -> None:
-        if self.other is None:  # TLS had decrypted it before reading was paused
-            self._early += data
-        super().data_received(data)
+    return asyncio.StreamReaderProtocol(asyncio.StreamReader(), connected)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._hosts.pop(self._number, None)
-        super().connection_lost(exc)
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copies until either side ends."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 _CONNECT = b"CONNECT "

