@@ -14,9 +14,9 @@ from t5x_harness.auxiliary.request import AuxiliaryRequest
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob, JobOptions
-from t5x_harness.vertex.describing import refusals, verdict_of
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
+from t5x_harness.vertex.job_rules import refusals, verdict_of
 from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.machine import ChipHoursError, Machine
 from t5x_harness.vertex.modules import ClosureError

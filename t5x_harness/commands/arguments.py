@@ -21,6 +21,9 @@ from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.container import STRATEGIES
 
+FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
+"""The exit statuses: all is well; something was found or failed; wrong usage; interrupted by Ctrl-C."""
+
 FORMATS = ("text", "json", "sarif", "github", "junit")
 
 
@@ -143,6 +146,11 @@ def add_job_options(group: argparse._ArgumentGroup) -> None:
         "--restart-job-on-worker-restart", action="store_true", help="restart all of it where one worker is lost"
     )
     group.add_argument("--disable-retries", action="store_true", help="try nothing again")
+
+
+def parts(text: str) -> tuple[str, ...]:
+    """Reads an argument of values with commas between them."""
+    return tuple(part for part in text.split(",") if part)
 
 
 def pairs(given: Iterable[str], option: str) -> dict[str, str]:

@@ -21,14 +21,13 @@ from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.commands import xmanager
-from t5x_harness.commands.arguments import UsageError, add_job_options, pairs, require_google_sdk
-from t5x_harness.commands.statuses import FOUND
+from t5x_harness.commands.arguments import FOUND, UsageError, add_job_options, pairs, require_google_sdk
 from t5x_harness.findings.text import Style
 from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.command_line import add_option, configuration_of
-from t5x_harness.settings.forms import argparse_arguments, count, duration
+from t5x_harness.settings.forms import count, duration
 from t5x_harness.settings.options import option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError
@@ -160,13 +159,11 @@ def _add_vertex(group: argparse._ArgumentGroup) -> None:
         help="as processes of this machine, or there (default: here)",
     )
     for field in _TARGET:
-        row = option_of(field)
-        group.add_argument(*row.shell, dest=field, metavar=row.metavar, help=row.full_help)
+        add_option(group, field)
     group.add_argument("--timeout", type=duration, metavar="TIME", help="when one is ended (default: 4h)")
     group.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="label of the jobs")
     group.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of their containers")
-    row = option_of("max_chip_hours")
-    group.add_argument(*row.shell, dest=row.field, help=row.full_help, **argparse_arguments(row))
+    add_option(group, "max_chip_hours")
     add_job_options(group)
     group.add_argument("--train_job", metavar="JOB", help="the train job's name or number: when it ends, these do")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
 from t5x_harness.findings.tables import columns
 from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
@@ -40,7 +40,6 @@ at once into one folder are refused.
 exit status: 0 cached, 1 a task cannot be, or SeqIO would read something else, 2 wrong usage
 """
 
-_FINE, _FOUND = 0, 1
 _SECONDS = 5.0
 """The time between two lines of progress."""
 
@@ -63,17 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     tasks.add_argument(
         "--tasks",
-        type=_names,
+        type=parts,
         default=(),
         metavar="REGEX[,REGEX]",
         help="names of tasks, as regular expressions of the whole name (default: all that are registered)",
     )
     tasks.add_argument(
-        "--excluded_tasks", type=_names, default=(), metavar="REGEX[,REGEX]", help="the same, of tasks to leave out"
+        "--excluded_tasks", type=parts, default=(), metavar="REGEX[,REGEX]", help="the same, of tasks to leave out"
     )
     tasks.add_argument(
         "--tasks_additional_cache_dirs",
-        type=_names,
+        type=parts,
         default=(),
         metavar="DIR[,DIR]",
         help="further caches: what is cached there is not cached again",
@@ -137,7 +136,7 @@ def main(arguments: argparse.Namespace) -> int:
         _report(arguments.format, done, standins)
     for message in refused:
         print(f"t5x-harness: {message}", file=sys.stderr)
-    return _FOUND if refused else _FINE
+    return FOUND if refused else FINE
 
 
 def _cache(
@@ -320,10 +319,6 @@ def _report(form: str, done: Sequence[CachedTask], standins: Sequence[str]) -> N
 def _tokens(stats: Mapping[str, int]) -> str:
     features = [name.removesuffix("_max_tokens") for name in sorted(stats) if name.endswith("_max_tokens")]
     return ", ".join(f"{name} {stats[f'{name}_tokens']:,} (most {stats[f'{name}_max_tokens']:,})" for name in features)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split(",") if part)
 
 
 def _number(text: str) -> int:

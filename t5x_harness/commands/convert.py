@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
 from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
 
@@ -33,7 +33,6 @@ output is there when it is complete, or not at all.
 exit status: 0 converted, 1 it cannot be, and the message names each array that does not fit, 2 wrong usage
 """
 
-_FINE, _FOUND = 0, 1
 _FORMS = ("transformers", "safetensors", "t5x")
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -74,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gin_bindings", action="append", default=[], metavar="BINDING", help="a Gin binding, parsed after the files"
     )
     model.add_argument(
-        "--gin_search_paths", type=_paths, default=(), metavar="DIR[,DIR]", help="folders where Gin files are looked up"
+        "--gin_search_paths", type=parts, default=(), metavar="DIR[,DIR]", help="folders where Gin files are looked up"
     )
     model.add_argument("--vocabulary", metavar="PATH", help="the SentencePiece model, or the word bytes")
     model.add_argument(
@@ -128,9 +127,9 @@ def main(arguments: argparse.Namespace) -> int:
         conversion = convert(_request(arguments))
     except ConversionError as error:
         print(f"t5x-harness: {error}", file=sys.stderr)
-        return _FOUND
+        return FOUND
     print(json_text(conversion.to_json()) if arguments.format == "json" else "\n".join(describe(conversion)))
-    return _FINE
+    return FINE
 
 
 def _request(arguments: argparse.Namespace) -> ConversionRequest:
@@ -169,10 +168,6 @@ def _request(arguments: argparse.Namespace) -> ConversionRequest:
         shard_bytes=arguments.shard_size,
         check=arguments.check,
     )
-
-
-def _paths(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.split(",") if part)
 
 
 def _step(text: str) -> int:

@@ -17,16 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.commands import xmanager
-from t5x_harness.commands.google_arguments import (
-    add_shrink_argument,
-    add_standins_argument,
-    add_vertex_arguments,
-    options_of,
-    project_of,
-    root_of,
-    uses_vertex,
-)
+from t5x_harness.commands.arguments import USAGE
+from t5x_harness.commands.google_arguments import add_google_arguments, options_of, project_of, root_of
 from t5x_harness.execute import program_setup
+from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.settings.command_line import add_option, from_environment
@@ -54,7 +48,7 @@ emulated Google Cloud, no FUSE or no way to forbid the network here, 126 the com
 """
 
 _T5X_SCRIPTS = ("train.py", "eval.py", "infer.py", "main.py")
-_USAGE_ERROR, _NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 2, 125, 126, 127
+_NOT_HAD, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="--google, with buckets that are not there made when they are first used; without it they are 404, as in "
         "Google's cloud",
     )
-    add_vertex_arguments(parser)
-    add_standins_argument(parser, "the command's processes, and with --google its jobs,")
-    add_shrink_argument(parser, "the command's processes, and with --google in its jobs and on its TPU VMs,")
+    add_google_arguments(
+        parser,
+        with_standins="the command's processes, and with --google its jobs,",
+        shrunk="the command's processes, and with --google in its jobs and on its TPU VMs,",
+    )
     parser.add_argument(
         "--gcs-paths",
         choices=("folder", "fuse", "off"),
@@ -118,7 +114,7 @@ def main(args: argparse.Namespace) -> int:
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", _USAGE_ERROR)
+        return _failed("no command: give one after --, such as t5x-harness exec -- python -m t5x.main …", USAGE)
     if (of_guides := _of_guides(command)) is not None:
         return _failed(of_guides, _NOT_FOUND)
     try:
@@ -164,17 +160,17 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         runtime = find_runtime(choice, folders_of(".", folders))
         numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:
-        raise _Refused(str(error), _USAGE_ERROR) from None
+        raise _Refused(str(error), USAGE) from None
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     environment = program_environment(slice_, runtime, choice, {**os.environ, "PYTHONPATH": path})
     environment[TPU_NUMERICS_VARIABLE] = "1" if numerics else ""
-    if args.google or args.google_root or args.create_buckets or uses_vertex(args):
+    if args.google or args.google_root or args.create_buckets or options_of(args) != VertexOptions():
         environment = _with_google(args, project, environment)
     if project and not environment.get(ROOT_VARIABLE):
         raise _Refused(
             "--standins=missing: there are no buckets to put stand-ins in; add --google or --google-root DIR, or read "
             "the lines of t5x-harness serve into this shell",
-            _USAGE_ERROR,
+            USAGE,
         )
     return {**environment, **program_setup.variables(project, shrink=args.shrink)}
 
@@ -219,7 +215,7 @@ def _with_gcs(
             raise _Refused(
                 f"--gcs-paths={paths}: there are no buckets to show; add --google or --google-root DIR, or read the "
                 "lines of t5x-harness serve into this shell",
-                _USAGE_ERROR,
+                USAGE,
             )
         return list(command), {**environment, ROOT_VARIABLE: ""} if root else environment
     mode = MountMode(paths or environment.get(MODE_VARIABLE) or MountMode.FOLDER)

@@ -7,7 +7,7 @@ import difflib
 import sys
 from collections.abc import Mapping
 
-from t5x_harness.commands.statuses import FINE, USAGE
+from t5x_harness.commands.arguments import FINE, USAGE
 from t5x_harness.rulebook.codes import CodeSummary, every_code
 from t5x_harness.rulebook.pages import explained
 

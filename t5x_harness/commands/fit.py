@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, specs_of
-from t5x_harness.commands.statuses import INTERRUPTED
+from t5x_harness.commands.arguments import INTERRUPTED, UsageError, add_run_arguments, specs_of
 from t5x_harness.settings.command_line import session_options
 from t5x_harness.settings.forms import count, positive
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage

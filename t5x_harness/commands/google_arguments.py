@@ -15,8 +15,14 @@ from t5x_harness.settings.project import find_project
 from t5x_harness.spec import StandInPolicy
 
 
-def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the emulated Vertex AI to a parser."""
+def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str, shrunk: str) -> None:
+    """Adds the options of the emulated Vertex AI, ``--standins`` and ``--shrink`` to a parser of ``exec`` or ``serve``.
+
+    Args:
+      parser: of the command.
+      with_standins: whose missing data may be replaced, for the help.
+      shrunk: in what T5X may run small, for the help.
+    """
     parser.add_argument(
         "--vertex-state",
         metavar="URL",
@@ -57,25 +63,19 @@ def add_vertex_arguments(parser: argparse.ArgumentParser) -> None:
         "methods (may be repeated; times is 1 by default, all for always)",
     )
 
-
-def add_standins_argument(parser: argparse.ArgumentParser, whose: str) -> None:
-    """Adds ``--standins`` to a parser of ``exec`` or ``serve``."""
     parser.add_argument(
         "--standins",
         choices=(StandInPolicy.MISSING.value, StandInPolicy.OFF.value),
         default=StandInPolicy.OFF.value,
-        help=f"whether {whose} that read a vocabulary, TFDS data or a checkpoint in a bucket that is not there, or a "
-        "Hugging Face dataset out of reach with rows in [tool.t5x_harness.samples], get a stand-in, with a line on "
-        "standard error for each (default: off)",
+        help=f"whether {with_standins} that read a vocabulary, TFDS data or a checkpoint in a bucket that is not "
+        "there, or a Hugging Face dataset out of reach with rows in [tool.t5x_harness.samples], get a stand-in, with a "
+        "line on standard error for each (default: off)",
     )
 
-
-def add_shrink_argument(parser: argparse.ArgumentParser, whose: str) -> None:
-    """Adds ``--shrink`` to a parser of ``exec`` or ``serve``."""
     parser.add_argument(
         "--shrink",
         action="store_true",
-        help=f"have T5X's train, eval and infer in {whose} run small, as t5x-harness run does: few layers, steps and "
+        help=f"have T5X's train, eval and infer in {shrunk} run small, as t5x-harness run does: few layers, steps and "
         "examples, small widths, lengths and batches, the same mesh and structure; each change is a line on standard "
         "error (default: at the sizes that the config names)",
     )
@@ -98,11 +98,6 @@ def project_of(args: argparse.Namespace) -> str:
       ProjectError: its pyproject.toml has a mistake in it.
     """
     return str(find_project(Path.cwd()).root) if args.standins == StandInPolicy.MISSING else ""
-
-
-def uses_vertex(args: argparse.Namespace) -> bool:
-    """Returns whether an option asks for the emulated Vertex AI."""
-    return options_of(args) != VertexOptions()
 
 
 def options_of(args: argparse.Namespace, project: str = "", *, shrink: bool = False) -> VertexOptions:

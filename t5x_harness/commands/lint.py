@@ -21,7 +21,7 @@ from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
-from t5x_harness.spec import RunResult, RunSpec, Stage
+from t5x_harness.spec import RunSpec, Stage
 
 EPILOG = """\
 examples:
@@ -90,8 +90,12 @@ def main(arguments: argparse.Namespace) -> int:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:
         _fix(fix(configs, _may_change(arguments, specs)), arguments)
-    results = tuple(_linted(config) for config in configs)
-    return write_report(Report(results, seconds=time.perf_counter() - arguments.started), arguments)
+    results = []
+    for config in configs:
+        run = Run(config.spec, None, t5x_parent=config.t5x_parent, run_if=config.run_if, lint_on_slice=config.on_slice)
+        run.stage(Stage.LINT)
+        results.append(run.result())
+    return write_report(Report(tuple(results), seconds=time.perf_counter() - arguments.started), arguments)
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
@@ -115,21 +119,12 @@ def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
     return True
 
 
-def _linted(config: Config) -> RunResult:
-    run = Run(config.spec, None, t5x_parent=config.t5x_parent, run_if=config.run_if, lint_on_slice=config.on_slice)
-    run.stage(Stage.LINT)
-    return run.result()
-
-
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
     """Returns a function that tells whether the user named a file, by its real path, or a folder above it."""
-    named = {_real(s, folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files}
+    places = ((Path(s.cwd) / folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files)
+    named = {Path(os.path.realpath(folder / file)) for folder, file in places}
     folders = [Path(os.path.realpath(name)) for name in arguments.files if os.path.isdir(name)]
     return lambda path: path in named or any(path.is_relative_to(folder) for folder in folders)
-
-
-def _real(spec: RunSpec, folder: str, file: str) -> Path:
-    return Path(os.path.realpath(Path(spec.cwd) / folder / file))
 
 
 def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:

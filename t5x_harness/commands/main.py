@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.commands.arguments import UsageError, note
-from t5x_harness.commands.statuses import FOUND, INTERRUPTED, USAGE
+from t5x_harness.commands.arguments import FOUND, INTERRUPTED, USAGE, UsageError, note
 from t5x_harness.runs.model_dirs import ModelDirError
 from t5x_harness.settings.command_line import rewrite_gin, with_values
 from t5x_harness.settings.forms import SettingsError

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from t5x_harness.commands.arguments import UsageError
-from t5x_harness.commands.statuses import FINE, FOUND
+from t5x_harness.commands.arguments import FINE, FOUND, UsageError
 from t5x_harness.report.report import Report
 
 PLAIN_WIDTH = 120
@@ -41,7 +40,12 @@ def write_report(report: Report, arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
     append_step_summary(report, os.environ)
     if file is not None:
-        _write_file(file, _for_a_file(report, arguments))
+        is_text = arguments.format == "text"
+        text = _as_text(report, arguments, width=PLAIN_WIDTH) if is_text else _for_programs(report, arguments.format)
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--output {file}: {error.strerror}") from None
     return FINE if report.passed else FOUND
 
 
@@ -70,12 +74,6 @@ def _for_programs(report: Report, form: str) -> str:
     return render(report)
 
 
-def _for_a_file(report: Report, arguments: argparse.Namespace) -> str:
-    if arguments.format != "text":
-        return _for_programs(report, arguments.format)
-    return _as_text(report, arguments, width=PLAIN_WIDTH)
-
-
 def _as_text(report: Report, arguments: argparse.Namespace, *, width: int, color: bool = False) -> str:
     from t5x_harness.report.terminal import render, render_quietly
 
@@ -83,10 +81,3 @@ def _as_text(report: Report, arguments: argparse.Namespace, *, width: int, color
         return render_quietly(report, width=width, color=color)
     facts = arguments.command == "plan"
     return render(report, width=width, color=color, facts=facts, notes=arguments.verbose)
-
-
-def _write_file(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror}") from None

@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError, add_run_arguments, checked_specs, note
+from t5x_harness.commands.arguments import INTERRUPTED, UsageError, add_run_arguments, checked_specs, note
 from t5x_harness.commands.report_output import write_for_the_terminal, write_report
-from t5x_harness.commands.statuses import INTERRUPTED
 from t5x_harness.report.report import Report
 from t5x_harness.settings.command_line import session_options
 from t5x_harness.spec import RunResult, RunSpec

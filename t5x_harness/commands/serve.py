@@ -9,17 +9,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.arguments import FOUND, UsageError
 from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
-from t5x_harness.commands.google_arguments import (
-    add_shrink_argument,
-    add_standins_argument,
-    add_vertex_arguments,
-    options_of,
-    project_of,
-    root_of,
-)
-from t5x_harness.commands.statuses import FOUND
+from t5x_harness.commands.google_arguments import add_google_arguments, options_of, project_of, root_of
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder
@@ -60,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make buckets that are not there when they are first used; without it they are 404, as in Google's cloud",
     )
-    add_vertex_arguments(parser)
-    add_standins_argument(parser, "jobs")
-    add_shrink_argument(parser, "jobs and on TPU VMs")
+    add_google_arguments(parser, with_standins="jobs", shrunk="jobs and on TPU VMs")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -23,10 +23,7 @@ from t5x_harness.promotion.shipped import ShippedOutcome, warning_to_json
 from t5x_harness.version import __version__
 
 _UNPACKING_FAILED = 2
-_PLATFORM_OPTIONS = (
-    "jax_platforms",
-    "jax_platform_name",
-)  # the second one is deprecated, and JAX has no attribute for it
+_PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the latter is deprecated, and has no attribute in JAX
 
 
 class Recorder:
@@ -81,7 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.live:
             sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         outcome = run_test(args.nodeid, Path(folder), args.ini, args.python_path, live=args.live)
-    _write(Path(args.outcome), outcome.to_text())
+    written = Path(args.outcome)
+    written.parent.mkdir(parents=True, exist_ok=True)
+    written.write_text(outcome.to_text(), encoding="utf-8")  # an object in a bucket appears when its file is closed
     return 0
 
 
@@ -129,12 +128,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--live", action="store_true", help="do not capture its output")
     parser.add_argument("nodeid", help="the test")
     return parser
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file; an object in a bucket appears when its file is closed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 def _devices() -> dict[str, Any]:

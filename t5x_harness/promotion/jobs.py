@@ -123,7 +123,11 @@ class PromotedJobs:
         if self._settings.reuse:
             return self._sent_before(job)
         self._check(job, message)
-        _check_alone(job)
+        if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
+            raise JobRefused(
+                f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
+                f"--t5x-tpu-reuse={same[0].id}, or cancel it ({same[0].page})"
+            )
         self._batch.wait_for_room(self._settings.parallel)
         bucket = Folder(f"{GS}{job.target.bucket}", job.target.project)
         if self._settings.emulated:
@@ -228,14 +232,6 @@ class PromotedJobs:
                 "to send a new job"
             )
         return self._found_again[digest]
-
-
-def _check_alone(job: ContainerJob) -> None:
-    if same := running_with_label(SPEC_LABEL, job.labels[SPEC_LABEL], job.target):
-        raise JobRefused(
-            f"the job {same[0].name} ({same[0].display_name}) does the very same and has not ended: take it with "
-            f"--t5x-tpu-reuse={same[0].id}, or cancel it ({same[0].page})"
-        )
 
 
 def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:

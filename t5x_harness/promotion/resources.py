@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.vertex.container import JobOptions, JobOptionsError
@@ -94,15 +94,11 @@ class TpuResources:
     disable_retries: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in _TEXTS:
-            self._check(name, "text", lambda value: isinstance(value, str) and bool(value.strip()))
-        for name in ("accelerator_count", "steps", "boot_disk_size_gb"):
-            self._check(name, "a whole number above zero", lambda value: type(value) is int and value > 0)
-        for name in ("full_size", "ship", "restart_job_on_worker_restart", "disable_retries"):
-            self._check(name, "True or False", lambda value: isinstance(value, bool))
-        for name in ("env", "labels"):
-            self._check(name, "a dict of texts", _maps_texts)
-        self._check("files", "a list of globs", lambda value: not isinstance(value, str) and _all_text(value))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            form, fits = _FORMS.get(str(field.type).removesuffix(" | None"), ("", None))
+            if fits is not None and value is not None and not fits(value):
+                raise ResourcesError(f"{field.name} has to be {form}, not {value!r}")
         object.__setattr__(self, "files", tuple(self.files))
         if self.accelerator_count is not None and self.tpu_topology is not None:
             raise ResourcesError(
@@ -193,11 +189,6 @@ class TpuResources:
         """Whether any field names a machine."""
         return any((self.accelerator_type, self.machine_type, self.tpu_topology))
 
-    def _check(self, name: str, form: str, fits: Any) -> None:
-        value = getattr(self, name)
-        if value is not None and not fits(value):
-            raise ResourcesError(f"{name} has to be {form}, not {value!r}")
-
 
 FIELDS = tuple(field.name for field in dataclasses.fields(TpuResources))
 
@@ -208,18 +199,6 @@ _KIND = frozenset({"accelerator_type", "machine_type", "tpu_topology"})
 _COUNTS = frozenset({"accelerator_count", "tpu_topology"})
 _MACHINE = _KIND | _COUNTS
 _SIZES = ("steps", "full_size")
-_TEXTS = (
-    "accelerator_type",
-    "machine_type",
-    "tpu_topology",
-    "region",
-    "image_uri",
-    "strategy",
-    "reservation",
-    "service_account",
-    "network",
-    "boot_disk_type",
-)
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -261,9 +240,20 @@ def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
     return values
 
 
-def _maps_texts(values: Any) -> bool:
-    return isinstance(values, Mapping) and _all_text([*values]) and all(isinstance(v, str) for v in values.values())
-
-
 def _all_text(values: Any) -> bool:
     return isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)
+
+
+_FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda value: isinstance(value, str) and bool(value.strip())),
+    "int": ("a whole number above zero", lambda value: type(value) is int and value > 0),
+    "bool": ("True or False", lambda value: isinstance(value, bool)),
+    "tuple[str, ...]": ("a list of globs", _all_text),
+    "Mapping[str, str]": (
+        "a dict of texts",
+        lambda given: (
+            isinstance(given, Mapping) and _all_text([*given]) and all(isinstance(v, str) for v in given.values())
+        ),
+    ),
+}
+"""By the type of a field, what its value has to be, and whether it is; durations are parsed."""

@@ -146,6 +146,15 @@ _NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_c
 _NO_PREDICTIONS = (
     "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
 )
+_NO_MACHINE = "run it in another region, on another slice, or later: no machine is free"
+_FIXES = {
+    "preempted": "run it again: its machine was taken away, which is not the test's fault",
+    "low on memory": "use a machine with more memory, or have each host keep less data and a smaller part of the model",
+    "insufficient": _NO_MACHINE,
+    "stockout": _NO_MACHINE,
+    "internal error": "run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
+}
+"""What to do about a job, by what the service says about its end, in lower case."""
 _TPU_NOT_CHECKED = "whether the job ran on its TPU: its log names no devices"
 
 
@@ -197,25 +206,11 @@ def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tupl
     if "timeout" in reason or "longer than" in reason:
         less = "have the test do less" if shipped else "lower its steps="
         return "RUN06", message, f"raise timeout= of the marker, or {less}"
-    if "preempted" in reason:
-        return "RUN07", message, "run it again: its machine was taken away, which is not the test's fault"
-    if "low on memory" in reason:
-        return (
-            "RUN07",
-            message,
-            "use a machine with more memory, or have each host keep less data and a smaller part of the model",
-        )
-    if "insufficient" in reason or "stockout" in reason:
-        return "RUN07", message, "run it in another region, on another slice, or later: no machine is free"
-    if "internal error" in reason:
-        return (
-            "RUN07",
-            message,
-            "run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
-        )
     if ended.outcome.state == "JOB_STATE_CANCELLED":
-        return "RUN07", message, "run it again: it was cancelled"
-    return "RUN07", message, f"see the end of its log, or all of it at {job.page}"
+        otherwise = "run it again: it was cancelled"
+    else:
+        otherwise = f"see the end of its log, or all of it at {job.page}"
+    return "RUN07", message, next((fix for text, fix in _FIXES.items() if text in reason), otherwise)
 
 
 def _first(

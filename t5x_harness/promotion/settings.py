@@ -191,32 +191,16 @@ def machine_of(resources: TpuResources, slice_name: str) -> Machine:
     Raises:
       ResourcesError: the marker names a machine incompletely, or one that does not exist.
     """
-    try:
-        return _machine(resources, slice_name)
-    except MachineError as error:
-        raise ResourcesError(str(error)) from None
-
-
-def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
-    """Returns a run with the slice of its job, for planning.
-
-    Raises:
-      ResourcesError: see :func:`machine_of`.
-    """
-    found = machine_of(resources, spec.slice).slice
-    if found is None or found.name == spec.slice:
-        return spec
-    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for the other slice
-
-
-def _machine(resources: TpuResources, slice_name: str) -> Machine:
     if not resources.names_machine and resources.accelerator_count:
         raise ResourcesError(
             f"accelerator_count={resources.accelerator_count} needs accelerator_type, whose cores these are: TPU_V2 or "
             "TPU_V3"
         )
     if not resources.names_machine:
-        return Machine.of_slice(slice_name)
+        try:
+            return Machine.of_slice(slice_name)
+        except MachineError as error:
+            raise ResourcesError(str(error)) from None
     if resources.accelerator_type and not resources.accelerator_count:
         raise ResourcesError(
             f"accelerator_type={resources.accelerator_type!r} needs accelerator_count, the number of its cores: 8 for "
@@ -230,3 +214,15 @@ def _machine(resources: TpuResources, slice_name: str) -> Machine:
         resources.accelerator_count or 0,
         resources.tpu_topology,
     )
+
+
+def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
+    """Returns a run with the slice of its job, for planning.
+
+    Raises:
+      ResourcesError: see :func:`machine_of`.
+    """
+    found = machine_of(resources, spec.slice).slice
+    if found is None or found.name == spec.slice:
+        return spec
+    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for the other slice

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,26 +16,12 @@ from t5x_harness.promotion.results import ending
 from t5x_harness.promotion.settings import JobOrder
 from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome, ShippedOutcomeError
 from t5x_harness.system.diagnosis import read_tail
-from t5x_harness.version import __version__
 from t5x_harness.vertex.container import ContainerJob
-from t5x_harness.vertex.job import SPEC_LABEL, VERSION_LABEL, unique_stamp
+from t5x_harness.vertex.job import digest_of, labels_of, plain_name, unique_stamp
 from t5x_harness.vertex.launching import LaunchedJob
 
 _COMMAND = ("python", "-m", "t5x_harness.promotion.inside")
 _ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Shipment:
-    """A test's job and its files.
-
-    Attributes:
-      job: the job that runs the test.
-      staged: files that the job needs in the bucket, by ``gs://…`` folders.
-    """
-
-    job: ContainerJob
-    staged: Mapping[str, Sequence[StagedFile]]
 
 
 def ship(
@@ -47,8 +31,8 @@ def ship(
     ini: str | None = None,
     python_path: Sequence[str] = (),
     live: bool = False,
-) -> Shipment:
-    """Makes the job that runs a packed test.
+) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
+    """Makes the job that runs a packed test; returns it with the files that it needs, by ``gs://…`` folders.
 
     Args:
       nodeid: the test's node id, relative to the archive's root.
@@ -59,17 +43,17 @@ def ship(
       live: whether the test's output goes to the job's log at once instead of its report.
     """
     stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
-    output = f"{GS}{order.target.bucket}/t5x-harness/runs/{_plain(order.name)}/{unique_stamp()}"
+    name, stamp = plain_name(order.name, "test"), unique_stamp()
+    output = f"{GS}{order.target.bucket}/t5x-harness/runs/{name}/{stamp}"
     does = (
         f"--archive={mounted(stage)}/{_ARCHIVE}",
         f"--sha256={archive.digest}",
         *([f"--ini={ini}"] if ini else []),
         *(f"--python-path={folder}" for folder in python_path),
     )
-    what = [*does, nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)]
-    digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
+    digest = digest_of([*does, nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)])
     job = ContainerJob(
-        name=f"{_plain(order.name)}-{output.rpartition('/')[2]}",
+        name=f"{name}-{stamp}",
         target=order.target,
         machine=order.machine,
         command=_COMMAND,
@@ -82,29 +66,9 @@ def ship(
         output=output,
         env=order.env,
         options=order.options,
-        labels={
-            **order.labels,
-            SPEC_LABEL: digest,
-            VERSION_LABEL: __version__.replace(".", "-").replace("+", "-").lower(),
-        },
+        labels={**order.labels, **labels_of(digest)},
     )
-    return Shipment(job, {stage: [StagedFile(_ARCHIVE, archive.content)]})
-
-
-def read_outcome(folder: Folder) -> ShippedOutcome | None:
-    """Reads the outcome that a job wrote into its folder; returns None if there is none.
-
-    Raises:
-      ShippedOutcomeError: the file is not an outcome.
-      StorageError: the bucket does not exist, or access is refused.
-    """
-    content = folder.read(_OUTCOME)
-    return ShippedOutcome.from_text(content.decode(errors="replace")) if content is not None else None
-
-
-def _plain(name: str) -> str:
-    """Makes a name that is valid for a folder, a job and a label."""
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split())[:63] or "test"
+    return job, {stage: [StagedFile(_ARCHIVE, archive.content)]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +95,8 @@ class LocalTest:
     python_path: Sequence[Path]
     live: bool
 
-    def shipment(self, order: JobOrder) -> Shipment:
-        """Packs the test, and makes the job that runs it.
+    def shipment(self, order: JobOrder) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
+        """Packs the test, and makes the job that runs it; see :func:`ship`.
 
         Raises:
           PackingError: a file that it needs does not exist or cannot be packed.
@@ -181,8 +145,7 @@ class ShippedTest:
             return
         try:
             self._order = self._find_order()
-            shipment = self._test.shipment(self._order)
-            self._submitted = self._find_jobs().send(shipment.job, shipment.staged)
+            self._submitted = self._find_jobs().send(*self._test.shipment(self._order))
         except (*REFUSALS, JobNotSent, PackingError, ResourcesError) as error:
             self._problem = error
 
@@ -224,7 +187,8 @@ class ShippedTest:
         self.properties += [("t5x.job", job.name), *pages, ("t5x.state", str(ended.outcome))]
         self.message = f"{job.display_name}: {ended.outcome or ended.problem}\n{job.page}"
         try:
-            outcome = read_outcome(Folder(job.output, job.target.project))
+            content = Folder(job.output, job.target.project).read(_OUTCOME)
+            outcome = ShippedOutcome.from_text(content.decode(errors="replace")) if content is not None else None
         except (ShippedOutcomeError, StorageError) as error:
             raise ShipFailed(f"{name}: the outcome cannot be read: {error}") from None
         if not ended.succeeded:

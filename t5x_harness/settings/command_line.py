@@ -33,7 +33,7 @@ def add_to_command(
             _add(groups[option.group], option)
 
 
-def add_option(parser: argparse.ArgumentParser, field: str) -> None:
+def add_option(parser: argparse._ActionsContainer, field: str) -> None:
     """Adds one option to a command that takes no others."""
     _add(parser, option_of(field))
 

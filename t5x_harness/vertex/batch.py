@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
+from t5x_harness.buckets.folders import StagedFile, StorageError
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
-from t5x_harness.vertex.launching import LaunchedJob, RunEnd
+from t5x_harness.vertex.launching import LaunchedJob, RunEnd, metrics_of
 from t5x_harness.vertex.logs import LogLine
-from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.submitted import ENDED, JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun
@@ -158,24 +157,13 @@ def _end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:
         run = TrackedRun.resume(job, experiment)
         if run is None:
             return ""
-        outcome = _outcome(job)
-        metrics, problem = _metrics(job)
+        seen = job.look()
+        outcome = seen if seen.state in ENDED else JobOutcome("JOB_STATE_CANCELLED")
+        metrics, problem = metrics_of(job)
         run.end(outcome, metrics)
     except (StorageError, VertexError) as error:
         return f"the run {where} for {job.name} is not completed: {error}. {later}"
     except KeyboardInterrupt:
         return f"Ctrl-C left the run {where} for {job.name} as it was: {later}"
-    return f"the run {run.name} {where} has ended as {JobOutcome(outcome.state)}{problem}"
-
-
-def _outcome(job: SubmittedJob) -> JobOutcome:
-    seen = job.look()
-    return seen if seen.state in ENDED else JobOutcome("JOB_STATE_CANCELLED")
-
-
-def _metrics(job: SubmittedJob) -> tuple[RunMetrics, str]:
-    """Returns the metrics of the job, and the reason if they cannot be read."""
-    try:
-        return read_metrics(Folder(job.model_dir or job.output, job.target.project)), ""
-    except (MetricsError, StorageError) as error:
-        return RunMetrics({}), f", without metrics: {error}"
+    without = f", without metrics: {problem}" if problem else ""
+    return f"the run {run.name} {where} has ended as {JobOutcome(outcome.state)}{without}"

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import StagedFile
-from t5x_harness.gin.problems import Problem, ProblemKind
+from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram, Include
 from t5x_harness.gin.reader import open_named
 from t5x_harness.gin.reading import program_of
 from t5x_harness.spec import RunResult, RunSpec, Stage
-from t5x_harness.vertex.modules import ClosureError, LocalRoots, modules_of
+from t5x_harness.vertex.modules import ClosureError, LocalRoots, Modules
 
 _INCLUDE = re.compile(r"""(^[ \t]*include\s+)(?:'[^'\n]*'|"[^"\n]*")""")
 _UNREADABLE: Mapping[ProblemKind, str] = {
@@ -133,7 +133,12 @@ def closure_of(spec: RunSpec) -> Closure:
       RuntimeError: ``spec.runtime`` asks for a T5X that is not installed.
     """
     program = program_of(spec)
-    _require_readable(program)
+    problem = next((problem for problem in program.problems if problem.kind in _UNREADABLE), None)
+    if problem is not None:
+        where = problem.location
+        asked = problem.subject if where.line == 0 else f"{where} includes {problem.subject}"
+        reason = f": {problem.detail}" if problem.kind is ProblemKind.UNREADABLE_FILE and problem.detail else ""
+        raise ClosureError(f"{asked}: {_UNREADABLE[problem.kind]}{reason}; nothing is staged")
     return _FileCollector(program).closure()
 
 
@@ -149,7 +154,7 @@ class _FileCollector:
     def closure(self) -> Closure:
         included = self._included()
         gin_files = tuple(self._named(given) for given in self._spec.gin_files)
-        modules = modules_of(self._program, self._roots)
+        modules = Modules(self._program, self._roots)
         return Closure(
             program=self._program,
             gin_files=gin_files,
@@ -212,19 +217,6 @@ class _FileCollector:
         parent = Path(self._program.t5x_parent) if self._program.t5x_parent else None
         shown = next(iter(open_named(alone, t5x_parent=parent).files), "")
         return self._places.get(shown) or self._elsewhere(given)
-
-
-def _require_readable(program: GinProgram) -> None:
-    problem = next(_unreadable(program), None)
-    if problem is not None:
-        where = problem.location
-        asked = problem.subject if where.line == 0 else f"{where} includes {problem.subject}"
-        reason = f": {problem.detail}" if problem.kind is ProblemKind.UNREADABLE_FILE and problem.detail else ""
-        raise ClosureError(f"{asked}: {_UNREADABLE[problem.kind]}{reason}; nothing is staged")
-
-
-def _unreadable(program: GinProgram) -> Iterator[Problem]:
-    return (problem for problem in program.problems if problem.kind in _UNREADABLE)
 
 
 def _including(line: str, target: str, where: str) -> str:

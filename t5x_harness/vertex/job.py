@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from t5x_harness.buckets.addresses import GS, bucket_of, mounted, object_address
 from t5x_harness.buckets.folders import StagedFile
@@ -80,7 +80,7 @@ class T5XJob:
             raise JobError("a T5X job needs a gin file")
         if type(self.timeout) is not int or self.timeout < 1:  # none at all is a week of the service's
             raise JobError(f"timeout {self.timeout!r}: give whole seconds above zero, such as 4 * 3600")
-        object.__setattr__(self, "name", _plain(self.name or self.run.name))
+        object.__setattr__(self, "name", plain_name(self.name or self.run.name))
         object.__setattr__(self, "run", dataclasses.replace(self.run, bindings=normalized(self.run.bindings)))
 
     @classmethod
@@ -211,7 +211,6 @@ class T5XJob:
           ClosureError: a file is missing, or is not the project's to stage.
           JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
         """
-        labels = {**self.labels, VERSION_LABEL: _label(__version__), SPEC_LABEL: self.digest}
         return ContainerJob(
             name=f"{self.name}-{self.stamp}",
             target=self.target,
@@ -220,7 +219,7 @@ class T5XJob:
             env=self._env,
             timeout=self.timeout,
             output=self.output,
-            labels=labels,
+            labels={**self.labels, **labels_of(self.digest)},
             options=self.options,
         )
 
@@ -249,7 +248,7 @@ class T5XJob:
             [argument.replace(own, "") for argument in self.args],
             dict(self._env),
         ]
-        return hashlib.sha256(json.dumps(does, sort_keys=True).encode()).hexdigest()[:32]
+        return digest_of(does)
 
     @property
     def _mounted_stage(self) -> str:
@@ -288,10 +287,16 @@ class T5XJob:
         return address
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str, otherwise: str = "run") -> str:
     """Returns a name that a folder, a job, an experiment's run and a label can have."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63] or "run"
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63] or otherwise
 
 
-def _label(text: str) -> str:
-    return re.sub(r"[^a-z0-9_-]", "-", text.lower())
+def digest_of(does: Sequence[Any]) -> str:
+    """Returns a hash of what a job does, as 32 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(does, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def labels_of(digest: str) -> dict[str, str]:
+    """Returns the labels that every job has: its digest, and the version that sent it."""
+    return {VERSION_LABEL: re.sub(r"[^a-z0-9_-]", "-", __version__.lower()), SPEC_LABEL: digest}

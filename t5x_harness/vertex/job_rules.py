@@ -7,9 +7,11 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
+from t5x_harness.google.vertex.validation import SpecVerdict, judge
 from t5x_harness.google.vertex.validation.checks import CHECKS, Values, of_values
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, Subject, read_table, rules_in
 from t5x_harness.spec import Mode
+from t5x_harness.vertex.job import T5XJob
 
 _PROGRAMS = ("main", "train", "eval", "infer", "precompile", "export")
 _RUN_MODES = (*(mode.value for mode in Mode), "precompile", "export")
@@ -25,6 +27,19 @@ def job_rules() -> tuple[SpecRule, ...]:
     """Returns every rule for the jobs of T5X."""
     own = {broken.__name__: of_values(broken) for broken in (data_dir_none, gin_prefix_twice, carried_over, run_mode)}
     return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own, t5x_module.__name__: t5x_module})
+
+
+def verdict_of(job: T5XJob) -> SpecVerdict:
+    """Judges a job's spec as Vertex AI will."""
+    return judge(job.to_pb(), job.target.location, job_rules())
+
+
+def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
+    """Returns every reason why Vertex AI refuses a job, one per line; empty if it does not."""
+    if not verdict.violations:
+        return ""
+    found = "\n".join(f"  {violation}" for violation in verdict.violations)
+    return f"{job.name}: Vertex AI refuses this job:\n{found}"
 
 
 def data_dir_none(argument: str, _rule: SpecRule) -> Values | None:

@@ -217,7 +217,9 @@ class LaunchedJob:
             most = self.submitted.timeout + self.submitted.max_wait if seconds is None else seconds
             outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
         log.finish()
-        found = self._read_metrics(notes) if metrics else RunMetrics({})
+        found, problem = metrics_of(self.submitted) if metrics else (RunMetrics({}), "")
+        if problem:
+            notes.append(f"metrics: {problem}")
         if self.tracked is not None:
             try:
                 self.tracked.end(outcome, found)
@@ -233,13 +235,6 @@ class LaunchedJob:
         """
         self.submitted.cancel()
 
-    def _read_metrics(self, notes: list[str]) -> RunMetrics:
-        try:
-            return read_metrics(Folder(self.model_dir, self.submitted.target.project))
-        except (StorageError, MetricsError) as error:
-            notes.append(f"metrics: {error}")
-            return RunMetrics({})
-
     def _begin_upload(self, stack: contextlib.ExitStack, notes: list[str]) -> None:
         target = self.submitted.target
         if target.tensorboard is None:
@@ -248,6 +243,14 @@ class LaunchedJob:
             stack.enter_context(uploading(self.model_dir, self.submitted.display_name, target.tensorboard, target))
         except VertexError as error:
             notes.append(f"TensorBoard: {error}")
+
+
+def metrics_of(job: SubmittedJob) -> tuple[RunMetrics, str]:
+    """Returns the metrics of a job, and the reason if they cannot be read."""
+    try:
+        return read_metrics(Folder(job.model_dir or job.output, job.target.project)), ""
+    except (MetricsError, StorageError) as error:
+        return RunMetrics({}), str(error)
 
 
 class _Log:

@@ -11,6 +11,7 @@ Event, and the Event's checksum in four. The file of a running job may end withi
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,11 @@ class RunMetrics:
         table = pd.DataFrame(chosen).sort_index()
         table.index.name = "step"
         return table
+
+
+def number_for_json(value: float) -> float | str:
+    """Returns a number as a value for JSON, which has no infinity and no NaN."""
+    return value if math.isfinite(value) else str(value)
 
 
 def read_metrics(folder: Folder) -> RunMetrics:

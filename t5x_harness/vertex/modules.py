@@ -108,50 +108,37 @@ _HARNESS = "t5x_harness"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
-@dataclasses.dataclass(frozen=True)
 class Modules:
-    """The user's modules that a run imports.
-
-    Attributes:
-      files: their files, below ``python/``, which is on the job's import path.
-      of_image: modules that gin files import and that the image has to have.
-      passed_over: files of packages that are not staged, each with the reason.
-    """
-
-    files: tuple[StagedFile, ...]
-    of_image: tuple[str, ...]
-    passed_over: tuple[str, ...]
-
-
-def modules_of(program: GinProgram, roots: LocalRoots) -> Modules:
-    """Follows the imports of a run's gin files.
+    """The user's modules that a run imports, found by following the imports of its gin files.
 
     Args:
       program: the run.
       roots: its folders.
 
+    Attributes:
+      files: their files, below ``python/``, which is on the job's import path.
+      of_image: modules that gin files import and that the image has to have.
+      passed_over: files of packages that are not staged, each with the reason.
+
     Raises:
       ClosureError: a file cannot be read, or they are too large to be staged.
     """
-    return _ModuleCollector(program, roots).modules()
 
-
-class _ModuleCollector:
     def __init__(self, program: GinProgram, roots: LocalRoots) -> None:
         spec = program.spec
         parent = Path(program.t5x_parent) if program.t5x_parent else None
-        self._program = program
         self._finder = ModuleFinder(module_path(spec), parent)
         self._roots = roots
         self._cwd = roots.cwd
         self._own = tuple(Path(os.path.abspath(roots.cwd / folder)) for folder in spec.python_path)
         self._files: dict[str, StagedFile] = {}
-        self._of_image: dict[str, None] = {}
         self._passed_over: dict[str, None] = {}
         self._size = 0
+        self.of_image = tuple(self._collect(list(dict.fromkeys(_named_modules(program)))))
+        self.files, self.passed_over = tuple(self._files.values()), tuple(self._passed_over)
 
-    def modules(self) -> Modules:
-        waiting = list(dict.fromkeys(_named_modules(self._program)))
+    def _collect(self, waiting: list[str]) -> Iterator[str]:
+        """Collects the files of modules and of all that these import; yields those that the image has to have."""
         named = frozenset(waiting)
         seen: set[str] = set()
         while waiting:
@@ -161,9 +148,8 @@ class _ModuleCollector:
             seen.add(module)
             taken = list(self._take(module))
             if module in named and not self._is_taken(module):
-                self._of_image.setdefault(f"module {module}")
+                yield f"module {module}"
             waiting.extend(name for file in taken if file.name.endswith(".py") for name in _imported(file))
-        return Modules(tuple(self._files.values()), tuple(self._of_image), tuple(self._passed_over))
 
     def _is_taken(self, module: str) -> bool:
         path = f"python/{module.replace('.', '/')}"

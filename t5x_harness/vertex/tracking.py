@@ -8,7 +8,6 @@ event files of TPU jobs, whatever their spec says: the SDK's uploader does, from
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from t5x_harness.buckets.folders import Folder
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.vertex.errors import VertexError, as_vertex_error
-from t5x_harness.vertex.metrics import RunMetrics
+from t5x_harness.vertex.metrics import RunMetrics, number_for_json
 from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import LONGEST_RUN, VertexTarget
 
@@ -194,7 +193,7 @@ class TrackedRun:
         with as_vertex_error(f"the run {self.name} cannot be completed", self._project):
             self._add_files(Folder(self._job.model_dir or self._job.output, self._project))
             if summary := metrics.summary():
-                self._run.log_metrics({name: _plain(value) for name, value in summary.items()})
+                self._run.log_metrics({name: number_for_json(value) for name, value in summary.items()})
             state = aiplatform.gapic.Execution.State[_STATES.get(outcome.state, "FAILED")]
             for execution in self._executions():
                 execution.update(state=state)
@@ -297,8 +296,3 @@ def _text_of(program: GinProgram, macro: str) -> str:
     found = program.macros.get(macro)
     value = program.resolve(found).value if found else None
     return value if isinstance(value, str) else ""
-
-
-def _plain(value: float) -> float | str:
-    """Returns a number as a value for JSON, which has no infinity and no NaN."""
-    return value if math.isfinite(value) else str(value)

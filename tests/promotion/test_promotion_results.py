@@ -328,7 +328,7 @@ def test_what_a_marker_says_of_its_job_is_ordered_and_in_the_spec() -> None:
     )
     order = order_of("it", resources, settings(), TARGET, "v3-8")
     assert (order.env, order.labels) == ({"A": "1"}, {"team": "nlp"})
-    message = ship("test_it.py::test_it", TestArchive((), b""), order, live=True).job.to_pb()
+    message = ship("test_it.py::test_it", TestArchive((), b""), order, live=True)[0].to_pb()
     (pool,) = message.job_spec.worker_pool_specs
     assert pool.machine_spec.reservation_affinity.reservation_affinity_type.name == "NO_RESERVATION"
     assert (pool.disk_spec.boot_disk_type, pool.disk_spec.boot_disk_size_gb) == ("pd-standard", 100)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.buckets.folders import Folder
-from t5x_harness.commands.submit.batch import PrintedBatch
-from t5x_harness.commands.submit.output import SubmitOutput
+from t5x_harness.commands.submit_output import PrintedBatch, SubmitOutput
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import PromotedJobs
 from t5x_harness.promotion.settings import PromotionSettings

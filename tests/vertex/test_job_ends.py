@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from t5x_harness.commands.submit_output import end_as_text, end_as_values
 from t5x_harness.variables import ROOT_VARIABLE
-from t5x_harness.vertex.describing import end_as_text, end_as_values
 from t5x_harness.vertex.launching import LaunchedJob, RunEnd
 from t5x_harness.vertex.logs import UNKNOWN, RanOn
 from t5x_harness.vertex.machine import Machine

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.commands.submit.arguments import add_arguments, as_emulated, jobs_of, target_of
+from t5x_harness.commands.submit import add_arguments, as_emulated, jobs_of, target_of
 from t5x_harness.spec import RunResult, RunSpec
 
 pytest.importorskip("google.cloud.aiplatform_v1")

@@ -257,16 +257,16 @@ def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _real(name: str, own: str) -> str:
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if not _is_same(folder, own)]
+    folders = [
+        folder
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if os.path.realpath(folder) != os.path.realpath(own)
+    ]
     found = shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
         print(f"{name}: command not found", file=sys.stderr)
         sys.exit(_NOT_FOUND)
     return found
-
-
-def _is_same(folder: str, other: str) -> bool:
-    return os.path.realpath(folder) == os.path.realpath(other)
 
 
 def _become(program: str, words: Sequence[str]) -> NoReturn:

@@ -24,7 +24,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -199,7 +199,10 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
     asked = host, user or parsed.value("l") or _this_user(), command
-    _confine(*_limits(server.worker(*asked), str(server.token.parent)))
+    worker = server.worker(*asked)
+    # Its processes may write to the homes of all TPU VMs, because one worker may log in to another.
+    folders = [str(Path(worker["home"]).parents[2]), str(server.token.parent), worker["environment"].get(_CACHE)]
+    _confine(worker["limit"], [folder for folder in folders if folder])
     # Asked again after this process was marked, so that a TPU VM that ends meanwhile finds this process.
     worker = server.worker(*asked)
     try:
@@ -212,18 +215,6 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
             time.sleep(3600)
     words = [shell, "-c", command] if command else [shell, "-i"] if sys.stdin.isatty() else [shell]
     os.execve(shell, words, worker["environment"])
-
-
-def _limits(worker: Mapping[str, Any], session: str) -> tuple[int, list[str]]:
-    """Returns the limit that marks a worker's processes, and the folders that they may write to.
-
-    These are the homes of all TPU VMs, because one worker may log in to another, the session's folder, and the
-    compilation cache.
-    """
-    folders = [str(Path(worker["home"]).parents[2]), session]
-    if cache := worker["environment"].get(_CACHE):
-        folders.append(cache)
-    return worker["limit"], folders
 
 
 def _confine(limit: int, folders: Sequence[str]) -> None:

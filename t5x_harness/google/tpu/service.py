@@ -178,8 +178,10 @@ class TpuService:
         asked = f"{method} {place}".strip()
         if match["version"] == "v1" and asked not in _OF_VERSION_1:
             return None
-        function = _METHODS.get(asked)
-        return function(_Request(self._vms, match, query, body)) if function else None
+        request = _Request(self._vms, match, query, body)
+        if change := _CHANGES.get(asked):
+            return typed(change(request), request.version)
+        return _READS[asked](request) if asked in _READS else None
 
     def _worker(self, vms: TpuVms, body: Json) -> Json:
         assert self._workers is not None
@@ -206,9 +208,6 @@ class _Request:
         self.name = f"{self.parent}/{match['collection']}/{self.id}"
         self.query, self.body = query, body
 
-    def operation(self, operation: Json) -> Json:
-        return typed(operation, self.version)
-
     def node(self, node: Json) -> Json:
         return {**node, "apiVersion": "V2" if self.version == "v2" else "V2_ALPHA1"}
 
@@ -217,24 +216,6 @@ class _Request:
         if name not in known:
             raise ApiError(StatusCode.NOT_FOUND, f"Resource '{self.name}' was not found")
         return {"name": f"{self.name.rpartition('/')[0]}/{name}", field: name}
-
-
-def _create_node(asked: _Request) -> Json:
-    return asked.operation(asked.vms.create_node(asked.parent, asked.query.get("nodeId", ""), asked.body))
-
-
-def _create_queued(asked: _Request) -> Json:
-    identifier = asked.query.get("queuedResourceId", "")
-    return asked.operation(asked.vms.create_queued(asked.parent, identifier, asked.body))
-
-
-def _delete_queued(asked: _Request) -> Json:
-    is_forced = asked.query.get("force", "").lower() == "true"
-    return asked.operation(asked.vms.delete_queued(asked.name, force=is_forced))
-
-
-def _update_node(asked: _Request) -> Json:
-    return asked.operation(asked.vms.update_node(asked.name, asked.body, asked.query.get("updateMask", "")))
 
 
 def _guest_attributes(asked: _Request) -> Json:
@@ -247,7 +228,7 @@ def _guest_attributes(asked: _Request) -> Json:
 
 # In v1, nodes are of another kind, which users cannot log in to.
 _OF_VERSION_1 = ("GET", "GET acceleratorTypes", "GET acceleratorTypes/*")
-_METHODS: Mapping[str, Callable[[_Request], Json]] = {
+_READS: Mapping[str, Callable[[_Request], Json]] = {
     "GET": lambda asked: _location(asked.parent),
     "GET acceleratorTypes": lambda asked: {
         "acceleratorTypes": [asked.named("type", name, (name,)) for name in checks.accelerator_types()]
@@ -257,23 +238,30 @@ _METHODS: Mapping[str, Callable[[_Request], Json]] = {
         "runtimeVersions": [asked.named("version", name, (name,)) for name in checks.runtime_versions()]
     },
     "GET runtimeVersions/*": lambda asked: asked.named("version", asked.id, checks.runtime_versions()),
-    "POST nodes": _create_node,
     "GET nodes": lambda asked: {"nodes": [asked.node(node) for node in asked.vms.list_nodes(asked.parent)]},
     "GET nodes/*": lambda asked: asked.node(asked.vms.get_node(asked.name)),
-    "PATCH nodes/*": _update_node,
-    "DELETE nodes/*": lambda asked: asked.operation(asked.vms.delete_node(asked.name)),
-    "POST nodes/*:start": lambda asked: asked.operation(asked.vms.start_or_stop(asked.name, "start")),
-    "POST nodes/*:stop": lambda asked: asked.operation(asked.vms.start_or_stop(asked.name, "stop")),
     "POST nodes/*:getGuestAttributes": _guest_attributes,
-    "POST queuedResources": _create_queued,
     "GET queuedResources": lambda asked: {"queuedResources": asked.vms.list_queued(asked.parent)},
     "GET queuedResources/*": lambda asked: asked.vms.get_queued(asked.name),
-    "DELETE queuedResources/*": _delete_queued,
     "GET operations": lambda asked: {
-        "operations": [asked.operation(each) for each in asked.vms.list_operations(asked.parent)]
+        "operations": [typed(each, asked.version) for each in asked.vms.list_operations(asked.parent)]
     },
-    "GET operations/*": lambda asked: asked.operation(asked.vms.get_operation(asked.name)),
 }
+_CHANGES: Mapping[str, Callable[[_Request], Json]] = {
+    "POST nodes": lambda asked: asked.vms.create_node(asked.parent, asked.query.get("nodeId", ""), asked.body),
+    "PATCH nodes/*": lambda asked: asked.vms.update_node(asked.name, asked.body, asked.query.get("updateMask", "")),
+    "DELETE nodes/*": lambda asked: asked.vms.delete_node(asked.name),
+    "POST nodes/*:start": lambda asked: asked.vms.start_or_stop(asked.name, "start"),
+    "POST nodes/*:stop": lambda asked: asked.vms.start_or_stop(asked.name, "stop"),
+    "POST queuedResources": lambda asked: asked.vms.create_queued(
+        asked.parent, asked.query.get("queuedResourceId", ""), asked.body
+    ),
+    "DELETE queuedResources/*": lambda asked: asked.vms.delete_queued(
+        asked.name, force=asked.query.get("force", "").lower() == "true"
+    ),
+    "GET operations/*": lambda asked: asked.vms.get_operation(asked.name),
+}
+"""The methods that answer with an operation, whose contents have the types of the version that is asked."""
 
 
 def _location(name: str) -> Json:

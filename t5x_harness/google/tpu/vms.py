@@ -81,7 +81,7 @@ class TpuVms:
 
     def update_node(self, name: str, given: Json, mask: str) -> Json:
         """Changes the fields in a mask; returns the operation."""
-        named = [_camel(path) for path in mask.split(",") if path]
+        named = [re.sub(r"_([a-z])", lambda found: found[1].upper(), path) for path in mask.split(",") if path]
         if not named or (wrong := [field for field in named if field.partition(".")[0] not in _CHANGEABLE]):
             known = ", ".join(sorted(_CHANGEABLE))
             what = f"{', '.join(wrong)} cannot be changed" if named else "update_mask is required"
@@ -314,10 +314,6 @@ def _parent(name: str) -> str:
 
 def _done(verb: str) -> str:
     return {"start": "started", "stop": "stopped"}[verb]
-
-
-def _camel(path: str) -> str:
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), path)
 
 
 def _time(seconds: float) -> str:

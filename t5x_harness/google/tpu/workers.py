@@ -113,10 +113,13 @@ def _is_server(pid: int) -> bool:
 
 def _processes() -> Iterator[VmProcess]:
     """Yields the processes of TPU VMs that this user can inspect."""
+    mark = f"{TPU_VM_VARIABLE}=".encode()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             uid, server = _mark_of(pid)
-            folder = _folder_in(Path(f"/proc/{pid}/environ").read_bytes())
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            named = (each.removeprefix(mark) for each in variables if each.startswith(mark))
+            folder = next((Path(os.fsdecode(each)) for each in named), None)
             if uid or folder:
                 yield VmProcess(pid, folder, uid, server)
 
@@ -127,12 +130,6 @@ def _mark_of(pid: int) -> tuple[str, int]:
     if limit < 0 or limit >> (_UID_BITS + _PID_BITS) != _MAGIC:
         return "", 0
     return f"{limit & (1 << _UID_BITS) - 1:08x}", limit >> _UID_BITS & (1 << _PID_BITS) - 1
-
-
-def _folder_in(environment: bytes) -> Path | None:
-    mark = f"{TPU_VM_VARIABLE}=".encode()
-    names = (each for each in environment.split(b"\0") if each.startswith(mark))
-    return next((Path(os.fsdecode(each.removeprefix(mark))) for each in names), None)
 
 
 def _kill(pid: int) -> None:
@@ -213,22 +210,16 @@ class Workers:
                 _temporary(home).mkdir(exist_ok=True)
                 making = Path(tempfile.mkdtemp(prefix="home-", dir=home.parent))
                 python_environment.make(making)
-                self._fill(making, home, worker)
+                project = worker.node.split("/")[1]
+                project = project if _PROJECT.fullmatch(project) else PROJECT
+                write_gcloud_configuration(making / ".config" / "gcloud", project)
+                first = [*reversed(python_environment.own_programs(home)), _programs_of(home)]
+                (making / ".profile").write_text(_PROFILE.format(folders=shlex.join(map(str, first))))
                 try:
                     making.rename(home)
                 except OSError:  # another server of this state was faster
                     shutil.rmtree(making)
         return home
-
-    def _fill(self, making: Path, home: Path, worker: Worker) -> None:
-        project = worker.node.split("/")[1]
-        write_gcloud_configuration(making / ".config" / "gcloud", project if _PROJECT.fullmatch(project) else PROJECT)
-        folders = self._first_on_path(home)
-        (making / ".profile").write_text(_PROFILE.format(folders=shlex.join(map(str, reversed(folders)))))
-
-    def _first_on_path(self, home: Path) -> list[Path]:
-        """Returns the folders of a worker's own programs."""
-        return [_programs_of(home), *python_environment.own_programs(home)]
 
     def environment(self, worker: Worker, user: str, command: str) -> dict[str, str]:
         """Returns the whole environment of a process on a worker.

@@ -1,13 +1,16 @@
-"""The arguments of ``t5x-harness submit``, and the jobs that they describe."""
+"""``t5x-harness submit``: runs as Vertex AI jobs, which are checked here before they are sent."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from t5x_harness.buckets.folders import Folder, StorageError
 from t5x_harness.commands.arguments import (
     UsageError,
     add_job_options,
@@ -16,22 +19,32 @@ from t5x_harness.commands.arguments import (
     require_google_sdk,
     specs_of,
 )
+from t5x_harness.commands.google_arguments import root_of
+from t5x_harness.commands.submit_output import PrintedBatch, SubmitOutput
 from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError
-from t5x_harness.settings.command_line import add_to_command
+from t5x_harness.settings.command_line import add_to_command, from_environment
 from t5x_harness.settings.forms import duration
 from t5x_harness.settings.options import JOBS, option_of
 from t5x_harness.settings.project import find_project
-from t5x_harness.spec import RunSpec, StandInPolicy
+from t5x_harness.spec import Mode, RunSpec, StandInPolicy
 from t5x_harness.vertex.arguments import OverrideError, RunMode, RunModeError, output_macro_of
+from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
-from t5x_harness.vertex.emulated import uses_emulated_google
+from t5x_harness.vertex.emulated import emulated_google, uses_emulated_google
+from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
-from t5x_harness.vertex.machine import Machine, MachineError
+from t5x_harness.vertex.job_rules import refusals, verdict_of
+from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, ChipHoursError, Machine, MachineError
 from t5x_harness.vertex.modules import ClosureError
 from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
 
 _SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable
+_SMALL = (
+    "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
+    "log says what was changed. --full-size runs them at the sizes and for the steps that the config names"
+)
+_FULL_SIZE = "the emulated Vertex AI runs jobs on this machine's CPU, at full size (--full-size): that may take long"
 EPILOG = """\
 examples:
   t5x-harness submit finetune.gin --run_mode=train --accelerator=v3-8 --dry-run
@@ -155,7 +168,8 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
     """
     try:
         mode = RunMode.parse(args.mode) if args.mode else None
-        specs = specs_of(_as_shared(args), Path.cwd())
+        shared = argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})  # these are the job's
+        specs = specs_of(shared, Path.cwd())
         jobs = [_job(args, spec, mode, target) for spec in specs]
         for job in jobs:
             job.to_pb()
@@ -177,14 +191,6 @@ def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
                 f"{other.name} and {job.name} would both write into {job.model_dir}: give each run its own folder, "
                 "or leave it out"
             )
-
-
-def _as_shared(args: argparse.Namespace) -> argparse.Namespace:
-    """Returns the arguments as commands that run configs here take them.
-
-    The folder for results and the mode are the job's.
-    """
-    return argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})
 
 
 def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
@@ -221,3 +227,98 @@ def _job(args: argparse.Namespace, spec: RunSpec, mode: RunMode | None, target: 
         named = f'{output_macro_of(job.run_mode)} = "{args.model_dir}"'
         job = dataclasses.replace(job, run=dataclasses.replace(job.run, bindings=(*job.run.bindings, named)))
     return job
+
+
+def main(args: argparse.Namespace) -> int:
+    """Checks, sends and follows jobs.
+
+    Returns:
+      0 where all is well, 1 where a job was refused or failed.
+
+    Raises:
+      UsageError: the arguments make no sense; nothing was sent.
+      ProjectError: pyproject.toml has a mistake in it.
+    """
+    from t5x_harness.google.server.settings import ServerError
+
+    emulated = targets_emulated_google(args)
+    target = target_of(args, emulated)
+    jobs = [] if args.attach else jobs_of(args, target)
+    output = SubmitOutput(args, sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+            if not args.attach:
+                return _submitted(args, jobs, emulated, output)
+            with _google(args, emulated), PrintedBatch(output, waits=args.wait) as batch:
+                batch.attach(args.attach, target)
+                return batch.finish()
+    except (ChipHoursError, ServerError, StorageError, VertexError) as error:
+        output.note(str(error))
+        return 1
+    finally:
+        output.close()
+
+
+def _submitted(args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool, output: SubmitOutput) -> int:
+    """Takes jobs from their checks to their ends; returns the exit status."""
+    verdicts = [verdict_of(job) for job in jobs]
+    refused = [text for job, verdict in zip(jobs, verdicts, strict=True) if (text := refusals(job, verdict))]
+    if refused:
+        raise VertexError("\n".join(refused))
+    for job in jobs:
+        job.chip_hours.require(args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS)
+    for job, verdict in zip(jobs, verdicts, strict=True):
+        output.job(job, verdict)
+    if not _passes_checks(args, jobs, output):
+        output.note("nothing was sent: fix what was found, or send it as it is with --no-check")
+        return 1
+    if args.dry_run:
+        output.note("nothing was sent: --dry-run")
+        return 0
+    if emulated:
+        output.note(_FULL_SIZE if args.job_full_size else _SMALL)
+        jobs = [as_emulated(job, args) for job in jobs]
+    with _google(args, emulated):
+        if emulated:
+            target = jobs[0].target
+            Folder(f"gs://{target.bucket}", target.project).create_bucket(target.location)
+        with PrintedBatch(output, waits=args.wait) as batch:
+            for job in jobs:
+                batch.launch(job, duplicate=args.duplicate)
+            return batch.finish()
+
+
+def _passes_checks(args: argparse.Namespace, jobs: Sequence[T5XJob], output: SubmitOutput) -> bool:
+    """Runs lint and plan; returns whether they found no error."""
+    if args.no_check:
+        output.note("not checked: lint and plan (--no-check)")
+        return True
+    plannable = [job for job in jobs if job.run_mode is not RunMode.PRECOMPILE and job.machine.slice]
+    for job in jobs:
+        if job not in plannable:
+            why = "precompile" if job.run_mode is RunMode.PRECOMPILE else f"{job.machine} is not a TPU slice"
+            output.note(f"not checked: lint and plan of {job.name} ({why})")
+    specs = [dataclasses.replace(job.run, mode=Mode(job.run_mode.value)) for job in plannable]
+    if not specs:
+        return True
+    from t5x_harness.runs.job import aot_mode
+    from t5x_harness.runs.several import plan_specs
+
+    given = {**vars(args), **from_environment([option_of("tpu_aot")], vars(args), os.environ)}
+    aot, why = aot_mode(given["tpu_aot"], full_size=True)
+    if why:
+        output.note(f"not checked: whether the programs fit: {why}")
+    results = plan_specs(specs, aot)
+    passed = output.checks(results)
+    for job, result in zip(plannable, results, strict=True):
+        for file in unstaged_files(job.closure, result):
+            output.note(f"{job.name}: not staged: {file}")
+    return passed
+
+
+def _google(args: argparse.Namespace, emulated: bool) -> contextlib.AbstractContextManager[None]:
+    """Redirects Google's clients to an emulated Google Cloud while its block lasts, if jobs go to one."""
+    if not emulated:
+        return contextlib.nullcontext()
+    root = root_of(args.google_root, "--google-root")
+    return emulated_google(str(root) if root else None, args.gcs_root)
