@@ -78,9 +78,9 @@ def make_sentencepiece(folder: Path) -> None:
 
 def make_sums(folder: Path) -> None:
     """Prepares the TFDS data of the builder ``sample_sums``."""
-    from t5x_harness.sample_tasks import sums  # reads the files that the other makers write
+    from t5x_harness.sample_tasks import tasks  # reads the files that the other makers write
 
-    sums.SampleSums(data_dir=str(folder / "tfds")).download_and_prepare()
+    tasks.SampleSums(data_dir=str(folder / "tfds")).download_and_prepare()
 
 
 def _splits(items: list[_Item]) -> dict[str, list[_Item]]:

@@ -77,20 +77,12 @@ def _random_parts(total: tf.Tensor, parts: tf.Tensor, seed: tf.Tensor) -> tf.Ten
 
 seqio.TaskRegistry.add(
     "sample_span_corruption",
-    source=seqio.TextLineDataSource(
-        {
-            "train": str(DATA / "rivers-train.txt"),
-            "validation": str(DATA / "rivers-validation.txt"),
-        }
-    ),
+    source=seqio.TextLineDataSource({split: str(DATA / f"rivers-{split}.txt") for split in ("train", "validation")}),
     preprocessors=[
         lambda dataset: dataset.map(lambda line: {"targets": line}),
         seqio.preprocessors.tokenize,
         span_corruption,
         seqio.preprocessors.append_eos_after_trim,
     ],
-    output_features={
-        "inputs": seqio.Feature(vocabularies.sentencepiece(), add_eos=True),
-        "targets": seqio.Feature(vocabularies.sentencepiece(), add_eos=True),
-    },
+    output_features=vocabularies.features(vocabularies.sentencepiece()),
 )

@@ -1,4 +1,4 @@
-"""The two vocabularies of the sample tasks."""
+"""The two vocabularies of the sample tasks, and features of them."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def sentencepiece() -> seqio.SentencePieceVocabulary:
 def byte() -> seqio.ByteVocabulary:
     """Returns 384 ids, a multiple of 128: three special ids, 256 bytes and 125 extra ids."""
     return seqio.ByteVocabulary()
+
+
+def features(vocabulary: seqio.Vocabulary) -> dict[str, seqio.Feature]:
+    """Returns inputs and targets in a vocabulary, each with an end of sequence."""
+    return {name: seqio.Feature(vocabulary, add_eos=True) for name in ("inputs", "targets")}

@@ -12,9 +12,8 @@ from t5x_harness.sample_tasks import (
     metrics,
     numbers,
     rivers,
-    tasks,  # noqa: F401 - registers
+    tasks,
 )
-from t5x_harness.sample_tasks.translation import number_pairs
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_metrics_of_nothing_are_zero() -> None:
 
 def test_bleu_can_tell_translations_of_the_sample_apart() -> None:
     """Of the few examples that a shrunk run reads: with fewer than four words each, BLEU would always be zero."""
-    few = [row["english"].decode() for row in number_pairs("validation").take(8).as_numpy_iterator()]
+    few = [row["english"].decode() for row in tasks.number_pairs("validation").take(8).as_numpy_iterator()]
     assert metrics.bleu(few, few)["bleu"] == pytest.approx(100.0)
 
 
