@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.fixtures.aot import AOT_RUNNER
-from t5x_harness.fixtures.auxiliary import AUXILIARY_RUNNER
 from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
-from t5x_harness.fixtures.runs import RUNNER
-from t5x_harness.fixtures.vertex_target import TARGET
+from t5x_harness.fixtures.runs import AOT_RUNNER, AUXILIARY_RUNNER, RUNNER
+from t5x_harness.fixtures.vertex import TARGET
 from t5x_harness.promotion.expression import MARKERS
 from t5x_harness.settings.auxiliary import MARKER
 from t5x_harness.settings.command_line import rewrite_gin

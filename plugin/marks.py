@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from t5x_harness.fixtures.runs import slice_name, written
 from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 
@@ -114,22 +115,5 @@ def network_allowed(item: pytest.Item) -> bool:
     if mark is None:
         return item.config.stash[SESSION].settings.options.network == "allow"
     if mark.args or mark.kwargs:
-        pytest.fail(f"use @pytest.mark.network, which takes no arguments; not {_written(mark)}", pytrace=False)
+        pytest.fail(f"use @pytest.mark.network, which takes no arguments; not {written(mark)}", pytrace=False)
     return True
-
-
-def slice_name(item: pytest.Item) -> str | None:
-    """Returns the slice that the closest ``slice`` marker names; fails the test if its arguments are not one name."""
-    mark = item.get_closest_marker("slice")
-    if mark is None:
-        return None
-    values = [*mark.args, *mark.kwargs.values()]
-    if len(values) != 1 or not isinstance(values[0], str) or set(mark.kwargs) - {"name"}:
-        pytest.fail(f"use @pytest.mark.slice('v3-8'), one slice by name; not {_written(mark)}", pytrace=False)
-    name: str = values[0]
-    return name
-
-
-def _written(mark: pytest.Mark) -> str:
-    arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-    return f"{mark.name}({', '.join(arguments)})"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.fixtures.vertex_target import Targets
+from t5x_harness.fixtures.runs import slice_name
+from t5x_harness.fixtures.vertex import Targets
 from t5x_harness.promotion.expression import SMOKE, TPU
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.session import PromotionSession
@@ -145,7 +146,7 @@ class Promotion(PromotionSession):
                 if hasattr(item, "spec"):
                     yield machine_of(asked, item.spec.slice)
                 elif "t5x_run" in getattr(item, "fixturenames", ()) and not asked.ship:
-                    yield machine_of(asked, marks.slice_name(item) or self._session.settings.slice_name)
+                    yield machine_of(asked, slice_name(item) or self._session.settings.slice_name)
 
 
 def check_promotable(item: pytest.Item) -> None:

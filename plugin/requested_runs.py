@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.fixtures.vertex_target import checked
+from t5x_harness.fixtures.vertex import checked
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.settings.auxiliary import Auxiliary
-from t5x_harness.settings.requested import RequestedRun
-from t5x_harness.spec import Mode, Outcome, RunResult, RunSpec, Stage
+from t5x_harness.settings.layers import Layer
+from t5x_harness.spec import AotMode, Mode, Outcome, RunResult, RunSpec, Stage
 from t5x_harness.upstream.pytest import skip_at_item
 
 from . import marks
@@ -24,30 +24,37 @@ if TYPE_CHECKING:
     from t5x_harness.aot.numbers import AotNumbers
 
 
-def run_for(request: pytest.FixtureRequest, asked: RequestedRun) -> RunResult:
+def run_for(
+    request: pytest.FixtureRequest,
+    gin_files: Sequence[str],
+    asked: Layer,
+    *,
+    until: Stage | None,
+    check: bool,
+    auxiliary: Sequence[Auxiliary],
+) -> RunResult:
     """Runs a config for a test, here or as the job that it is promoted to: see ``fixtures.runs.T5XRun``."""
-    session = request.config.stash[SESSION]
     item: pytest.Item = request.node
-    spec = asked.spec(session.settings, marks.slice_name(item))
+    spec = request.config.stash[SESSION].settings.spec(gin_files, asked).with_settings(until=until)
     marks.check_slice(spec.slice, "t5x_run: slice")
-    jobs = asked.auxiliary or _marked(item, spec)
+    jobs = auxiliary or _marked(item, spec)
     if not jobs:
-        return _run(request, spec, check=asked.check, until=asked.until)
+        return _run(request, spec, check=check, until=until)
     from t5x_harness.auxiliary.session_runs import check_auxiliary
 
     marks.count(item, marks.AUXILIARY_RUNS, 0)
     with _auxiliary_errors():
         check_auxiliary(spec, jobs)  # cheap, unlike training
-    result = _run(request, spec, check=asked.check, until=asked.until)
+    result = _run(request, spec, check=check, until=until)
     for each in jobs if result.passed else ():
-        result = run_auxiliary_for(request, result, each, asked.check)
+        result = run_auxiliary_for(request, result, each, check)
     return result
 
 
 def run_auxiliary_for(
     request: pytest.FixtureRequest, trained: RunResult, jobs: Auxiliary, check: bool = True
 ) -> RunResult:
-    """Runs the auxiliary jobs of a train job: see ``fixtures.auxiliary.AuxiliaryJobs``."""
+    """Runs the auxiliary jobs of a train job: see ``fixtures.runs.AuxiliaryJobs``."""
     from t5x_harness.auxiliary.session_runs import run_auxiliary
 
     item: pytest.Item = request.node
@@ -58,8 +65,8 @@ def run_auxiliary_for(
     return result
 
 
-def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbers:
-    """Compiles a config's programs for a test: see ``fixtures.aot.T5XAot``."""
+def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked: Layer, mode: AotMode) -> AotNumbers:
+    """Compiles a config's programs for a test: see ``fixtures.runs.T5XAot``."""
     from t5x_harness.aot.numbers import AotNumbers
     from t5x_harness.aot.verdicts import TOO_LARGE
     from t5x_harness.report.properties import stage_properties
@@ -70,7 +77,7 @@ def compile_for(request: pytest.FixtureRequest, asked: RequestedRun) -> AotNumbe
     item: pytest.Item = request.node
     if why := session.why_not_compiled:
         pytest.skip(why)
-    spec = asked.spec(session.settings, marks.slice_name(item))
+    spec = session.settings.spec(gin_files, asked).with_settings(aot=mode, until=Stage.AOT)
     marks.check_slice(spec.slice, "t5x_aot: slice")
     context = RunContext(marks.network_allowed(item), session.settings.fake_buckets)
     with session.working() as runs:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from t5x_harness.conversion.errors import ConversionError as ConversionError
     from t5x_harness.conversion.process import convert as convert
     from t5x_harness.conversion.request import Conversion as Conversion
-    from t5x_harness.fixtures.aot import T5XAot as T5XAot
-    from t5x_harness.fixtures.auxiliary import AuxiliaryJobs as AuxiliaryJobs
+    from t5x_harness.fixtures.runs import AuxiliaryJobs as AuxiliaryJobs
+    from t5x_harness.fixtures.runs import T5XAot as T5XAot
     from t5x_harness.fixtures.runs import T5XRun as T5XRun
     from t5x_harness.fixtures.samples import FakeHuggingFaceDataset as FakeHuggingFaceDataset
+    from t5x_harness.fixtures.samples import MakeTinyTask as MakeTinyTask
     from t5x_harness.fixtures.samples import SampleRows as SampleRows
-    from t5x_harness.fixtures.storage_fuse import FusePath as FusePath
+    from t5x_harness.fixtures.samples import TinyTask as TinyTask
+    from t5x_harness.fixtures.storage import FusePath as FusePath
     from t5x_harness.fixtures.storage_s3 import FakeS3 as FakeS3
-    from t5x_harness.fixtures.tasks import MakeTinyTask as MakeTinyTask
-    from t5x_harness.fixtures.tasks import TinyTask as TinyTask
     from t5x_harness.google.gcs import FakeGcs as FakeGcs
     from t5x_harness.google.gcs_mount import launched as launched
     from t5x_harness.google.vertex.settings import VertexOptions as VertexOptions

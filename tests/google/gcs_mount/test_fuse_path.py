@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("httptools", reason="the extra google is not installed")
 
-from t5x_harness.fixtures.storage_fuse import FusePath
+from t5x_harness.fixtures.storage import FusePath
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.gcs_mount import MountMode, refusal
 from t5x_harness.sample_tasks import CONFIGS
