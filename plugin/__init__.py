@@ -16,12 +16,11 @@ from t5x_harness.fixtures.runs import AOT_RUNNER, AUXILIARY_RUNNER, RUNNER
 from t5x_harness.fixtures.vertex import TARGET
 from t5x_harness.promotion.expression import MARKERS
 from t5x_harness.settings.auxiliary import MARKER
-from t5x_harness.settings.command_line import rewrite_gin
-from t5x_harness.settings.pytest_options import add_to_pytest
+from t5x_harness.settings.command_line import add_to_pytest, rewrite_gin
 
-from . import collection, gin_items, marks, options, promoted_items, promotion, reports
+from . import gin_items, marks, promoted_items, promotion, reports
 from .requested_runs import compile_for, run_auxiliary_for, run_for
-from .session import SESSION, HarnessSession, SessionInterruption
+from .session import SESSION, HarnessSession, SessionInterruption, usage_errors, warn_of_old_names
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
     """Takes Gin bindings as T5X does: this is where a plugin may change the command line."""
-    with options.usage_errors():
+    with usage_errors():
         args[:] = rewrite_gin(args)
 
 
@@ -39,17 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers and this run's session object; declared runs join what pytest collects."""
     for line in (*MARKERS, MARKER):
         config.addinivalue_line("markers", line)
-    with options.usage_errors():
+    with usage_errors():
         session = config.stash[SESSION] = HarnessSession(config, reports.write_runs)
         session.settings.check()
         promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
         if promoted.active:
             _ = promoted.settings
-    options.warn_of_old_names(config)
+    warn_of_old_names(config)
     config.stash[RUNNER], config.stash[AUXILIARY_RUNNER] = run_for, run_auxiliary_for
     config.stash[AOT_RUNNER] = compile_for
     config.stash[TARGET] = lambda: promoted.target
-    collection.add_declared_runs(config, session)
+    gin_items.add_declared_runs(config, session)
     config.pluginmanager.register(SessionInterruption(session), "t5x_harness_interruption")
     if config.pluginmanager.hasplugin("xdist"):
         from . import xdist_runs
@@ -70,12 +69,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says which T5X, slice and mesh are used, when anything here is used at all."""
-    return [*collection.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
+    return [*gin_items.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Turns run configs and declared runs into collectors."""
-    return collection.collect_file(file_path, parent)
+    return gin_items.collect_file(file_path, parent)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -111,7 +110,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Checks the runs together; starts the imports in the background if any selected item will need them."""
     harness = session.config.stash[SESSION]
     specs = {item.spec for item in session.items if hasattr(item, "spec")}
-    with options.usage_errors():
+    with usage_errors():
         harness.settings.configuration.check_goldens(sorted(specs, key=lambda spec: spec.gin_files))
     harness.warm_for(session.items)
 

@@ -17,10 +17,9 @@ from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.upstream.pytest import skip_at_item
 
 from .gin_items import StageItem
-from .options import usage_errors
 from .promotion import PROMOTION, JobItem, Promotion
 from .reports import JOB_SECTION
-from .session import SESSION
+from .session import SESSION, usage_errors
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.shipped import RepeatedReports

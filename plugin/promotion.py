@@ -18,8 +18,8 @@ from t5x_harness.settings.options import option_of
 from t5x_harness.spec import RunSpec, Stage
 from t5x_harness.vertex.target import VertexTarget
 
-from . import marks, options
-from .session import HarnessSession
+from . import marks
+from .session import HarnessSession, job_settings
 
 if TYPE_CHECKING:
     from t5x_harness.runs.job import JobExecutor
@@ -57,7 +57,7 @@ class Promotion(PromotionSession):
         super().__init__(
             session.expression,
             active=session.promotes,
-            given=lambda: options.job_settings(config),
+            given=lambda: job_settings(config),
             option_of=lambda name: option_of(name).pytest[0],
             tpu=session.settings.project.tpu,
             vertex=session.settings.project.vertex,

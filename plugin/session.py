@@ -1,28 +1,38 @@
-"""What one session of pytest shares: its settings, and its runs, which are shown on pytest's terminal."""
+"""What one session of pytest shares: what its options set, and its runs, which are shown on pytest's terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from t5x_harness.promotion.expression import AOT, SMOKE, promotes, selects, selects_only
+from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.session import EmulationError
+from t5x_harness.settings.command_line import OLD_NAMES, layers_of, pytest_name
+from t5x_harness.settings.configuration import Configuration
+from t5x_harness.settings.forms import SettingsError
+from t5x_harness.settings.layers import Layer, merged
+from t5x_harness.settings.options import JOBS, RUNS, JobSettings
+from t5x_harness.settings.project import load_project
 from t5x_harness.settings.session import SessionSettings
 from t5x_harness.spec import Stage
+from t5x_harness.spec.option import Option
 from t5x_harness.system.ending import Ending
 from t5x_harness.upstream.pytest import temporary_folders, write_past_line
-
-from . import options
+from t5x_harness.vertex.target import VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.report import Report
     from t5x_harness.runs.session import RunRegistry
     from t5x_harness.workers import InlineProgress
+
 
 SESSION = pytest.StashKey["HarnessSession"]()
 
@@ -54,7 +64,7 @@ class HarnessSession:
         by_name = any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args)
         self.expects_runs = self.promotes or by_name or only_aot or selects_only(self.expression, SMOKE)
         self.settings = SessionSettings(
-            options.configuration_of(config),
+            configuration_of(config),
             compiles=(only_aot or None) if selects(self.expression, AOT) else False,
         )
         self._write_report = write_report
@@ -228,3 +238,44 @@ class SessionInterruption:
         in_full = type(excinfo.value) is not KeyboardInterrupt or self._session.config.option.fulltrace
         if self._session.interrupt() and not in_full:
             excinfo.traceback = excinfo.traceback[-1:]  # all that is shown
+
+
+def configuration_of(config: pytest.Config) -> Configuration:
+    """Returns what is set for the session's runs.
+
+    Raises:
+      SettingsError: a value is none of those that there are, or pyproject.toml has a mistake in it.
+    """
+    here, root = config.invocation_params.dir, config.rootpath
+    return Configuration(_layers(config, RUNS), load_project(root), here, root, pytest_name)
+
+
+def job_settings(config: pytest.Config) -> dict[str, Any]:
+    """Returns what command line, environment and ini file set for jobs, by field.
+
+    Raises:
+      SettingsError: a value is none of those that there are.
+    """
+    return vars(JobSettings(**merged(JOBS, _layers(config, JOBS))))
+
+
+def _layers(config: pytest.Config, options: Sequence[Option]) -> tuple[Layer, ...]:
+    here = config.invocation_params.dir
+    return layers_of(options, config.getoption, config.getini, os.environ, here, config.rootpath)
+
+
+@contextlib.contextmanager
+def usage_errors(before: str = "") -> Iterator[None]:
+    """Has pytest show mistakes in settings as those of its own options, without a traceback; ``before`` says where."""
+    try:
+        yield
+    except (SettingsError, ResourcesError, VertexTargetError, EmulationError) as error:
+        raise pytest.UsageError(f"{before}{error}") from None
+
+
+def warn_of_old_names(config: pytest.Config) -> None:
+    """Warns of each old name on the command line, once for the session."""
+    if not hasattr(config, "workerinput"):
+        for old, new in getattr(config.option, OLD_NAMES, {}).items():
+            warning = pytest.PytestDeprecationWarning(f"{old} is the old name of {new}, and will be removed: use {new}")
+            config.issue_config_time_warning(warning, stacklevel=2)

@@ -1,18 +1,21 @@
-"""Options as arguments of commands."""
+"""Options as arguments of commands, and of pytest with its ini values.
+
+Pytest hands in what declares and reads them, so this needs no pytest.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.settings.configuration import Configuration
-from t5x_harness.settings.forms import SettingsError, argparse_arguments
+from t5x_harness.settings.forms import SettingsError, argparse_arguments, from_word
 from t5x_harness.settings.layers import Layer, layer_of, layer_of_variables, merged
 from t5x_harness.settings.options import JOBS, RUNS, SessionOptions, option_of
 from t5x_harness.settings.project import ProjectConfig
-from t5x_harness.spec.option import Option, options_of
+from t5x_harness.spec.option import Option, OptionForm, options_of
 
 
 def add_to_command(
@@ -109,3 +112,117 @@ def configuration_of(
     given = layer_of(RUNS, arguments, shell_name, here, cwd)
     variables = from_environment(RUNS, arguments, environment)
     return Configuration((given, variables), project, here, cwd, shell_name)
+
+
+OLD_NAMES = "t5x_old_names"
+"""Where pytest's options keep the old names that were used, each with the new one."""
+
+_GROUPS = (
+    ("t5x-harness", "T5X configs on an emulated TPU slice", RUNS),
+    ("t5x-harness-tpu", "tests promoted to TPU jobs on Vertex AI (-m tpu)", JOBS),
+)
+
+
+class _OldName(argparse.Action):
+    """Takes an option by its earlier name, and notes that."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, option: Option, **kwargs: Any) -> None:
+        nargs = 0 if option.form is OptionForm.FLAG else None
+        super().__init__(option_strings, dest, nargs=nargs, **kwargs)
+        self._option = option
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Does what the option does by its new name."""
+        option = self._option
+        if option.form is OptionForm.FLAG:
+            values = True
+        elif option.form.is_list:
+            values = [*(getattr(namespace, self.dest) or ()), values]
+        setattr(namespace, self.dest, values)
+        setattr(namespace, OLD_NAMES, {**getattr(namespace, OLD_NAMES, {}), option.old: option.pytest[0]})
+
+
+def add_to_pytest(group: Callable[[str, str], Any], add_ini: Callable[..., None]) -> None:
+    """Declares every option and ini value.
+
+    Args:
+      group: the parser's ``getgroup``.
+      add_ini: its ``addini``.
+    """
+    for name, title, options in _GROUPS:
+        for option in options:
+            add_option_to_pytest(option, group(name, title).addoption, add_ini)
+
+
+def add_option_to_pytest(option: Option, add_option: Callable[..., None], add_ini: Callable[..., None]) -> None:
+    """Declares an option of pytest, with its ini value.
+
+    Args:
+      option: the option; nothing is declared of one that pytest does not have.
+      add_option: the group's ``addoption``.
+      add_ini: the parser's ``addini``.
+    """
+    # House rules for help texts: start with a capital, no period at the end, name the default.
+    text = option.full_help[0].upper() + option.full_help[1:]
+    about = {"dest": _dest(option), **argparse_arguments(option)}
+    if option.pytest:
+        add_option(*option.pytest, help=text, **about)
+    if option.old:
+        about.pop("action", None)
+        add_option(option.old, action=_OldName, option=option, help=argparse.SUPPRESS, **about)
+    if option.ini:
+        kind = "paths" if option.form.is_path else "linelist" if _is_lines(option) else "string"
+        add_ini(option.ini, text, kind, "" if kind == "string" else [])
+
+
+def pytest_name(option: Option) -> str:
+    """Returns the name of an option as it is typed for pytest."""
+    return option.pytest[0]
+
+
+def layers_of(
+    options: Iterable[Option],
+    get_option: Callable[[str], Any],
+    get_ini: Callable[[str], Any],
+    environment: Mapping[str, str],
+    here: Path,
+    cwd: Path,
+) -> tuple[Layer, ...]:
+    """Returns what the command line, variables and ini values say, the strongest first.
+
+    Args:
+      options: those that are read.
+      get_option: the configuration's ``getoption``.
+      get_ini: its ``getini``.
+      environment: variables of the process.
+      here: the folder that pytest is called in.
+      cwd: the folder that runs work in.
+
+    Raises:
+      SettingsError: a variable or an ini value is none of those that there are.
+    """
+    options = [option for option in options if option.pytest or option.ini]
+    given = {option.field: get_option(_dest(option)) for option in options if option.pytest}
+    kept = {option.field: get_ini(option.ini) for option in options if option.ini}
+    for option in options:
+        if isinstance(word := kept.get(option.field), str) and word:
+            kept[option.field] = from_word(option, option.ini, word)
+    return (
+        layer_of(options, given, pytest_name, here, cwd),
+        layer_of_variables(options, environment),
+        layer_of(options, kept, lambda option: option.ini, here, cwd),
+    )
+
+
+def _is_lines(option: Option) -> bool:
+    return option.form.is_list or option.form is OptionForm.RESOURCES
+
+
+def _dest(option: Option) -> str:
+    return f"t5x_{option.field}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.settings import command_line, project, pytest_options
+from t5x_harness.settings import command_line, project
 from t5x_harness.settings.layers import merged
 from t5x_harness.settings.options import RUNS, reference
 from t5x_harness.spec import AotMode, RunSettings
@@ -41,7 +41,7 @@ WAIT, EFFORT = options_of(WiderSettings)[-2:]
 @pytest.fixture(autouse=True)
 def _wider(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of all options is made of the wider class."""
-    for module in (command_line, project, pytest_options):
+    for module in (command_line, project):
         monkeypatch.setattr(module, "RUNS", (*RUNS, WAIT, EFFORT))
 
 
@@ -85,7 +85,7 @@ def test_each_source_refuses_what_it_does_not_take(settings: Callable[..., Wider
 def test_pytest_has_the_option_and_the_ini_value(tmp_path: Path) -> None:
     options: dict[str, Any] = {}
     ini: dict[str, str] = {}
-    pytest_options.add_option_to_pytest(
+    command_line.add_option_to_pytest(
         WAIT,
         lambda *names, **about: options.update(dict.fromkeys(names, about)),
         lambda name, *rest: ini.update({name: rest[0]}),
@@ -94,7 +94,7 @@ def test_pytest_has_the_option_and_the_ini_value(tmp_path: Path) -> None:
     assert ini == {"t5x_wait_seconds": "How long to wait for a run (default: 2)"}
     values = {"t5x_wait_seconds": None}, {"t5x_wait_seconds": "7"}, {"T5X_HARNESS_WAIT_SECONDS": "6"}
     given, kept, variables = values
-    layers = pytest_options.layers_of([WAIT], given.get, kept.get, variables, tmp_path, tmp_path)
+    layers = command_line.layers_of([WAIT], given.get, kept.get, variables, tmp_path, tmp_path)
     assert layers == ({}, {"wait_seconds": 6}, {"wait_seconds": 7})
 
 
