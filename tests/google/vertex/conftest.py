@@ -15,13 +15,16 @@ from sdk_client import INTERPRETERS, SdkClient
 from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex_admin import FakeVertex
 
-PARENT = "projects/t5x-harness/locations/us-central1"
+
+def pytest_pycollect_makemodule() -> None:
+    """Skips the tests of this folder where the extra vertex is not installed."""
+    for name in ("google.cloud.aiplatform_v1", "fakeredis"):
+        pytest.importorskip(name, reason="needs the extra vertex")
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Any]:
     """An API in this process, with its state in memory."""
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     from t5x_harness.google.vertex.wire.api import Api
 
     api = Api.local(tmp_path)
@@ -65,7 +68,6 @@ def sdk_process(
     request: pytest.FixtureRequest, fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SdkClient]:
     """A process with an unmodified SDK in it."""
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     folder = tmp_path_factory.mktemp("sdk")
     environment = {**os.environ, **fake_gcs_server.environment(), "HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = SdkClient(request.param, environment, folder / "log")
@@ -90,9 +92,6 @@ def sdk(
 @pytest.fixture(params=["memory:", "fakeredis:"])
 def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Callable[..., Any]]]:
     """Calls to two APIs with one state."""
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-    if request.param == "fakeredis:":
-        pytest.importorskip("fakeredis", reason="needs the extra vertex")
     from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.state import open_store
     from t5x_harness.google.vertex.wire.api import Api

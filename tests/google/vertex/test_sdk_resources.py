@@ -1,8 +1,9 @@
-"""Resources through unmodified SDKs, over gRPC and REST, through the proxy and by ``api_endpoint``."""
+"""Resources through unmodified SDKs, over gRPC and REST, through the proxy and by ``api_endpoint``; scripts as jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -248,3 +249,76 @@ def test_a_stranger_is_told_what_to_do(sdk: Sdk, credentials: str) -> None:
     with pytest.raises(ClientError, match="t5x-harness takes only those of its own session") as caught:
         sdk(code)
     assert caught.value.kind == "Unauthenticated"
+
+
+RUN = """
+    import pathlib, time
+    from google.cloud import storage
+    bucket = storage.Client().create_bucket(name)
+    init(staging_bucket=f"gs://{name}")
+    script = pathlib.Path.home() / f"{name}.py"
+    script.write_text(
+        "import os, pathlib, sys, numpy\\n"
+        "path = os.environ['AIP_MODEL_DIR'].replace('gs://', '/gcs/')\\n"
+        "pathlib.Path(path).mkdir(parents=True)\\n"
+        "pathlib.Path(path, 'seen').write_text(f'{numpy.__version__} {sys.argv[1:]} {__name__}')\\n"
+    )
+    job = ai.CustomJob.from_local_script(
+        display_name=name, script_path=str(script), container_uri=image, requirements=requirements,
+        args=["--steps=1"], base_output_dir=f"gs://{name}/out")
+    job.submit()
+    while job.state.name in ("JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"):
+        time.sleep(0.05)  # job.run() would look every five seconds
+    seen = bucket.blob("out/model/seen")
+    result = [job.state.name, seen.download_as_text() if seen.exists() else job.error.message]
+"""
+
+
+@pytest.mark.parametrize("image", ["gcr.io/p/t5x:1", "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest"])
+def test_a_script_runs_in_a_container_of_its_own_and_in_a_prebuilt_one(sdk: Sdk, image: str) -> None:
+    assert sdk(RUN, image=image, requirements=["numpy>=1.20"]) == [
+        "JOB_STATE_SUCCEEDED",
+        f"{version('numpy')} ['--steps=1'] __main__",
+    ]
+
+
+MODELS_LIFE = """
+    served = {"serving_container_image_uri": "gcr.io/my-project/serve:1"}
+    first = ai.Model.upload(display_name=name, labels={"team": "nlp"}, **served)
+    first.update(description="of a T5")
+    second = ai.Model.upload(
+        parent_model=first.resource_name, display_name=name, is_default_version=False,
+        version_aliases=["candidate"], version_description="longer", **served)
+    registry = ai.ModelRegistry(first)
+    registry.add_version_aliases(["golden"], "1")
+    registry.remove_version_aliases(["golden"], "1")
+    registry.update_version("2", version_description="longest", labels={"step": "2000"})
+    listed = ai.Model.list(filter=f'display_name="{name}"')
+    found = {
+        "names": [first.resource_name == second.resource_name, first.versioned_resource_name[-2:], second.version_id],
+        "listed": [[each.resource_name == first.resource_name, each.version_id] for each in listed],
+        "versions": [[each.version_id, sorted(each.version_aliases), each.version_description]
+                     for each in registry.list_versions()],
+        "candidate": dict(registry.get_model("candidate").labels),
+        "description": ai.Model(first.resource_name).description,
+    }
+    registry.add_version_aliases(["default"], "2")
+    registry.delete_version("1")
+    found["left"] = [each.version_id for each in registry.list_versions()]
+    ai.Model(first.resource_name).delete()
+    found["gone"] = ai.Model.list(filter=f'display_name="{name}"')
+    result = found
+"""
+
+
+@pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
+def test_a_models_life(sdk: Sdk) -> None:
+    assert sdk(MODELS_LIFE) == {
+        "names": [True, "@1", "2"],
+        "listed": [[True, "1"]],
+        "versions": [["1", ["default"], ""], ["2", ["candidate"], "longest"]],
+        "candidate": {"team": "nlp", "step": "2000"},
+        "description": "of a T5",
+        "left": ["2"],
+        "gone": [],
+    }

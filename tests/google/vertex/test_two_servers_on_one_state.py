@@ -6,9 +6,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from google.cloud.aiplatform_v1 import types
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -36,7 +36,6 @@ def _ask(session: EmulatedCloud, method: str, path: str, body: Any = None, token
 
 
 def test_two_servers_on_one_state_have_the_same_resources() -> None:
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     with EmulatedCloud(vertex=VertexOptions(state="fakeredis:")) as one:
         with EmulatedCloud(vertex=VertexOptions(state=one.endpoints.state)) as other:
             made = _ask(one, "POST", f"/v1/{PARENT}/tensorboards", {"displayName": "shared"})["response"]
@@ -50,7 +49,6 @@ def test_two_servers_on_one_state_have_the_same_resources() -> None:
 
 @pytest.mark.parametrize("state", ["nowhere:", "unix:///none?db=0"])
 def test_a_state_that_cannot_be_had_is_said_at_the_start(state: str) -> None:
-    pytest.importorskip("redis", reason="needs the extra vertex")
     with pytest.raises(ServerError, match="is not a state" if state == "nowhere:" else "cannot be used for state"):
         EmulatedCloud(vertex=VertexOptions(state=state)).start()
 
@@ -68,7 +66,6 @@ def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: Emu
 @pytest.mark.parametrize("path", ["faults", "arm", "reset", "state", "entries", "nothing"])
 @pytest.mark.parametrize("token", ["", "fake"])
 def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: EmulatedCloud, path: str, token: str) -> None:
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     with pytest.raises(urllib.error.HTTPError) as caught:
         _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", {}, token=token)
     assert caught.value.code == 401
@@ -109,7 +106,6 @@ def test_requests_that_wait_stop_no_others() -> None:
 
 
 def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: EmulatedCloud) -> None:
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     request = urllib.request.Request(
         f"{fake_gcs_server.endpoints.url}/v1/projects/my-project",
         headers={
@@ -127,7 +123,6 @@ def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: Em
 
 
 def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: EmulatedCloud) -> None:
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     for path, body, status in (("nothing", None, 404), ("arm", {"colour": "red"}, 400), ("arm", [1], 400)):
         with pytest.raises(urllib.error.HTTPError) as caught:
             _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", body)

@@ -13,7 +13,6 @@ import pytest
 @pytest.fixture
 def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Makes services with the options of :class:`VertexOptions`, each in a folder of its own."""
-    pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     from job_service import Service, processes_of
 
     from t5x_harness.google.vertex.jobs import driver

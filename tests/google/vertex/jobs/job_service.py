@@ -1,20 +1,28 @@
-"""A JobService in this process, and jobs whose processes are small shell and Python programs."""
+"""A JobService in this process, and jobs whose processes are small shell and Python programs.
+
+As a program it is a server of jobs that tests end as nobody should: job_service.py FOLDER STATE_URL SCRIPT... runs a
+job with each script of a shell, prints their names, and does nothing more until it is ended.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
-from t5x_harness.google.vertex.state import StateStore
+from t5x_harness.google.vertex.state import StateStore, open_store
 from t5x_harness.google.vertex.wire.api import Api
+from t5x_harness.google.vertex.wire.errors import ApiError
 from t5x_harness.vertex.cloud import PROGRAMS
 
 PARENT = "projects/p/locations/us-central1"
@@ -56,6 +64,12 @@ class Service:
         assert rpc
         request = rpc.request(**fields)
         return rpc.response.FromString(self.api.call(rpc.path, request.SerializeToString(), self.api.authority.token))
+
+    def refused(self, method: str, **fields: Any) -> tuple[str, str]:
+        """The code and the message of a call's error."""
+        with pytest.raises(ApiError) as caught:
+            self.ask(method, **fields)
+        return caught.value.code.value, caught.value.message
 
     def create(self, spec: Any, name: str = "job") -> Any:
         """Starts a custom job with a spec; returns it."""
@@ -126,3 +140,11 @@ def processes_of(folder: Path) -> list[int]:
             if entry.isdigit() and os.readlink(f"/proc/{entry}/cwd").startswith(str(folder)):
                 found.append(int(entry))
     return found
+
+
+if __name__ == "__main__":
+    serving = Service(Path(sys.argv[1]), open_store(sys.argv[2]))
+    for each in sys.argv[3:]:
+        print(serving.shell(each).name, flush=True)
+    sys.stdin.read()
+    serving.api.close()

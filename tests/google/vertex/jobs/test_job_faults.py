@@ -7,9 +7,6 @@ import re
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.faults import VertexFault, no_room

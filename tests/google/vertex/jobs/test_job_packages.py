@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment

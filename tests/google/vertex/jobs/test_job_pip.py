@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
 pytest.importorskip("pip", reason="pip of jobs is that of the environment")
 
 from job_service import pool

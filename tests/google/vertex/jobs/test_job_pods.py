@@ -6,9 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from google.cloud import aiplatform_v1 as vertex
 from job_service import pool, processes_of, until
 

@@ -1,4 +1,4 @@
-"""Artifacts, executions and contexts: what is kept of them, and how they change."""
+"""Artifacts, executions and contexts: what is kept of them, how they change, and how lists find them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from metadata_names import NUMBERED, STORE
 
+Refused = Callable[..., tuple[str, str]]
+
+Call = Callable[..., Any]
+
 
 @pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
-def test_a_node_is_kept_as_it_was_given_and_is_found_again(
-    noun: str, call: Callable[..., Any], create: Callable[..., Any]
-) -> None:
+def test_a_node_is_kept_as_it_was_given_and_is_found_again(noun: str, call: Call, create: Call) -> None:
     made = create(noun, "first", display_name="First", metadata={"a": 1, "b": {"c": ["x"]}}, labels={"team": "t"})
     assert made.name == f"{NUMBERED}/{noun.lower()}s/first"
     assert made.create_time == made.update_time
@@ -24,9 +26,7 @@ def test_a_node_is_kept_as_it_was_given_and_is_found_again(
 
 
 @pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
-def test_a_node_that_is_there_is_not_made_again(
-    noun: str, create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_node_that_is_there_is_not_made_again(noun: str, create: Call, refused: Refused) -> None:
     create(noun, "first")
     field = noun.lower()
     code, message = refused(f"MetadataService.Create{noun}", **{"parent": STORE, f"{field}_id": "first", field: {}})
@@ -35,9 +35,7 @@ def test_a_node_that_is_there_is_not_made_again(
 
 
 @pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
-def test_a_node_that_is_not_there_is_missed_in_the_words_of_the_service(
-    noun: str, refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_node_that_is_not_there_is_missed_in_the_words_of_the_service(noun: str, refused: Refused) -> None:
     field = noun.lower()
     assert refused(f"MetadataService.Get{noun}", name=f"{STORE}/{field}s/gone") == (
         "NOT_FOUND",
@@ -45,9 +43,7 @@ def test_a_node_that_is_not_there_is_missed_in_the_words_of_the_service(
     )
 
 
-def test_a_name_of_something_else_is_told_from_one_that_is_not_there(
-    create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_name_of_something_else_is_told_from_one_that_is_not_there(create: Call, refused: Refused) -> None:
     create("Artifact", "first")
     for name in ("artifacts/first", "contexts/first#members", "contexts/first/contexts/second"):
         code, message = refused("MetadataService.GetContext", name=f"{STORE}/{name}")
@@ -55,9 +51,7 @@ def test_a_name_of_something_else_is_told_from_one_that_is_not_there(
         assert "contexts/*" in message
 
 
-def test_the_default_store_is_made_by_its_first_use_and_no_other_is(
-    call: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_the_default_store_is_made_by_its_first_use_and_no_other_is(call: Call, refused: Refused) -> None:
     assert refused("MetadataService.GetMetadataStore", name=STORE)[0] == "NOT_FOUND"
     assert not call("MetadataService.ListContexts", parent=STORE).contexts
     assert call("MetadataService.GetMetadataStore", name=STORE).name == NUMBERED
@@ -65,9 +59,7 @@ def test_the_default_store_is_made_by_its_first_use_and_no_other_is(
     assert refused("MetadataService.CreateArtifact", parent=other, artifact={})[0] == "NOT_FOUND"
 
 
-def test_a_store_is_made_deleted_and_made_again(
-    call: Callable[..., Any], refused: Callable[..., tuple[str, str]], create: Callable[..., Any]
-) -> None:
+def test_a_store_is_made_deleted_and_made_again(call: Call, refused: Refused, create: Call) -> None:
     parent = STORE.rpartition("/metadataStores")[0]
     made = call("MetadataService.CreateMetadataStore", parent=parent, metadata_store={}, metadata_store_id="default")
     assert made.done
@@ -83,9 +75,7 @@ def test_a_store_is_made_deleted_and_made_again(
     assert not call("MetadataService.ListArtifacts", parent=STORE).artifacts
 
 
-def test_a_stale_etag_is_refused_in_the_words_that_the_sdk_reads(
-    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_stale_etag_is_refused_in_the_words_that_the_sdk_reads(call: Call, create: Call, refused: Refused) -> None:
     made = create("Context", "first", metadata={"a": 1})
     made.metadata["a"] = 2
     newer = call("MetadataService.UpdateContext", context=made)
@@ -100,9 +90,7 @@ def test_a_stale_etag_is_refused_in_the_words_that_the_sdk_reads(
     assert newest.description == "no etag, no check"
 
 
-def test_a_stale_etag_deletes_nothing(
-    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_stale_etag_deletes_nothing(call: Call, create: Call, refused: Refused) -> None:
     made = create("Execution", "first")
     call("MetadataService.UpdateExecution", execution={"name": made.name, "description": "d"})
     code, _ = refused("MetadataService.DeleteExecution", name=made.name, etag=made.etag)
@@ -111,7 +99,7 @@ def test_a_stale_etag_deletes_nothing(
     assert refused("MetadataService.GetExecution", name=made.name)[0] == "NOT_FOUND"
 
 
-def test_an_update_changes_what_its_mask_names(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+def test_an_update_changes_what_its_mask_names(call: Call, create: Call) -> None:
     made = create("Artifact", "first", display_name="old", uri="gs://b/old", metadata={"a": 1, "b": 2})
     changed = {"name": made.name, "display_name": "new", "uri": "gs://b/new", "metadata": {"a": 3}}
     masked = call("MetadataService.UpdateArtifact", artifact=changed, update_mask={"paths": ["uri"]})
@@ -123,7 +111,7 @@ def test_an_update_changes_what_its_mask_names(call: Callable[..., Any], create:
 
 
 @pytest.mark.usefixtures("create")
-def test_an_update_may_create(call: Callable[..., Any], refused: Callable[..., tuple[str, str]]) -> None:
+def test_an_update_may_create(call: Call, refused: Refused) -> None:
     new = {"name": f"{STORE}/artifacts/new", "schema_title": "system.Model"}
     assert refused("MetadataService.UpdateArtifact", artifact=new)[0] == "NOT_FOUND"
     made = call("MetadataService.UpdateArtifact", artifact=new, allow_missing=True)
@@ -131,7 +119,7 @@ def test_an_update_may_create(call: Callable[..., Any], refused: Callable[..., t
     assert call("MetadataService.GetArtifact", name=new["name"]) == made
 
 
-def test_an_update_leaves_parents_as_they_are(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+def test_an_update_leaves_parents_as_they_are(call: Call, create: Call) -> None:
     parent, child = create("Context", "parent"), create("Context", "child")
     call("MetadataService.AddContextChildren", context=parent.name, child_contexts=[child.name])
     for paths in ([], ["*"], ["parent_contexts"]):
@@ -140,12 +128,12 @@ def test_an_update_leaves_parents_as_they_are(call: Callable[..., Any], create: 
         assert list(changed.parent_contexts) == [parent.name]
 
 
-def test_keys_lose_the_spaces_around_them(create: Callable[..., Any]) -> None:
+def test_keys_lose_the_spaces_around_them(create: Call) -> None:
     assert dict(create("Artifact", "first", metadata={" a ": 1, "b": {" c ": 2}}).metadata["b"]) == {" c ": 2}
     assert create("Artifact", "second", metadata={" a ": 1}).metadata["a"] == 1
 
 
-def test_what_is_too_large_is_told_all_at_once(refused: Callable[..., tuple[str, str]]) -> None:
+def test_what_is_too_large_is_told_all_at_once(refused: Refused) -> None:
     node = {"display_name": "x" * 129, "metadata": {"a": "y" * 205_000}}
     code, message = refused("MetadataService.CreateArtifact", parent=STORE, artifact=node)
     assert code == "INVALID_ARGUMENT"
@@ -156,14 +144,123 @@ def test_what_is_too_large_is_told_all_at_once(refused: Callable[..., tuple[str,
     )
 
 
-def test_an_id_may_have_the_capitals_of_a_folder(create: Callable[..., Any]) -> None:
+def test_an_id_may_have_the_capitals_of_a_folder(create: Call) -> None:
     assert create("Context", "experiment-Eval-WMT").name == f"{NUMBERED}/contexts/experiment-Eval-WMT"
 
 
 @pytest.mark.parametrize("identifier", ["with space", "under_score", "-dash", "x" * 129, "a/b"])
-def test_an_id_that_the_service_would_not_take_is_refused(
-    identifier: str, refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_an_id_that_the_service_would_not_take_is_refused(identifier: str, refused: Refused) -> None:
     code, message = refused("MetadataService.CreateContext", parent=STORE, context={}, context_id=identifier)
     assert code == "INVALID_ARGUMENT"
     assert "1.Field: context_id; Message:" in message
+
+
+@pytest.fixture
+def three(create: Call) -> list[Any]:
+    """Three artifacts."""
+    return [
+        create(
+            "Artifact",
+            "first",
+            display_name="train data",
+            schema_title="system.Dataset",
+            uri="gs://b/train",
+            state="LIVE",
+            metadata={"rows": 10, "split": "train", "shuffled": True, "field:1": 1.5, "deep": {"er": 3}},
+        ),
+        create(
+            "Artifact",
+            "second",
+            display_name="test data",
+            schema_title="system.Dataset",
+            uri="gs://b/test",
+            state="PENDING",
+            metadata={"rows": 2, "split": "test", "shuffled": False},
+            labels={"team": "eval"},
+        ),
+        create("Artifact", "third", display_name="model", schema_title="system.Model", state="LIVE"),
+    ]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('display_name = "train data"', ["first"]),
+        ('schema_title="system.Dataset"', ["first", "second"]),
+        ('schema_title="system.*"', ["first", "second", "third"]),
+        ('schema_title="system.Dataset" AND (uri="gs://b/test")', ["second"]),
+        ('(schema_title="system.Model" OR schema_title="google.VertexModel")', ["third"]),
+        ("state = LIVE", ["first", "third"]),
+        ("state != LIVE", ["second"]),
+        ("metadata.rows.number_value = 10.0", ["first"]),
+        ("metadata.rows.number_value < 10", ["second"]),
+        ('metadata.split.string_value = "test"', ["second"]),
+        ("metadata.shuffled.bool_value = true", ["first"]),
+        ('metadata."field:1".number_value = 1.5', ["first"]),
+        ("metadata.deep.struct_value.er.number_value > 2", ["first"]),
+        ('labels.team = "eval"', ["second"]),
+        ('display_name = "train data" AND metadata.shuffled.bool_value = true', ["first"]),
+        ('create_time > "2020-11-19T11:30:00-04:00"', ["first", "second", "third"]),
+        ('update_time < "2020-11-19T11:30:00-04:00"', []),
+        (f'name = "{STORE}/artifacts/third"', ["third"]),
+    ],
+)
+def test_a_filter_finds_artifacts(text: str, found: list[str], names: Call) -> None:
+    assert names("Artifact", text) == found
+
+
+def test_times_of_nodes_tell_them_apart(three: list[Any], names: Call) -> None:
+    second = three[1].create_time.ToJsonString()
+    assert names("Artifact", f'create_time > "{second}"') == ["third"]
+    assert names("Artifact", f'create_time <= "{second}"') == ["first", "second"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        ("", ["first", "second", "third"]),
+        ("create_time desc", ["third", "second", "first"]),
+        ("display_name", ["third", "second", "first"]),
+        ("schema_title desc, display_name", ["third", "second", "first"]),
+    ],
+)
+def test_lists_have_an_order(order: str, found: list[str], names: Call) -> None:
+    assert names("Artifact", order_by=order) == found
+
+
+@pytest.mark.usefixtures("three")
+def test_pages_follow_each_other(call: Call) -> None:
+    seen, token = [], ""
+    while True:
+        page = call("MetadataService.ListArtifacts", parent=STORE, page_size=2, page_token=token)
+        seen.append([artifact.name.rpartition("/")[2] for artifact in page.artifacts])
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == [["first", "second"], ["third"]]
+
+
+@pytest.mark.parametrize("noun", ["Artifact", "Execution", "Context"])
+def test_a_purge_counts_first_and_deletes_when_it_is_forced(noun: str, create: Call, call: Call, names: Call) -> None:
+    from google.cloud.aiplatform_v1.types import metadata_service
+
+    response_kind = getattr(metadata_service, f"Purge{noun}sResponse").pb()
+    made = [create(noun, f"old-{number}", display_name="old") for number in range(3)]
+    create(noun, "kept", display_name="new")
+    ask = {"parent": STORE, "filter": 'display_name = "old"'}
+    for force in (False, True):
+        operation = call(f"MetadataService.Purge{noun}s", **ask, force=force)
+        assert operation.metadata.type_url.endswith(f".Purge{noun}sMetadata")
+        response = response_kind()
+        assert operation.response.Unpack(response)
+        assert response.purge_count == 3
+        assert list(response.purge_sample) == ([] if force else [node.name for node in made])
+        assert len(names(noun)) == (1 if force else 4)
+
+
+def test_a_purge_needs_a_filter(create: Call, refused: Refused) -> None:
+    create("Artifact", "first")
+    told = refused("MetadataService.PurgeArtifacts", parent=STORE, force=True)
+    assert told == ("INVALID_ARGUMENT", "List of found errors:\t1.Field: filter; Message: it is required\t")

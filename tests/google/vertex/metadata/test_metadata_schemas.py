@@ -1,8 +1,9 @@
-"""Schemas: those of every store, those that users register, and what they require of metadata."""
+"""Schemas: those of every store, and what they require of metadata; and many clients of one store at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,21 +24,24 @@ properties:
       uri:
         type: string
 """
+Refused = Callable[..., tuple[str, str]]
+
+Call = Callable[..., Any]
 
 
-def titles(call: Callable[..., Any], text: str) -> list[str]:
+def titles(call: Call, text: str) -> list[str]:
     """Returns the titles of the schemas that match a filter."""
     page = call("MetadataService.ListMetadataSchemas", parent=STORE, filter=text, page_size=1000)
     return [schema.schema.partition("\n")[0].removeprefix("title: ") for schema in page.metadata_schemas]
 
 
-def register(call: Callable[..., Any], schema: str = STRICT, version: str = "1.0.0", **more: Any) -> Any:
+def register(call: Call, schema: str = STRICT, version: str = "1.0.0", **more: Any) -> Any:
     """Registers a schema for artifacts."""
     given = {"schema": schema, "schema_version": version, "schema_type": "ARTIFACT_TYPE"}
     return call("MetadataService.CreateMetadataSchema", parent=STORE, metadata_schema=given, **more)
 
 
-def test_a_new_store_has_the_schemas_of_the_service(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+def test_a_new_store_has_the_schemas_of_the_service(call: Call, create: Call) -> None:
     create("Context", "first")
     found = titles(call, 'schema_title="system*" OR schema_title="google*"')
     assert {"system.Experiment", "system.ExperimentRun", "system.Run", "system.ContainerExecution"} <= set(found)
@@ -54,11 +58,11 @@ def test_a_new_store_has_the_schemas_of_the_service(call: Callable[..., Any], cr
     ("noun", "title"),
     [("Artifact", "system.Model"), ("Execution", "system.CustomJobExecution"), ("Context", "system.Experiment")],
 )
-def test_a_node_without_a_version_gets_the_latest(noun: str, title: str, create: Callable[..., Any]) -> None:
+def test_a_node_without_a_version_gets_the_latest(noun: str, title: str, create: Call) -> None:
     assert create(noun, "first", schema_title=title).schema_version == "0.0.1"
 
 
-def test_versions_are_ordered_by_their_numbers(call: Callable[..., Any], create: Callable[..., Any]) -> None:
+def test_versions_are_ordered_by_their_numbers(call: Call, create: Call) -> None:
     create("Context", "first")
     for version in ("1.2.0", "1.10.0", "1.9.0"):
         register(call, "title: mine.Thing\ntype: object\n", version)
@@ -66,9 +70,7 @@ def test_versions_are_ordered_by_their_numbers(call: Callable[..., Any], create:
     assert create("Artifact", "b", schema_title="mine.Thing", schema_version="1.2.0").schema_version == "1.2.0"
 
 
-def test_a_schema_that_is_not_registered_is_told(
-    create: Callable[..., Any], call: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_schema_that_is_not_registered_is_told(create: Call, call: Call, refused: Refused) -> None:
     create("Context", "first")
     ask = {"parent": STORE, "artifact": {"schema_title": "mine.Thing"}}
     assert refused("MetadataService.CreateArtifact", **ask) == (
@@ -84,15 +86,13 @@ def test_a_schema_that_is_not_registered_is_told(
     )
 
 
-def test_a_schema_is_for_one_kind_of_nodes(refused: Callable[..., tuple[str, str]]) -> None:
+def test_a_schema_is_for_one_kind_of_nodes(refused: Refused) -> None:
     ask = {"parent": STORE, "context": {"schema_title": "system.Model"}, "context_id": "wrong"}
     told = refused("MetadataService.CreateContext", **ask)
     assert told == ("INVALID_ARGUMENT", "The schema 'system.Model' is not one for contexts.")
 
 
-def test_a_schema_that_is_registered_has_an_id_of_its_own(
-    call: Callable[..., Any], create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
-) -> None:
+def test_a_schema_that_is_registered_has_an_id_of_its_own(call: Call, create: Call, refused: Refused) -> None:
     create("Context", "first")
     assert register(call).name == f"{NUMBERED}/metadataSchemas/mine-dataset-v1-0-0"
     assert register(call, version="1.0.1", metadata_schema_id="chosen").name.endswith("/metadataSchemas/chosen")
@@ -112,7 +112,7 @@ def test_a_schema_that_is_registered_has_an_id_of_its_own(
     ],
 )
 def test_a_schema_that_cannot_be_registered_is_told(
-    schema: str, version: str, text: str, create: Callable[..., Any], refused: Callable[..., tuple[str, str]]
+    schema: str, version: str, text: str, create: Call, refused: Refused
 ) -> None:
     create("Context", "first")
     given = {"schema": schema, "schema_version": version}
@@ -130,11 +130,7 @@ def test_a_schema_that_cannot_be_registered_is_told(
     ],
 )
 def test_metadata_is_held_to_a_strict_schema(
-    metadata: dict[str, Any],
-    text: str,
-    call: Callable[..., Any],
-    create: Callable[..., Any],
-    refused: Callable[..., tuple[str, str]],
+    metadata: dict[str, Any], text: str, call: Call, create: Call, refused: Refused
 ) -> None:
     create("Context", "first")
     register(call)
@@ -145,3 +141,79 @@ def test_metadata_is_held_to_a_strict_schema(
     if "more" in metadata:
         change = {"name": fits.name, "metadata": {"more": 2}}
         assert refused("MetadataService.UpdateArtifact", artifact=change) == told
+
+
+def outcomes(call_each: Callable[[int], Any], count: int) -> list[str]:
+    """Returns how concurrent calls end: ``OK``, or the code of an error."""
+    from t5x_harness.google.vertex.wire.errors import ApiError
+
+    def end(number: int) -> str:
+        try:
+            call_each(number)
+        except ApiError as error:
+            return error.code.value
+        return "OK"
+
+    with ThreadPoolExecutor(8) as threads:
+        return sorted(threads.map(end, range(count)))
+
+
+def test_one_of_many_makes_a_node(two_calls: list[Call]) -> None:
+    def create(number: int) -> Any:
+        ask = {"parent": STORE, "context_id": "same", "context": {"display_name": str(number)}}
+        return two_calls[number % 2]("MetadataService.CreateContext", **ask)
+
+    assert outcomes(create, 16) == ["ALREADY_EXISTS"] * 15 + ["OK"]
+    schemas = two_calls[0]("MetadataService.ListMetadataSchemas", parent=STORE, page_size=1000).metadata_schemas
+    assert len(schemas) == len({schema.name for schema in schemas}) == 30
+
+
+def test_one_of_many_writes_with_the_same_etag(two_calls: list[Call]) -> None:
+    made = two_calls[0]("MetadataService.CreateContext", parent=STORE, context_id="same", context={})
+
+    def update(number: int) -> Any:
+        given = {"name": made.name, "etag": made.etag, "metadata": {f"key-{number}": number}}
+        return two_calls[number % 2]("MetadataService.UpdateContext", context=given)
+
+    assert outcomes(update, 16) == ["ABORTED"] * 15 + ["OK"]
+    assert len(two_calls[1]("MetadataService.GetContext", name=made.name).metadata) == 1
+
+
+def test_writes_without_etags_are_all_kept(two_calls: list[Call]) -> None:
+    made = two_calls[0]("MetadataService.CreateContext", parent=STORE, context_id="same", context={})
+
+    def update(number: int) -> Any:
+        given = {"name": made.name, "metadata": {f"key-{number}": number}}
+        return two_calls[number % 2]("MetadataService.UpdateContext", context=given)
+
+    assert outcomes(update, 16) == ["OK"] * 16
+    found = two_calls[1]("MetadataService.GetContext", name=made.name)
+    assert dict(found.metadata) == {f"key-{number}": number for number in range(16)}
+
+
+def test_connections_that_are_made_at_once_are_all_there(two_calls: list[Call]) -> None:
+    call = two_calls[0]
+    for name in ("experiment", *(f"run-{number}" for number in range(12))):
+        call("MetadataService.CreateContext", parent=STORE, context_id=name, context={})
+    call("MetadataService.CreateExecution", parent=STORE, execution_id="train", execution={})
+    for number in range(12):
+        call("MetadataService.CreateArtifact", parent=STORE, artifact_id=f"part-{number}", artifact={})
+
+    def connect(number: int) -> None:
+        ask = two_calls[number % 2]
+        part, run = f"{STORE}/artifacts/part-{number}", f"{STORE}/contexts/run-{number}"
+        ask("MetadataService.AddContextChildren", context=f"{STORE}/contexts/experiment", child_contexts=[run])
+        ask(
+            "MetadataService.AddContextArtifactsAndExecutions",
+            context=f"{STORE}/contexts/experiment",
+            artifacts=[part],
+        )
+        events = [{"artifact": part, "type_": "OUTPUT"}]
+        ask("MetadataService.AddExecutionEvents", execution=f"{STORE}/executions/train", events=events)
+
+    assert outcomes(connect, 12) == ["OK"] * 12
+    experiment = f"{STORE}/contexts/experiment"
+    runs = call("MetadataService.ListContexts", parent=STORE, filter=f'parent_contexts:"{experiment}"').contexts
+    parts = call("MetadataService.ListArtifacts", parent=STORE, filter=f'in_context("{experiment}")').artifacts
+    graph = call("MetadataService.QueryExecutionInputsAndOutputs", execution=f"{STORE}/executions/train")
+    assert (len(runs), len(parts), len(graph.events), len(graph.artifacts)) == (12, 12, 12, 12)

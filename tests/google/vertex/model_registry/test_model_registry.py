@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from google.cloud.aiplatform_v1.types import model_service
 
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode

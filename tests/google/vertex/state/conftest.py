@@ -36,7 +36,6 @@ def _redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def _fakeredis() -> Iterator[str]:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     store = open_store("fakeredis:")
     yield store.url
     store.close()

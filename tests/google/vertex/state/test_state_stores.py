@@ -133,7 +133,6 @@ def test_what_is_no_state(url: str) -> None:
 
 
 def test_a_state_that_nobody_answers_for() -> None:
-    pytest.importorskip("redis", reason="needs the extra vertex")
     with pytest.raises(StateError, match="unix:///none\\?db=0 cannot be used for state: ") as caught:
         open_store("unix://user:secret@/none?db=0")
     assert "secret" not in str(caught.value)
@@ -148,7 +147,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_fake_redis_ends_with_its_store() -> None:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     before = threading.active_count()
     store = open_store("fakeredis:")
     url = store.url
@@ -161,7 +159,6 @@ def test_a_fake_redis_ends_with_its_store() -> None:
 def test_a_fake_redis_serves_its_own_user_and_root(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     somebody = os.geteuid() + 1
     monkeypatch.setattr(redis_store, "Peers", lambda: Peers([somebody]))
     with pytest.raises(StateError, match=r"redis://127\.0\.0\.1:\d+/0 cannot be used for state: "):
@@ -172,7 +169,6 @@ def test_a_fake_redis_serves_its_own_user_and_root(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are those of an ordinary user")
 def test_another_user_can_neither_read_nor_write_a_fake_redis() -> None:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     store = open_store("fakeredis:")
     try:
         store.put("tpu", b"mine")
@@ -198,7 +194,6 @@ def test_another_user_can_neither_read_nor_write_a_fake_redis() -> None:
 
 
 def test_a_state_that_is_lost_is_told_whatever_is_asked() -> None:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     server = open_store("fakeredis:")
     store = open_store(server.url)
     server.close()

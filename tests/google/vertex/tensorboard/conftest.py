@@ -13,10 +13,11 @@ from sdk_client import SdkClient
 from t5x_harness.google.session import EmulatedCloud
 
 LOCATION = "projects/t5x-harness/locations/us-central1"
+Call = Callable[..., Any]
 
 
 @pytest.fixture
-def make_board(call: Callable[..., Any]) -> Callable[..., Any]:
+def make_board(call: Call) -> Call:
     """``make_board(display_name="…")`` creates a Tensorboard and returns it."""
     from google.cloud.aiplatform_v1.types import tensorboard
 
@@ -31,20 +32,20 @@ def make_board(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def board(make_board: Callable[..., Any]) -> Any:
+def board(make_board: Call) -> Any:
     """A Tensorboard."""
     return make_board()
 
 
 @pytest.fixture
-def experiment(call: Callable[..., Any], board: Any) -> Any:
+def experiment(call: Call, board: Any) -> Any:
     """An experiment in it."""
     ask = {"parent": board.name, "tensorboard_experiment_id": "exp", "tensorboard_experiment": {}}
     return call("TensorboardService.CreateTensorboardExperiment", **ask)
 
 
 @pytest.fixture
-def make_run(call: Callable[..., Any], experiment: Any) -> Callable[..., Any]:
+def make_run(call: Call, experiment: Any) -> Call:
     """``make_run("name")`` creates a run in the experiment."""
 
     def make(identifier: str, display_name: str = "") -> Any:
@@ -56,13 +57,13 @@ def make_run(call: Callable[..., Any], experiment: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def run(make_run: Callable[..., Any]) -> Any:
+def run(make_run: Call) -> Any:
     """A run in it."""
     return make_run("train")
 
 
 @pytest.fixture
-def make_series(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
+def make_series(call: Call, run: Any) -> Call:
     """``make_series("loss")`` creates a time series in the run; ``value_type`` is SCALAR by default."""
 
     def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
@@ -73,7 +74,7 @@ def make_series(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def write(call: Callable[..., Any], run: Any) -> Callable[..., Any]:
+def write(call: Call, run: Any) -> Call:
     """``write(series, {0: 1.5})`` writes scalars by step; points may also be given as a list of messages' fields."""
 
     def send(series: Any, points: Any) -> Any:
@@ -95,7 +96,7 @@ def scalar(step: int, value: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def read(call: Callable[..., Any]) -> Callable[..., Any]:
+def read(call: Call) -> Call:
     """``read(series)`` returns the points by step."""
 
     def ask(series: Any, **fields: Any) -> dict[int, float]:

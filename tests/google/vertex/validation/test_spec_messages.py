@@ -6,9 +6,6 @@ import functools
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from google.cloud.aiplatform_v1.types import CustomJob, Tensorboard
 from google.cloud.aiplatform_v1beta1.types import CustomJob as BetaCustomJob
 

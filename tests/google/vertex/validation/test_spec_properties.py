@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import job_documents
+import job_faults
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-pytest.importorskip("google.cloud.aiplatform_v1")
-
-import job_documents
-import job_faults
 
 from t5x_harness.google.vertex import validation
 from t5x_harness.google.vertex.validation import service_rules

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("google.protobuf", reason="needs the extra vertex")
-
 from t5x_harness.google.vertex.messages.filters import And, Expression, Function, Not, Or, Restriction, parse_filter
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 

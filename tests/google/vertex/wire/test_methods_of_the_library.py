@@ -1,19 +1,19 @@
-"""Every method is read from the installed library, with the right messages."""
+"""Every method is read from the installed library, with the right messages, whatever release protobuf has."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
 from google.cloud import aiplatform_v1, aiplatform_v1beta1
+from google.cloud.aiplatform_v1 import types
 
 from t5x_harness.google.vertex.messages.names import KINDS, verb_of
+from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 CLIENTS = ("JobService", "MetadataService", "TensorboardService", "PipelineService", "ModelService", "VizierService")
@@ -99,3 +99,24 @@ def test_a_server_reads_the_same_and_no_client() -> None:
     command = [sys.executable, "-c", DESCRIBED + IN_A_SERVER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert json.loads(done.stdout) == [known["described"](rpc_table()), []]
+
+
+FIELDS = types.CustomJobSpec.pb().DESCRIPTOR.fields_by_name
+
+
+@pytest.mark.parametrize(
+    ("field", "repeated"),
+    [
+        pytest.param(FIELDS["worker_pool_specs"], True, id="list"),
+        pytest.param(types.CustomJob.pb().DESCRIPTOR.fields_by_name["labels"], True, id="map"),
+        pytest.param(FIELDS["scheduling"], False, id="message"),
+        pytest.param(FIELDS["network"], False, id="text"),
+        # Protobuf 5 and 7 have only one of the two. The labels' numbers are from descriptor.proto.
+        pytest.param(SimpleNamespace(label=3), True, id="protobuf-5-list"),
+        pytest.param(SimpleNamespace(label=1), False, id="protobuf-5-text"),
+        pytest.param(SimpleNamespace(is_repeated=True), True, id="protobuf-7-list"),
+        pytest.param(SimpleNamespace(is_repeated=False), False, id="protobuf-7-text"),
+    ],
+)
+def test_whether_a_field_is_repeated(field: Any, repeated: bool) -> None:
+    assert is_repeated(field) is repeated

@@ -1,121 +1,96 @@
-"""The standard methods: names, times, etags and masks of resources."""
+"""The standard methods: names, times, etags and masks of resources, and the operations that they answer with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from google.cloud.aiplatform_v1 import types
+from google.protobuf import empty_pb2, json_format, struct_pb2
 
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
-from google.protobuf import json_format, struct_pb2
-
+from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.messages.paths import apply_mask
+from t5x_harness.google.vertex.services import aspect_key
 from t5x_harness.google.vertex.state import StateError
-from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
-from t5x_harness.google.vertex.wire.rpc_table import rpc_table
+from t5x_harness.google.vertex.wire.errors import ApiError
 
 PARENT = "projects/t5x-harness/locations/us-central1"
 NUMBERED = "projects/100000000000/locations/us-central1"
 Ask = Callable[..., Any]
+Refused = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
 def board(call: Ask) -> str:
     """The name of a Tensorboard."""
-    made = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "b"})
-    return str(made.name.partition("/operations/")[0])
+    return str(make_board(call).name.partition("/operations/")[0])
+
+
+def at(board: str, identifier: str = "e-1", **fields: Any) -> dict[str, Any]:
+    """The request for an experiment in a Tensorboard."""
+    return {"parent": board, "tensorboard_experiment": fields, "tensorboard_experiment_id": identifier}
 
 
 @pytest.fixture
 def experiment(call: Ask, board: str) -> Any:
     return call(
-        "TensorboardService.CreateTensorboardExperiment",
-        parent=board,
-        tensorboard_experiment={"display_name": "e", "labels": {"a": "1", "b": "2"}},
-        tensorboard_experiment_id="e-1",
+        "TensorboardService.CreateTensorboardExperiment", **at(board, display_name="e", labels={"a": "1", "b": "2"})
     )
+
+
+def _changes(experiment: Any, *paths: str, **fields: Any) -> dict[str, Any]:
+    return {"tensorboard_experiment": {"name": experiment.name, **fields}, "update_mask": {"paths": paths}}
 
 
 def _update(call: Ask, experiment: Any, *paths: str, **fields: Any) -> Any:
-    return call(
-        "TensorboardService.UpdateTensorboardExperiment",
-        tensorboard_experiment={"name": experiment.name, **fields},
-        update_mask={"paths": paths},
-    )
+    return call("TensorboardService.UpdateTensorboardExperiment", **_changes(experiment, *paths, **fields))
 
 
-def test_a_new_resource_has_name_times_and_etag(experiment: Any, board: str) -> None:
+def test_a_new_resource_has_name_times_and_etag_and_is_got_by_the_projects_id_and_number(
+    call: Ask, experiment: Any, board: str
+) -> None:
     assert experiment.name == f"{board}/experiments/e-1"
     assert board.startswith(f"{NUMBERED}/tensorboards/")
     assert experiment.create_time == experiment.update_time
     assert experiment.create_time.seconds > 0
     assert experiment.etag
-
-
-def test_it_is_got_by_the_projects_id_and_by_its_number(call: Ask, experiment: Any) -> None:
     for name in (experiment.name, experiment.name.replace("projects/100000000000/", "projects/t5x-harness/")):
         assert call("TensorboardService.GetTensorboardExperiment", name=name) == experiment
 
 
-def test_a_second_one_of_the_same_name(call: Ask, experiment: Any, board: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        call(
-            "TensorboardService.CreateTensorboardExperiment",
-            parent=board,
-            tensorboard_experiment={},
-            tensorboard_experiment_id="e-1",
-        )
-    assert caught.value.code is StatusCode.ALREADY_EXISTS
-    assert experiment.name in caught.value.message
+def test_a_second_one_of_the_same_name_and_one_below_a_parent_that_is_not_there(
+    refused: Refused, experiment: Any, board: str
+) -> None:
+    code, message = refused("TensorboardService.CreateTensorboardExperiment", **at(board))
+    assert (code, experiment.name in message) == ("ALREADY_EXISTS", True)
+    missing = at(f"{PARENT}/tensorboards/1")
+    assert refused("TensorboardService.CreateTensorboardExperiment", **missing)[0] == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("identifier", ["E", "-e", "a/b", "a#b", "a" * 129])
-def test_an_id_that_no_resource_can_have(call: Ask, board: str, identifier: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        call(
-            "TensorboardService.CreateTensorboardExperiment",
-            parent=board,
-            tensorboard_experiment={},
-            tensorboard_experiment_id=identifier,
-        )
-    assert caught.value.code is StatusCode.INVALID_ARGUMENT
-    assert caught.value.violations[0].field == "tensorboard_experiment_id"
-
-
-def test_below_a_parent_that_is_not_there(call: Ask) -> None:
-    with pytest.raises(ApiError) as caught:
-        call(
-            "TensorboardService.CreateTensorboardExperiment",
-            parent=f"{PARENT}/tensorboards/1",
-            tensorboard_experiment={},
-            tensorboard_experiment_id="e",
-        )
-    assert caught.value.code is StatusCode.NOT_FOUND
+def test_an_id_that_no_resource_can_have(refused: Refused, board: str, identifier: str) -> None:
+    code, message = refused("TensorboardService.CreateTensorboardExperiment", **at(board, identifier))
+    assert (code, ".Field: tensorboard_experiment_id; " in message) == ("INVALID_ARGUMENT", True)
 
 
 @pytest.mark.parametrize(
     "name", [f"{PARENT}/tensorboards/1/runs/2", f"{PARENT}/customJobs/7", PARENT, "", "tensorboards/1"]
 )
-def test_a_name_of_another_kind(call: Ask, name: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        call("TensorboardService.GetTensorboardExperiment", name=name)
-    assert caught.value.code is StatusCode.INVALID_ARGUMENT
-    assert caught.value.violations[0].field == "name"
+def test_a_name_of_another_kind(refused: Refused, name: str) -> None:
+    code, message = refused("TensorboardService.GetTensorboardExperiment", name=name)
+    assert (code, "1.Field: name; " in message) == ("INVALID_ARGUMENT", True)
 
 
-def test_only_what_the_mask_names_is_updated(call: Ask, experiment: Any) -> None:
-    changed = _update(call, experiment, "description", description="new", display_name="not this")
+@pytest.mark.parametrize("paths", [["description"], []])
+def test_what_the_mask_names_is_updated_or_else_all_that_is_given(call: Ask, experiment: Any, paths: list[str]) -> None:
+    given = {"description": "new", **({"display_name": "not this"} if paths else {})}
+    changed = _update(call, experiment, *paths, **given)
     assert (changed.description, changed.display_name) == ("new", "e")
     assert changed.create_time == experiment.create_time
     assert changed.update_time.ToNanoseconds() > experiment.update_time.ToNanoseconds()
     assert changed.etag != experiment.etag
-
-
-def test_without_a_mask_all_that_is_given_is_updated(call: Ask, experiment: Any) -> None:
-    changed = _update(call, experiment, description="new")
-    assert (changed.description, changed.display_name) == ("new", "e")
 
 
 def test_what_only_the_service_sets_stays(call: Ask, experiment: Any) -> None:
@@ -124,31 +99,26 @@ def test_what_only_the_service_sets_stays(call: Ask, experiment: Any) -> None:
     assert (changed.display_name, dict(changed.labels)) == ("x", {})
 
 
-def test_a_mask_that_names_no_field(call: Ask, experiment: Any) -> None:
-    with pytest.raises(ApiError) as caught:
-        _update(call, experiment, "description", "colour", "labels.a.b", description="new")
-    assert caught.value.code is StatusCode.INVALID_ARGUMENT
-    assert caught.value.message == (
+def test_a_mask_that_names_no_field(call: Ask, refused: Refused, experiment: Any) -> None:
+    changes = _changes(experiment, "description", "colour", "labels.a.b", description="new")
+    assert refused("TensorboardService.UpdateTensorboardExperiment", **changes) == (
+        "INVALID_ARGUMENT",
         "List of found errors:\t1.Field: update_mask; Message: `colour` is not a field of TensorboardExperiment\t"
-        "2.Field: update_mask; Message: `labels.a.b` is not a field of TensorboardExperiment\t"
+        "2.Field: update_mask; Message: `labels.a.b` is not a field of TensorboardExperiment\t",
     )
-    kept = call("TensorboardService.GetTensorboardExperiment", name=experiment.name)
-    assert kept == experiment
+    assert call("TensorboardService.GetTensorboardExperiment", name=experiment.name) == experiment
 
 
-def test_an_update_for_another_state_of_it_is_aborted(call: Ask, experiment: Any) -> None:
+def test_an_update_for_another_state_of_it_is_aborted(call: Ask, refused: Refused, experiment: Any) -> None:
     changed = _update(call, experiment, "description", description="one", etag=experiment.etag)
-    with pytest.raises(ApiError) as caught:
-        _update(call, experiment, "description", description="two", etag=experiment.etag)
-    assert caught.value.code is StatusCode.ABORTED
-    assert caught.value.message == (
-        f"Specified TensorboardExperiment `etag`: `{experiment.etag}` does not match server `etag`: `{changed.etag}`"
+    changes = _changes(experiment, "description", description="two", etag=experiment.etag)
+    assert refused("TensorboardService.UpdateTensorboardExperiment", **changes) == (
+        "ABORTED",
+        f"Specified TensorboardExperiment `etag`: `{experiment.etag}` does not match server `etag`: `{changed.etag}`",
     )
 
 
 def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Ask, experiment: Any, board: str) -> None:
-    from t5x_harness.google.vertex.services import aspect_key
-
     neighbour = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "n"})
     api.services.state.append(aspect_key(experiment.name, "points"), b"1")
     call("TensorboardService.DeleteTensorboard", name=board)
@@ -162,17 +132,11 @@ def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Ask, e
 
 
 def _job(**fields: Any) -> Any:
-    rpc = rpc_table().named("JobService.GetCustomJob")
-    assert rpc is not None
-    return json_format.ParseDict(fields, rpc.response())
+    return json_format.ParseDict(fields, types.CustomJob.pb()())
 
 
 def _context(**metadata: Any) -> Any:
-    rpc = rpc_table().named("MetadataService.GetContext")
-    assert rpc is not None
-    context = rpc.response()
-    context.metadata.update(metadata)
-    return context
+    return json_format.ParseDict({"metadata": metadata}, types.Context.pb()())
 
 
 @pytest.mark.parametrize(
@@ -263,37 +227,91 @@ def test_names_in_what_users_wrote_stay_as_they_are(api: Any) -> None:
     assert job == before
 
 
-def test_a_fault_of_the_emulation_is_told_as_one(api: Any, call: Ask, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_the_emulation_is_told_as_one(api: Any, refused: Refused, capfd: pytest.CaptureFixture[str]) -> None:
     api.services.state.put(f"{NUMBERED}/tensorboards/1", b"no message\xff")
-    with pytest.raises(ApiError) as caught:
-        call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
-    assert caught.value.code is StatusCode.INTERNAL
-    assert "t5x-harness has a bug: " in caught.value.message
+    code, message = refused("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
+    assert (code, "t5x-harness has a bug: " in message) == ("INTERNAL", True)
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_a_state_that_is_lost_is_told(api: Any, call: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_is_lost_is_told(api: Any, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(_key: str) -> bytes:
         raise StateError("the state at redis://there is lost: Connection refused")
 
     monkeypatch.setattr(api.services.state, "get", lost)
     monkeypatch.setattr(api.services.state, "clear", lambda: lost(""))
-    with pytest.raises(ApiError) as caught:
-        call("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1")
+    message = "t5x-harness cannot answer: the state at redis://there is lost: Connection refused"
+    assert refused("TensorboardService.GetTensorboard", name=f"{PARENT}/tensorboards/1") == ("UNAVAILABLE", message)
     with pytest.raises(ApiError) as reset:
         api.administer("reset", None)
-    assert caught.value.code is reset.value.code is StatusCode.UNAVAILABLE
-    assert caught.value.message == reset.value.message
-    assert caught.value.message == ("t5x-harness cannot answer: the state at redis://there is lost: Connection refused")
+    assert (reset.value.code, reset.value.message) == ("UNAVAILABLE", message)
 
 
-def test_what_is_not_emulated_names_what_is(call: Ask) -> None:
+def test_what_is_not_emulated_names_what_is(refused: Refused) -> None:
     for method in ("PipelineService.ListPipelineJobs", "JobService.CreateBatchPredictionJob"):
-        with pytest.raises(ApiError) as caught:
-            call(method, parent=PARENT)
-        assert caught.value.code is StatusCode.UNIMPLEMENTED
-        assert caught.value.message.partition(". No model is served here: ")[0] == (
+        code, message = refused(method, parent=PARENT)
+        assert (code, message.partition(". No model is served here: ")[0]) == (
+            "UNIMPLEMENTED",
             f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob and HyperparameterTuningJob "
             "(JobService), TrainingPipeline for custom tasks (PipelineService), models as metadata (ModelService), "
-            "MetadataService, TensorboardService and operations"
+            "MetadataService, TensorboardService and operations",
         )
+
+
+def make_board(call: Ask) -> Any:
+    """The operation that made a Tensorboard."""
+    return call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "b"})
+
+
+def test_a_method_whose_result_is_there_at_once(call: Ask) -> None:
+    made = make_board(call)
+    assert made.done
+    found = types.Tensorboard.pb()()
+    assert made.response.Unpack(found)
+    assert (found.display_name, made.name.partition("/operations/")[0]) == ("b", found.name)
+    metadata = types.CreateTensorboardOperationMetadata.pb()()
+    assert made.metadata.Unpack(metadata)
+    assert metadata.generic_metadata.create_time.seconds > 0
+    for method in ("Get", "Wait"):
+        assert call(f"Operations.{method}Operation", name=made.name) == made
+
+
+def test_deletes_tell_of_themselves_where_the_resource_was(call: Ask) -> None:
+    gone = call("TensorboardService.DeleteTensorboard", name=make_board(call).name.partition("/operations/")[0])
+    assert gone.name.startswith(f"{NUMBERED}/operations/")
+    assert gone.response.Unpack(empty_pb2.Empty())
+    assert gone.metadata.Unpack(types.DeleteOperationMetadata.pb()())
+
+
+def test_cancel_and_delete(call: Ask) -> None:
+    made = make_board(call)
+    call("Operations.CancelOperation", name=made.name)
+    assert call("Operations.GetOperation", name=made.name) == made, "it is too late to cancel it"
+    call("Operations.DeleteOperation", name=made.name)
+    for method in ("Get", "Cancel", "Delete", "Wait"):
+        with pytest.raises(ApiError, match="NOT_FOUND"):
+            call(f"Operations.{method}Operation", name=made.name)
+
+
+def test_lists_of_operations_have_pages(call: Ask) -> None:
+    boards = [make_board(call).name.partition("/operations/")[0] for _ in range(3)]
+    names = {call("TensorboardService.DeleteTensorboard", name=name).name for name in boards}
+    first = call("Operations.ListOperations", name=PARENT, page_size=2)
+    second = call("Operations.ListOperations", name=PARENT, page_size=2, page_token=first.next_page_token)
+    assert {o.name for page in (first, second) for o in page.operations} == names
+    assert (len(first.operations), second.next_page_token) == (2, "")
+    with pytest.raises(ApiError, match="Field: page_size; Message: -1 is negative"):
+        call("Operations.ListOperations", name=PARENT, page_size=-1)
+    with pytest.raises(ApiError, match="lists operations only without a filter"):
+        call("Operations.ListOperations", name=PARENT, filter="done=true")
+
+
+def test_nobody_waits_for_what_ends(api: Any, call: Ask) -> None:
+    name = make_board(call).name
+    api.services.faults.arm(VertexFault("stall", "Operations.GetOperation", seconds=3600))
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(call, "Operations.GetOperation", name=name)
+        while not api.services.faults.report()["faults"][0]["met"]:
+            pass
+        api.close()
+        assert waiting.result().done

@@ -1,16 +1,20 @@
-"""JSON over HTTP becomes requests and responses of methods, and errors have Google's form."""
+"""JSON over HTTP becomes requests and responses of methods; errors have Google's form, and fit into gRPC's trailers."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
+from google.cloud.aiplatform_v1 import types
 
 from t5x_harness.google.server.vertex_endpoint import _administer
+from t5x_harness.google.vertex.messages.checks import check_times
+from t5x_harness.google.vertex.wire.api import fit_for_trailer, to_status
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode
 from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest, routes_of
 
 PARENT = "projects/t5x-harness/locations/us-central1"
@@ -270,3 +274,75 @@ def test_nothing_is_done_for_strangers(rest: Callable[..., Answer], api: Any, to
     assert (status, answer["error"]["status"]) == (401, "UNAUTHENTICATED")
     assert answer["error"]["message"].startswith("Request had invalid authentication credentials. t5x-harness takes ")
     assert api.services.state.keys("") == []
+
+
+@pytest.mark.parametrize(
+    ("timeout", "message"),
+    [
+        ({"seconds": 9 * 10**15}, "must be in range [-315576000000, 315576000000]"),
+        ({"seconds": 1, "nanos": -5}, "Sign mismatch"),
+        ({"nanos": 2_000_000_000}, "Nanos 2000000000 must be in range"),
+    ],
+)
+def test_a_job_with_a_duration_that_is_none(call: Callable[..., Any], timeout: Any, message: str) -> None:
+    job = {"display_name": "a", "job_spec": {"scheduling": {"timeout": timeout}}}
+    with pytest.raises(ApiError) as refused:
+        call("JobService.CreateCustomJob", parent=PARENT, custom_job=job)
+    assert refused.value.code is StatusCode.INVALID_ARGUMENT
+    assert refused.value.violations[0].field == "custom_job.job_spec.scheduling.timeout"
+    assert message in refused.value.message
+    assert not call("JobService.ListCustomJobs", parent=PARENT).custom_jobs
+
+
+def test_all_times_of_a_request_are_looked_at() -> None:
+    late = {"wall_time": {"seconds": 10**15}, "scalar": {"value": 1.0}}
+    request = types.WriteTensorboardRunDataRequest(
+        time_series_data=[{"values": [{"wall_time": {"seconds": 5}}, late]}, {"values": [late]}]
+    )
+    with pytest.raises(ApiError) as refused:
+        check_times(types.WriteTensorboardRunDataRequest.pb(request))
+    assert [each.field for each in refused.value.violations] == [
+        "time_series_data[0].values[1].wall_time",
+        "time_series_data[1].values[0].wall_time",
+    ]
+
+
+def test_times_that_are_right_and_messages_that_hold_themselves_pass() -> None:
+    job = types.CustomJob(
+        display_name="a", labels={"a": "b"}, job_spec={"scheduling": {"timeout": {"seconds": 315_576_000_000}}}
+    )
+    check_times(types.CustomJob.pb(job))
+    check_times(types.Artifact.pb(types.Artifact(metadata={"a": {"b": [{"c": 1}]}}, create_time={"seconds": 1})))
+
+
+CLIENTS_LIMIT = 8192
+LONG = [
+    ApiError(StatusCode.NOT_FOUND, "x" * 100_000),
+    ApiError(StatusCode.INVALID_ARGUMENT, "☃" * 100_000),
+    ApiError.of_violations([FieldViolation("labels", "é" * 5000)]),
+    ApiError.of_violations(
+        [FieldViolation(f"env[{number}].name", f"the name {number} is wrong") for number in range(500)]
+    ),
+    ApiError.of_violations([FieldViolation("f" * 9000, "🙂" * 9000)] * 50),
+]
+
+
+@pytest.mark.parametrize("error", LONG, ids=range(len(LONG)))
+def test_a_long_error_fits(error: ApiError) -> None:
+    fitting = fit_for_trailer(error)
+    details = base64.b64encode(to_status(fitting).SerializeToString())
+    assert len(quote(fitting.message)) + len(details) < CLIENTS_LIMIT
+    assert fitting.code is error.code
+    assert "characters left out" in fitting.message or "more, which REST lists" in fitting.message
+    assert fitting.message.encode()
+
+
+def test_what_is_left_out_is_counted() -> None:
+    violations = fit_for_trailer(LONG[3]).violations
+    assert violations[0] == LONG[3].violations[0]
+    assert violations[-1].message == f"{500 - (len(violations) - 1)} more, which REST lists: gRPC has no room for them"
+
+
+def test_an_error_that_fits_stays_as_it_is() -> None:
+    error = ApiError.of_violations([FieldViolation("display_name", "display_name is required.")])
+    assert fit_for_trailer(error) is error

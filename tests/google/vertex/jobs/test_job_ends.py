@@ -1,4 +1,4 @@
-"""Who runs a job, and what is left of it when its server ends, however it does."""
+"""Who runs a job, what is left of it when its server ends, and jobs that cannot be started."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from job_service import PARENT, pool, processes_of, until
 
-pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
-
-from job_service import PARENT, processes_of, until
-
+from t5x_harness.google.vertex.jobs import guarded
 from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.state import StateStore, open_store
 
 HERE = Path(__file__).parent
 # A child, one in a session of its own, and one that is nobody's child any more; all say that they are there.
 FAMILY = "sleep 1000 & setsid sleep 1001 & (setsid sleep 1002 &) ; echo ready; wait"
+Call = Callable[..., Any]
 
 
 @pytest.fixture
 def state() -> Iterator[StateStore]:
     """A state that other processes reach."""
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     store = open_store("fakeredis:")
     yield store
     store.close()
@@ -41,7 +41,7 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
 
     def start(url: str, *scripts: str) -> subprocess.Popen[str]:
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-        words = [sys.executable, str(HERE / "serving_jobs.py"), str(tmp_path / f"other-{len(servers)}"), url, *scripts]
+        words = [sys.executable, str(HERE / "job_service.py"), str(tmp_path / f"other-{len(servers)}"), url, *scripts]
         environment = {**os.environ, "PYTHONPATH": path}
         servers.append(
             subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -60,9 +60,7 @@ def family_in(folder: Path) -> list[int]:
     return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
 
 
-def test_a_server_that_is_told_to_end_takes_all_processes_along(
-    start_server: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_server_that_is_told_to_end_takes_all_processes_along(start_server: Call, tmp_path: Path) -> None:
     server = start_server("memory:", FAMILY)
     assert server.stdout.readline()
     family_in(tmp_path)
@@ -72,7 +70,7 @@ def test_a_server_that_is_told_to_end_takes_all_processes_along(
 
 
 def test_a_server_that_ends_in_order_leaves_nothing_and_says_so(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, tmp_path: Path
+    make_service: Call, start_server: Call, state: StateStore, tmp_path: Path
 ) -> None:
     server = start_server(state.url, FAMILY)
     name = server.stdout.readline().strip()
@@ -86,7 +84,7 @@ def test_a_server_that_ends_in_order_leaves_nothing_and_says_so(
 
 
 def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore
+    make_service: Call, start_server: Call, state: StateStore
 ) -> None:
     name = start_server(state.url, "echo ran there; sleep 1000").stdout.readline().strip()
     service = make_service(open_store(state.url))
@@ -100,7 +98,7 @@ def test_two_servers_tell_the_same_jobs_and_either_cancels_them(
 
 
 def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_the_next_that_looks(
-    make_service: Callable[..., Any], start_server: Callable[..., Any], state: StateStore, tmp_path: Path
+    make_service: Call, start_server: Call, state: StateStore, tmp_path: Path
 ) -> None:
     server = start_server(state.url, "sleep 1000", FAMILY)
     names = [server.stdout.readline().strip() for _ in range(2)]
@@ -120,12 +118,85 @@ def test_a_killed_server_takes_all_processes_along_and_its_jobs_are_failed_by_th
 
 
 def test_a_job_ends_with_a_state_that_is_gone(
-    make_service: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    make_service: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("fakeredis", reason="needs the extra vertex")
     server = open_store("fakeredis:")
     service = make_service(open_store(server.url))
     service.until_said(service.shell("echo ready; sleep 1; echo more; sleep 1000"), "ready")
     server.close()
     until(lambda: processes_of(tmp_path), lambda left: not left)
     assert "Error" in capfd.readouterr().err, "the one who runs the server is told"
+
+
+def test_a_job_whose_folder_cannot_be_made_fails_and_can_be_deleted(
+    service: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service.api.services.settings.folder.parent.mkdir(parents=True, exist_ok=True)
+    service.api.services.settings.folder.write_text("in the way")
+    job = service.get(service.shell("true"))
+    assert job.state == JobState.FAILED
+    assert job.error.message.startswith("t5x-harness: the job cannot be started: [Errno 20] Not a directory: ")
+    assert "NotADirectoryError" in capfd.readouterr().err, "the owner of the server sees where"
+    service.ask("DeleteCustomJob", name=job.name)
+    assert not service.ask("ListCustomJobs", parent=PARENT).custom_jobs
+
+
+def test_a_job_for_which_there_is_no_thread_fails(
+    service: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    before = len(os.listdir("/proc/self/fd"))
+    job = service.get(service.shell("true"))
+    monkeypatch.undo()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (job.state, job.error.message) == (
+        JobState.FAILED,
+        "t5x-harness: the job cannot be started: can't start new thread",
+    )
+    assert "can't start new thread" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("first", ["tuning", "trial"])
+def test_a_tuning_job_that_cannot_be_started_fails(
+    service: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], first: str
+) -> None:
+    kept = Path.mkdir
+
+    def mkdir(folder: Path, *args: Any, **options: Any) -> None:
+        if folder.parent == service.api.services.settings.folder and (first == "tuning" or folder.parent.exists()):
+            raise OSError(28, "No space left on device", str(folder))
+        kept(folder, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    job = service.ask(
+        "CreateHyperparameterTuningJob",
+        parent=PARENT,
+        hyperparameter_tuning_job={
+            "display_name": "study",
+            "max_trial_count": 1,
+            "parallel_trial_count": 1,
+            "study_spec": {
+                "metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}],
+                "parameters": [{"parameter_id": "x", "double_value_spec": {"min_value": 0, "max_value": 1}}],
+            },
+            "trial_job_spec": {"worker_pool_specs": [pool("true")]},
+        },
+    )
+    ended = service.ended(job)
+    assert ended.state == JobState.FAILED
+    assert "t5x-harness: the job cannot be started: [Errno 28] No space left on device" in ended.error.message
+    assert "No space left on device" in capfd.readouterr().err
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def popen(*_: Any, **__: Any) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(guarded.subprocess, "Popen", popen)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="temporarily unavailable"):
+        Guarded(Task(("true",), {}, tmp_path))
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,320 @@
+"""What the containers of a job are given: the command of their image, variables, stand-ins, a run of an experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud import aiplatform_v1
+from google.cloud import aiplatform_v1 as vertex
+from google.cloud.aiplatform_v1 import types
+from google.protobuf import json_format
+from google.protobuf.json_format import ParseDict
+from job_service import PARENT, pool
+
+from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.launching import Attempt
+from t5x_harness.google.vertex.jobs.programs import ImageStandIn, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.replicas import (
+    JobPlace,
+    Trial,
+    Unit,
+    cluster_variables,
+    expand,
+    job_variables,
+    pools_of,
+    trial_variables,
+)
+from t5x_harness.google.vertex.metadata import links
+from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
+from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.vertex.cloud import PROGRAMS
+
+PLACE = JobPlace.of("projects/12/locations/us-central1/customJobs/34")
+CONTEXT = "projects/12/locations/us-central1/metadataStores/default/contexts"
+
+
+def spec_of(**fields: Any) -> Any:
+    return vertex.CustomJobSpec.pb(vertex.CustomJobSpec(**fields))
+
+
+def test_a_job_knows_its_place_and_its_output() -> None:
+    spec = spec_of(base_output_directory={"output_uri_prefix": "gs://b/out/"}, tensorboard="projects/12/tb")
+    assert job_variables(PLACE, spec) == {
+        "CLOUD_ML_PROJECT_ID": "12",
+        "CLOUD_ML_REGION": "us-central1",
+        "CLOUD_ML_JOB_ID": "34",
+        "AIP_MODEL_DIR": "gs://b/out/model/",
+        "AIP_CHECKPOINT_DIR": "gs://b/out/checkpoints/",
+        "AIP_TENSORBOARD_LOG_DIR": "gs://b/out/logs/",
+        "AIP_TENSORBOARD_RESOURCE_NAME": "projects/12/tb",
+    }
+
+
+def test_a_job_knows_its_experiment_and_run() -> None:
+    spec = spec_of(experiment=f"{CONTEXT}/exp", experiment_run=f"{CONTEXT}/exp-run-1")
+    variables = job_variables(PLACE, spec)
+    assert variables["AIP_EXPERIMENT_NAME"] == "exp"
+    assert variables["AIP_EXPERIMENT_RUN_NAME"] == "run-1"
+
+
+def test_a_trial_knows_its_number_and_where_its_metrics_go() -> None:
+    assert trial_variables(Trial("3", "job"), Path("/j/output.metrics")) == {
+        "CLOUD_ML_TRIAL_ID": "3",
+        "CLOUD_ML_HP_METRIC_FILE": "/j/output.metrics",
+    }
+
+
+def test_cluster_spec_and_tf_config_of_several_pools() -> None:
+    spec = spec_of(worker_pool_specs=[pool("a"), {}, pool("b", replicas=2), pool("c")])
+    addresses = {0: ["h:1"], 2: ["h:2", "h:3"], 3: ["h:4"]}
+    variables = cluster_variables(spec, addresses, Unit(2, 1), Trial("7", "job"))
+    cluster = json.loads(variables["CLUSTER_SPEC"])
+    assert cluster["cluster"] == {"workerpool0": ["h:1"], "workerpool2": ["h:2", "h:3"], "workerpool3": ["h:4"]}
+    assert cluster["environment"] == "cloud"
+    assert cluster["task"] == {"type": "workerpool2", "index": 1, "trial": "7"}
+    assert cluster["job"]["workerPoolSpecs"][0]["containerSpec"]["command"] == ["a"]
+    tensorflow = json.loads(variables["TF_CONFIG"])
+    assert tensorflow["cluster"] == {"chief": ["h:1"], "ps": ["h:2", "h:3"], "evaluator": ["h:4"]}
+    assert tensorflow["task"] == {"type": "ps", "index": 1, "trial": "7"}
+
+
+def test_empty_pools_have_no_replicas_and_keep_the_numbers_of_others() -> None:
+    spec = spec_of(worker_pool_specs=[pool("a"), {}, pool("b", replicas=2)])
+    names = [unit.name for each in pools_of(spec, 4) for unit in each.units()]
+    assert names == ["workerpool0-0", "workerpool2-0", "workerpool2-1"]
+
+
+@pytest.mark.parametrize(
+    ("word", "expanded"),
+    [
+        ("--dir=$(DIR)/x", "--dir=gs://b/x"),
+        ("$(DIR)$(DIR)", "gs://bgs://b"),
+        ("$(OTHER)", "$(OTHER)"),
+        ("$$(DIR)", "$(DIR)"),
+        ("$DIR ${DIR} $$", "$DIR ${DIR} $$"),
+    ],
+)
+def test_references_in_arguments(word: str, expanded: str) -> None:
+    assert expand([word], {"DIR": "gs://b"}) == [expanded]
+
+
+def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "hunter2")
+    spec = pool("sh", "-c", "env; echo sees $(BOTH)")
+    names = {"ONE": "1", "BOTH": "$(ONE) and $(CLOUD_ML_REGION)"}
+    spec["container_spec"]["env"] = [{"name": name, "value": value} for name, value in names.items()]
+    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    said = service.said(job)
+    assert "sees 1 and us-central1" in said
+    assert not [line for line in said if "hunter2" in line]
+    here = next(line for line in said if line.startswith("HOME="))
+    assert here.startswith(f"HOME={service.api.services.settings.folder}{os.sep}")
+
+
+@pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
+def test_t5x_compiles_and_prepares_as_cheaply_as_in_runs_here(service: Any, image: str, cheaply: bool) -> None:
+    spec = pool(
+        "sh",
+        "-c",
+        "echo flags $XLA_FLAGS, brief $T5X_HARNESS_BRIEF.",
+        machine_type="cloud-tpu",
+        accelerator_type=7,
+        accelerator_count=8,
+    )
+    spec["container_spec"]["image_uri"] = image
+    spec["container_spec"]["env"] = [{"name": "XLA_FLAGS", "value": "--xla_dump_to=there"}]
+    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    (said,) = [line for line in service.said(job) if line.startswith("flags ")]
+    assert "--xla_dump_to=there" in said
+    assert ("--xla_backend_optimization_level=0" in said) is cheaply
+    assert said.endswith("brief 1." if cheaply else "brief .")
+
+
+def test_what_variables_hold_is_in_no_file_of_the_job(service: Any) -> None:
+    spec = pool("no-such-program")
+    spec["container_spec"]["env"] = [{"name": "TOKEN", "value": "hunter2"}]
+    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    assert job.state == JobState.FAILED
+    files = [path for path in service.api.services.settings.folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+    assert "hunter2" not in str(job.error) + "".join(service.said(job, "service"))
+
+
+def test_a_container_sees_the_store_at_gcs(service: Any) -> None:
+    bucket = service.api.services.settings.root / "buckets" / "b"
+    bucket.mkdir(parents=True)
+    (bucket / "in").write_text("from the store")
+    job = service.ended(service.shell("cat /gcs/b/in > /gcs/b/out"))
+    assert job.state == JobState.SUCCEEDED, service.said(job)
+    assert (bucket / "out").read_text() == "from the store"
+
+
+IMAGE = ImageStandIn("gcr.io/p/i:1", ("python", "-m", "main"))
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "words"),
+    [
+        ([], [], ["python", "-m", "main"]),
+        ([], ["--a"], ["python", "-m", "main", "--a"]),
+        (["sh"], [], ["sh"]),
+        (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
+    ],
+)
+def test_a_command_takes_the_place_of_the_entry_point(command: list[str], args: list[str], words: list[str]) -> None:
+    assert IMAGE.command(command, args) == words
+
+
+def test_an_image_with_nothing_to_run() -> None:
+    with pytest.raises(ImageUnknown) as refused:
+        ImageStandIn("gcr.io/p/i:1", ()).command([], [])
+    assert str(refused.value) == (
+        "the image gcr.io/p/i:1 has no entry point here, and container_spec has neither command nor args: give one of "
+        "them, or an entry point in the map images"
+    )
+
+
+def test_google_s_images_have_no_entry_point() -> None:
+    assert find_image("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", {}).entry_point == ()
+
+
+def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
+    images = {"gcr.io/p/t5x-*": "python 'my main.py'", "*": "true"}
+    assert find_image("gcr.io/p/t5x-fork", images) == ImageStandIn("gcr.io/p/t5x-fork", ("python", "my main.py"))
+    assert find_image("gcr.io/p/else", images).entry_point == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("uri", "glob"),
+    [
+        ("gcr.io/p/a:1", "gcr.io/p/a*"),
+        ("gcr.io/p/a@sha256:12", "gcr.io/p/a*"),
+        ("localhost:5000/a:1", "localhost:5000/a*"),
+        ("a", "a*"),
+    ],
+)
+def test_an_unknown_image_without_a_command_is_refused_with_the_line_to_add(uri: str, glob: str) -> None:
+    with pytest.raises(ImageUnknown) as refused:
+        find_image(uri, {}).command([], ["--a"])
+    assert str(refused.value) == (
+        f"no local command stands for the image {uri}, whose entry point is not known, and containers are not run "
+        "here. Give container_spec a command, or name the entry point in the map images (--vertex-image): "
+        f"{{{glob!r}: 'python -m trainer.task'}}"
+    )
+
+
+def test_an_unknown_image_runs_the_command_of_its_spec_and_says_so() -> None:
+    image = find_image("gcr.io/p/a:1", {})
+    assert image.command(["sh", "-c"], ["true"]) == ["sh", "-c", "true"]
+    assert image.note(["sh"]) == (
+        "the image gcr.io/p/a:1 is not run: its command 'sh' is looked for on this machine, with the Python "
+        "environment of t5x-harness in place of the image's"
+    )
+    assert find_image("gcr.io/p/a:1", {"gcr.io/p/a*": ""}).note(["sh"]) == ""
+
+
+def test_reducers_wait_for_the_end_of_the_job() -> None:
+    uri = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+    image = find_image(uri, {})
+    assert image.command([], []) == ["sleep", "infinity"]
+    assert image.note([]) == f"{uri} reduces nothing here: its replicas wait until the job ends"
+
+
+@pytest.mark.parametrize(
+    ("image", "project", "is_set_up"),
+    [
+        ("gcr.io/p/t5x:1", "/project", True),
+        ("gcr.io/p/t5x:1", "", True),
+        ("gcr.io/p/trainer:1", "/project", True),  # its program may use T5X
+        ("gcr.io/p/trainer:1", "", False),
+    ],
+)
+def test_a_job_makes_stand_ins_if_the_server_was_started_so(
+    image: str, project: str, is_set_up: bool, tmp_path: Path
+) -> None:
+    images = {"*/trainer*": "python -m trainer.task"}
+    chosen = VertexOptions.from_dict(
+        VertexOptions(
+            programs=PROGRAMS, job_environment={STANDINS_VARIABLE: project} if project else {}, images=images
+        ).to_dict()
+    )
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": 1,
+        "containerSpec": {"imageUri": image, "args": ["--run_mode=train"]},
+    }
+    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
+    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
+    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    [unit] = attempt.units
+    environment = attempt.task(unit).environment
+    assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
+    assert environment.get(STANDINS_VARIABLE, "") == project
+    assert (BOOTSTRAP_PATH in environment.get("PYTHONPATH", "").split(os.pathsep)) == is_set_up
+
+
+@pytest.mark.parametrize("own", ["0", None])
+def test_a_jobs_own_variable_wins_over_the_servers(own: str | None, tmp_path: Path) -> None:
+    chosen = VertexOptions(programs=PROGRAMS, job_environment={SHRINK_VARIABLE: "1"})
+    container = {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]}
+    if own is not None:
+        container["env"] = [{"name": SHRINK_VARIABLE, "value": own}]
+    pool = {
+        "machineSpec": {"machineType": "cloud-tpu", "acceleratorType": "TPU_V3", "acceleratorCount": 8},
+        "replicaCount": 1,
+        "containerSpec": container,
+    }
+    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
+    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
+    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    [unit] = attempt.units
+    assert attempt.task(unit).environment[SHRINK_VARIABLE] == (own or "1")
+
+
+EXPERIMENT = f"{PARENT}/metadataStores/default/contexts/tuning"
+SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'
+
+
+@pytest.fixture
+def experiment(service: Any) -> str:
+    """The name of an experiment's context, as the service has it: with the project's number."""
+    name: str = service.api.services.projects.with_number(EXPERIMENT)
+    store = aiplatform_v1.MetadataStore.pb()()
+    service.api.services.resources.create(name.partition("/contexts/")[0], store)
+    service.api.services.resources.create(
+        name, links.CONTEXT.message(display_name="tuning", schema_title="system.Experiment")
+    )
+    return name
+
+
+def test_a_job_without_a_run_has_one_made_in_its_experiment(service: Any, experiment: str) -> None:
+    created = service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT)
+    job_id = created.name.rpartition("/")[2]
+    assert created.job_spec.experiment_run == f"{experiment}-{job_id}"
+    run = service.api.services.resources.get(created.job_spec.experiment_run, links.CONTEXT.message)
+    assert (run.display_name, run.schema_title) == (job_id, "system.ExperimentRun")
+    assert json_format.MessageToDict(run.metadata) == {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
+    assert list(run.parent_contexts) == [experiment]
+    assert links.children(service.api.services, experiment) == {run.name}
+    job = service.ended(created)
+    assert job.job_spec.experiment_run == run.name
+    assert service.said(job) == [f"tuning {job_id}"]
+
+
+def test_a_job_with_a_run_keeps_it(service: Any, experiment: str) -> None:
+    job = service.ended(service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT, experiment_run=f"{EXPERIMENT}-mine"))
+    assert job.job_spec.experiment_run == f"{experiment}-mine"
+    assert service.said(job) == ["tuning mine"]
+    assert links.children(service.api.services, experiment) == set()
+
+
+def test_an_experiment_that_is_not_there_gets_no_run(service: Any) -> None:
+    job = service.ended(service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT))
+    assert job.job_spec.experiment_run == ""
+    assert service.said(job) == ["tuning "]
