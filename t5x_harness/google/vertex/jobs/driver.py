@@ -17,8 +17,8 @@ from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFa
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
-from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, notes_on, policy_of
-from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
+from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, job_folder, notes_on, policy_of
+from t5x_harness.google.vertex.jobs.logs import JobLog
 from t5x_harness.google.vertex.jobs.machine import Command, Event, JobEvent, Progress
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, host_of, replica_of
 from t5x_harness.google.vertex.jobs.watching import UnitSaid, Watched
@@ -117,9 +117,9 @@ class Driver:
         self._deadlines = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
-        folder = Attempt(job.name, job.job_spec, services.settings).folder
+        folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
-        self._log = JobLog(job.name, project_of(services, job.name), services.state, folder, trial)
+        self._log = JobLog.of(services, job.name, folder, trial)
         self._watched = Watched(start)
         self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
@@ -310,9 +310,8 @@ class Driver:
             self._finish(self._progress.state, self._progress.error)
 
     def _finish(self, state: JobState, error: endings.JobFailure | None) -> None:
-        place = JobPlace.of(self._job.name)
         if error is not None:
-            self._log.service(error.text(place.project, place.job_id), "ERROR")
+            self._log.service(error.text(self._job.name), "ERROR")
         self._log.service(endings.MESSAGES[state], "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
         if self._fault is not None:  # the job ended before it, so that another job may get it

@@ -46,10 +46,11 @@ class JobFailure:
     message: str
     names_logs: bool = False
 
-    def text(self, project: str, job_id: str) -> str:
-        """Returns the whole message."""
+    def text(self, job: str) -> str:
+        """Returns the whole message for the job of this name."""
         if not self.names_logs:
             return self.message
+        project, job_id = JobPlace.of(job).project, JobPlace.of(job).job_id
         chosen = quote(f'resource.type="ml_job"\nresource.labels.job_id="{job_id}"', safe=".")
         return (
             f"{self.message} To find out more about why your job exited please check the logs: "
@@ -147,7 +148,6 @@ def owner_gone(owner: str) -> JobFailure:
 
 def publish(services: Services, name: str, kind: type[Any], state: JobState, error: JobFailure | None = None) -> None:
     """Sets a job's state. A job that has ended, or was deleted, is left as it is."""
-    place = JobPlace.of(name)
     now = services.clock.now()
 
     def change(job: Any) -> None:
@@ -160,7 +160,7 @@ def publish(services: Services, name: str, kind: type[Any], state: JobState, err
             job.end_time.FromNanoseconds(now)
         if error is not None:
             job.error.code = error.code.number
-            job.error.message = error.text(place.project, place.job_id)
+            job.error.message = error.text(name)
 
     with contextlib.suppress(ApiError):
         services.resources.update(name, kind, change)

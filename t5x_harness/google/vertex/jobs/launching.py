@@ -75,17 +75,12 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
 
 def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
     """Returns the file into which the primary replica of a job that runs a trial writes the trial's metrics."""
-    return job_folder(settings, name) / next(pools(spec, settings)[0].units()).name / _METRIC_FILE
-
-
-def pools(spec: Any, settings: VertexSettings) -> tuple[WorkerPool, ...]:
-    """Returns the pools of a ``CustomJobSpec`` with the slices that they ask for."""
-    return pools_of(spec, settings.options.pod_hosts)
+    return job_folder(settings, name) / next(pools_of(spec, settings.options.pod_hosts)[0].units()).name / _METRIC_FILE
 
 
 def policy_of(spec: Any, settings: VertexSettings) -> Policy:
     """Returns what a ``CustomJobSpec`` asks for."""
-    found = pools(spec, settings)
+    found = pools_of(spec, settings.options.pod_hosts)
     scheduling = spec.scheduling
     return Policy(
         units=frozenset(unit.name for pool in found for unit in pool.units()),
@@ -98,7 +93,7 @@ def policy_of(spec: Any, settings: VertexSettings) -> Policy:
 
 def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     """Says how a job of this ``CustomJobSpec`` differs here from one of the service."""
-    found = pools(spec, settings)
+    found = pools_of(spec, settings.options.pod_hosts)
     notes = [
         f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
         f"{pool.slice.num_devices} devices, as slices of more than {settings.options.pod_hosts} hosts are (pod_hosts)"
@@ -136,18 +131,17 @@ class Attempt:
     trial: Trial | None = None
 
     @functools.cached_property
-    def folder(self) -> Path:
-        return job_folder(self.settings, self.name)
+    def _pools(self) -> tuple[WorkerPool, ...]:
+        return pools_of(self.spec, self.settings.options.pod_hosts)
 
     @functools.cached_property
     def units(self) -> Mapping[str, tuple[WorkerPool, Unit]]:
-        return {unit.name: (pool, unit) for pool in pools(self.spec, self.settings) for unit in pool.units()}
+        return {unit.name: (pool, unit) for pool in self._pools for unit in pool.units()}
 
     @functools.cached_property
     def _addresses(self) -> dict[int, list[str]]:
-        found = pools(self.spec, self.settings)
-        ports = iter(free_ports(sum(pool.replicas for pool in found)))
-        return {p.number: [f"127.0.0.1:{next(ports)}" for _ in range(p.replicas)] for p in found if p.replicas}
+        ports = iter(free_ports(sum(pool.replicas for pool in self._pools)))
+        return {p.number: [f"127.0.0.1:{next(ports)}" for _ in range(p.replicas)] for p in self._pools if p.replicas}
 
     @functools.cached_property
     def _coordinators(self) -> dict[str, str]:
@@ -164,22 +158,25 @@ class Attempt:
           CannotLaunch: it cannot be run here.
         """
         pool, unit = self.units[name]
-        folder = self.folder / name
+        folder = job_folder(self.settings, self.name) / name
+        work, home = folder / "work", folder / "home"
         try:
             image, words, spec = self._words(pool)
             brings_folders = self._programs.runs(image.entry_point)
             is_theirs = brings_folders or self._programs.runs(words)
             environment = self._environment(unit, spec, folder)
             words = expand(words, environment)
-            words[0] = python_environment.program(folder / "home", words[0])
-            copies: dict[Path, Path] = {}
-            if pool.spec.WhichOneof("task") == "python_package_spec":
-                environment, copies = self._with_packages(spec.package_uris, folder, environment)
-            environment = self._with_devices(pool, unit, is_theirs, environment)
-            words, environment = self._with_gcs(words, environment)
+            words[0] = python_environment.program(home, words[0])
+            copies = self._packages(spec, folder, environment)
+            if pool.slice is not None or is_theirs or self.settings.options.job_environment:
+                pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
+                environment = self._programs.environment(environment, is_theirs, pool.slice, pod)
+            mode = environment.get(MODE_VARIABLE) or MountMode.FOLDER
+            root = str(self.settings.root)
+            environment |= {ROOT_VARIABLE: root, MODE_VARIABLE: str(MountMode(mode))}
+            words, environment = launched(words, environment, root, mode)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
-        work, home = folder / "work", folder / "home"
         # The folder of a trial's metrics stays: the service keeps what was reported before a restart.
         own = (work, home, self._temporary(unit), *copies)
         links = {work / name: path for name, path in self._programs.folders().items()} if brings_folders else {}
@@ -217,40 +214,27 @@ class Attempt:
 
     def _temporary(self, unit: Unit) -> Path:
         """Returns a folder with a short path, because the paths of sockets in it may have at most 107 bytes."""
-        return self.folder / "tmp" / str(list(self.units).index(unit.name))
+        return job_folder(self.settings, self.name) / "tmp" / str(list(self.units).index(unit.name))
 
-    def _with_packages(
-        self, uris: Any, folder: Path, environment: dict[str, str]
-    ) -> tuple[dict[str, str], dict[Path, Path]]:
-        """Unpacks packages. Each process imports from a copy of them, because it may change what it finds there.
+    def _packages(self, spec: Any, folder: Path, environment: dict[str, str]) -> dict[Path, Path]:
+        """Unpacks the packages of a spec, if it has some, and puts them on the environment's import path.
 
         Returns:
-          The environment with the packages on its import path, and the folder of the copy with its original.
+          The folder of the packages with its original: a process may change what it finds there.
         """
+        if not getattr(spec, "package_uris", ()):
+            return {}
         unpacked, packages = folder / "unpacked", folder / "packages"
         make_empty([unpacked])  # of an attempt before this one
-        paths = fetch_packages(uris, Store(self.settings.root), unpacked)
+        paths = fetch_packages(spec.package_uris, Store(self.settings.root), unpacked)
         found = [str(packages / path.relative_to(unpacked)) for path in paths]
-        environment = {**environment, "PYTHONPATH": os.pathsep.join([*found, *_entries(environment)])}
-        return environment, {packages: unpacked}
-
-    def _with_devices(
-        self, pool: WorkerPool, unit: Unit, is_theirs: bool, environment: dict[str, str]
-    ) -> dict[str, str]:
-        if pool.slice is None and not is_theirs and not self.settings.options.job_environment:
-            return environment
-        pod = Pod(self._coordinators[unit.replica], unit.hosts, unit.host) if unit.hosts > 1 else None
-        return self._programs.environment(environment, is_theirs, pool.slice, pod)
+        entries = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+        environment["PYTHONPATH"] = os.pathsep.join([*found, *entries])
+        return {packages: unpacked}
 
     @property
     def _programs(self) -> Programs:
         return find_programs(self.settings.options.programs)
-
-    def _with_gcs(self, words: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        mode = environment.get(MODE_VARIABLE) or MountMode.FOLDER
-        root = str(self.settings.root)
-        seen = {**environment, ROOT_VARIABLE: root, MODE_VARIABLE: str(MountMode(mode))}
-        return launched(words, seen, root, mode)
 
 
 def announced(settings: VertexSettings) -> Standbys:
@@ -259,11 +243,8 @@ def announced(settings: VertexSettings) -> Standbys:
 
     def task(number: int) -> Task:
         assert expected is not None
-        pool = {
-            "machineSpec": dict(expected.machine),
-            "replicaCount": 1,
-            "containerSpec": {"imageUri": expected.image},
-        }
+        container = {"imageUri": expected.image}
+        pool = {"machineSpec": dict(expected.machine), "replicaCount": 1, "containerSpec": container}
         spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
         # No job has such a number, because numbers of jobs do not begin with a zero.
         attempt = Attempt(f"projects/0/locations/none/customJobs/0{number}", spec, settings)
@@ -275,7 +256,3 @@ def announced(settings: VertexSettings) -> Standbys:
 
 def _image(uri: str, settings: VertexSettings) -> ImageStandIn:
     return find_image(uri, settings.options.images, find_programs(settings.options.programs).entry_point)
-
-
-def _entries(environment: Mapping[str, str]) -> list[str]:
-    return [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]

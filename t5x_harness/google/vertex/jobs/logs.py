@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, replica_of
@@ -39,6 +39,7 @@ class JobLog:
     """The log of one job.
 
     Attributes:
+      project: the id of the job's project, which its log names instead of the number.
       state: stores the entries for all servers that share the state.
       folder: an existing folder, which gets a plain file for each unit, such as ``workerpool0-0.log``.
       trial: the trial that the job runs, if it runs one; then the entries are the tuning job's as well.
@@ -49,6 +50,10 @@ class JobLog:
     state: StateStore
     folder: Path
     trial: Trial | None = None
+
+    @classmethod
+    def of(cls, services: Services, name: str, folder: Path, trial: Trial | None = None) -> Self:
+        return cls(name, services.projects.identifier(JobPlace.of(name).project), services.state, folder, trial)
 
     def service(self, text: str, severity: str = "INFO") -> None:
         """Writes a message of the service."""
@@ -140,11 +145,6 @@ class LoggedLine(NamedTuple):
             "timestamp": stamp,
             "receiveTimestamp": stamp,
         }
-
-
-def project_of(services: Services, name: str) -> str:
-    """Returns the id of a job's project, which its log names instead of the number."""
-    return services.projects.identifier(JobPlace.of(name).project)
 
 
 def read_lines(state: StateStore, name: str, since: int = 0) -> Iterator[LoggedLine]:

@@ -60,23 +60,18 @@ class WorkerPool:
     Attributes:
       number: its place in the spec.
       slice: the TPU slice that each of its replicas is; None for other machines.
-      most_hosts: the largest number of hosts of a slice for which each host is a process.
+      hosts: how many processes each replica has.
     """
 
     number: int
     spec: Any
     slice: Slice | None
-    most_hosts: int
+    hosts: int
 
     @property
     def replicas(self) -> int:
         """How many there are: one if the spec does not say, and none if it leaves the pool empty."""
         return max(1, int(self.spec.replica_count)) if self.spec.WhichOneof("task") else 0
-
-    @property
-    def hosts(self) -> int:
-        """How many processes each replica has."""
-        return self.slice.hosts if self.slice is not None and self.slice.hosts <= self.most_hosts else 1
 
     def units(self) -> Iterator[Unit]:
         for index in range(self.replicas):
@@ -90,10 +85,11 @@ def pools_of(spec: Any, most_hosts: int) -> tuple[WorkerPool, ...]:
     Args:
       most_hosts: the largest number of hosts of a slice for which each host is a process.
     """
-    return tuple(
-        WorkerPool(number, pool, slice_of(pool.machine_spec), most_hosts)
-        for number, pool in enumerate(spec.worker_pool_specs)
-    )
+    pools = []
+    for number, pool in enumerate(spec.worker_pool_specs):
+        found = slice_of(pool.machine_spec)
+        pools.append(WorkerPool(number, pool, found, found.hosts if found and found.hosts <= most_hosts else 1))
+    return tuple(pools)
 
 
 # The TensorFlow task of each pool, by the pool's number.

@@ -14,7 +14,7 @@ from typing import Any
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started, publish
 from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
-from t5x_harness.google.vertex.jobs.logs import JobLog, project_of
+from t5x_harness.google.vertex.jobs.logs import JobLog
 from t5x_harness.google.vertex.jobs.ownership import RunningJobs
 from t5x_harness.google.vertex.jobs.replicas import Trial
 from t5x_harness.google.vertex.jobs.trials import (
@@ -24,7 +24,6 @@ from t5x_harness.google.vertex.jobs.trials import (
     add_trial,
     end_trial,
     job_of_trial,
-    parameters_of,
     read_metrics,
     select,
     suggest,
@@ -59,11 +58,16 @@ class Study:
         self._job = job
         self._running = running
         self._run_custom_job = run
-        self._notes = [*notes, *_notes_on(job.study_spec)]
+        self._notes = [*notes]
+        if job.study_spec.algorithm == DEFAULT:
+            self._notes.append(
+                "study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH"
+            )
+        if stopping := job.study_spec.WhichOneof("automated_stopping_spec"):
+            self._notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
         folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
-        self._log = JobLog(job.name, project_of(services, job.name), services.state, folder)
-        self._parameters = parameters_of(job.study_spec)
+        self._log = JobLog.of(services, job.name, folder)
         self._begun = 0  # trials
         self._active: dict[str, int] = {}  # custom jobs by name, with the places of their trials
         self._failed = 0
@@ -128,34 +132,28 @@ class Study:
         return True
 
     def _begin_trials(self) -> None:
-        limit = max(1, self._job.parallel_trial_count)
-        algorithm, seed = self._job.study_spec.algorithm, self._job.display_name
-        while len(self._active) < limit and self._begun < self._job.max_trial_count and not self._exhausted:
-            parameters = suggest(self._parameters, algorithm, seed, self._begun)
+        job, limit = self._job, max(1, self._job.parallel_trial_count)
+        while len(self._active) < limit and self._begun < job.max_trial_count and not self._exhausted:
+            parameters = suggest(job.study_spec, job.display_name, self._begun)
             if parameters is None:
                 self._exhausted = True
                 return
             self._begun += 1
-            trial_id = str(self._begun)
-            made = job_of_trial(self._job, message_class("CustomJob"), trial_id, parameters)
-            parent = parent_of(self._job.name)
-            name = f"{parent}/customJobs/{random.randrange(10**18, 9 * 10**18)}"
-            job = self._services.resources.create(name, made)
-            self._active[job.name] = self._begun - 1
-            self._begin(job.name, trial_id, parameters)
-            self._start(job, Trial(trial_id, self._job.name))
+            self._begin(str(self._begun), parameters)
 
-    def _start(self, job: Any, trial: Trial) -> None:
+    def _begin(self, trial_id: str, parameters: Mapping[str, Value]) -> None:
+        name = f"{parent_of(self._job.name)}/customJobs/{random.randrange(10**18, 9 * 10**18)}"
+        made = job_of_trial(self._job, message_class("CustomJob"), trial_id, parameters)
+        job = self._services.resources.create(name, made)
+        self._active[job.name] = self._begun - 1
+        now = self._services.clock.now()
+        self._change(lambda tuning: add_trial(tuning, trial_id, parameters, job.name, now))
         running = False
         with fails_if_not_started(self._services, job):
-            self._run_custom_job(job, trial, self._inbox.put)
+            self._run_custom_job(job, Trial(trial_id, self._job.name), self._inbox.put)
             running = True
         if not running:
             self._inbox.put(job.name)
-
-    def _begin(self, name: str, trial_id: str, parameters: Mapping[str, Value]) -> None:
-        now = self._services.clock.now()
-        self._change(lambda tuning: add_trial(tuning, trial_id, parameters, name, now))
 
     def _trial_ended(self, name: str) -> None:
         place = self._active.pop(name)
@@ -195,13 +193,3 @@ class Study:
     def _change(self, change: Callable[[Any], None]) -> None:
         with contextlib.suppress(ApiError):  # the job was deleted from the state
             self._services.resources.update(self._job.name, type(self._job), change)
-
-
-def _notes_on(study_spec: Any) -> list[str]:
-    """Says how a study differs here from one of the service."""
-    notes = []
-    if study_spec.algorithm == DEFAULT:
-        notes.append("study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH")
-    if stopping := study_spec.WhichOneof("automated_stopping_spec"):
-        notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
-    return notes

@@ -91,11 +91,6 @@ class TunedParameter:
         return low + place * (high - low)
 
 
-def parameters_of(study_spec: Any) -> tuple[TunedParameter, ...]:
-    """Returns the parameters of a ``StudySpec``; parameters that depend on others are part of them."""
-    return tuple(TunedParameter.of(each) for each in study_spec.parameters)
-
-
 def assign(parameters: Sequence[TunedParameter], choose: Callable[[TunedParameter], Value]) -> dict[str, Value]:
     """Returns a value for each active parameter, by name."""
     found: dict[str, Value] = {}
@@ -116,18 +111,19 @@ def grid(parameters: Sequence[TunedParameter]) -> Iterator[Mapping[str, Value]]:
             yield {first.name: value, **below}
 
 
-def suggest(parameters: Sequence[TunedParameter], algorithm: int, seed: str, number: int) -> Mapping[str, Value] | None:
+def suggest(study_spec: Any, seed: str, number: int) -> Mapping[str, Value] | None:
     """Returns the parameters of a trial, which are the same each time for the same study.
 
     Args:
-      algorithm: of the API.
+      study_spec: a ``StudySpec``; parameters that depend on others are part of them.
       seed: what the values at random depend on.
       number: how many trials there were before.
 
     Returns:
       None if the grid has no more.
     """
-    if algorithm == _GRID:
+    parameters = tuple(TunedParameter.of(each) for each in study_spec.parameters)
+    if study_spec.algorithm == _GRID:
         return next(itertools.islice(grid(parameters), number, None), None)
     source = random.Random(f"{seed}/{number}")
     return assign(parameters, lambda parameter: parameter.at(source.random()))

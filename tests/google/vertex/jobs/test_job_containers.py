@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.cloud import aiplatform_v1
-from google.cloud import aiplatform_v1 as vertex
 from google.cloud.aiplatform_v1 import types
 from google.protobuf import json_format
-from google.protobuf.json_format import ParseDict
 from job_service import PARENT, pool
 
 from t5x_harness.google.vertex.jobs.endings import JobState
@@ -35,11 +32,12 @@ from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIA
 from t5x_harness.vertex.cloud import PROGRAMS
 
 PLACE = JobPlace.of("projects/12/locations/us-central1/customJobs/34")
+TPU = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 8}
 CONTEXT = "projects/12/locations/us-central1/metadataStores/default/contexts"
 
 
 def spec_of(**fields: Any) -> Any:
-    return vertex.CustomJobSpec.pb(vertex.CustomJobSpec(**fields))
+    return types.CustomJobSpec.pb(types.CustomJobSpec(**fields))
 
 
 def test_a_job_knows_its_place_and_its_output() -> None:
@@ -118,14 +116,7 @@ def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkey
 
 @pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
 def test_t5x_compiles_and_prepares_as_cheaply_as_in_runs_here(service: Any, image: str, cheaply: bool) -> None:
-    spec = pool(
-        "sh",
-        "-c",
-        "echo flags $XLA_FLAGS, brief $T5X_HARNESS_BRIEF.",
-        machine_type="cloud-tpu",
-        accelerator_type=7,
-        accelerator_count=8,
-    )
+    spec = pool("sh", "-c", "echo flags $XLA_FLAGS, brief $T5X_HARNESS_BRIEF.", **TPU)
     spec["container_spec"]["image_uri"] = image
     spec["container_spec"]["env"] = [{"name": "XLA_FLAGS", "value": "--xla_dump_to=there"}]
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
@@ -226,6 +217,15 @@ def test_reducers_wait_for_the_end_of_the_job() -> None:
     assert image.note([]) == f"{uri} reduces nothing here: its replicas wait until the job ends"
 
 
+def environment_of(folder: Path, options: VertexOptions, machine: dict[str, Any], **container: Any) -> Any:
+    """The variables of a job's only process."""
+    spec = spec_of(worker_pool_specs=[{"machine_spec": machine, "replica_count": 1, "container_spec": container}])
+    settings = VertexSettings(folder / "root", folder / "jobs", options=options)
+    tried = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    [unit] = tried.units
+    return tried.task(unit).environment
+
+
 @pytest.mark.parametrize(
     ("image", "project", "is_set_up"),
     [
@@ -239,21 +239,11 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
     image: str, project: str, is_set_up: bool, tmp_path: Path
 ) -> None:
     images = {"*/trainer*": "python -m trainer.task"}
-    chosen = VertexOptions.from_dict(
-        VertexOptions(
-            programs=PROGRAMS, job_environment={STANDINS_VARIABLE: project} if project else {}, images=images
-        ).to_dict()
-    )
-    pool = {
-        "machineSpec": {"machineType": "n1-standard-4"},
-        "replicaCount": 1,
-        "containerSpec": {"imageUri": image, "args": ["--run_mode=train"]},
-    }
-    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
-    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
-    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
-    [unit] = attempt.units
-    environment = attempt.task(unit).environment
+    given = {STANDINS_VARIABLE: project} if project else {}
+    options = VertexOptions(programs=PROGRAMS, job_environment=given, images=images)
+    options = VertexOptions.from_dict(options.to_dict())
+    machine = {"machine_type": "n1-standard-4"}
+    environment = environment_of(tmp_path, options, machine, image_uri=image, args=["--run_mode=train"])
     assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
     assert environment.get(STANDINS_VARIABLE, "") == project
     assert (BOOTSTRAP_PATH in environment.get("PYTHONPATH", "").split(os.pathsep)) == is_set_up
@@ -261,20 +251,9 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
 
 @pytest.mark.parametrize("own", ["0", None])
 def test_a_jobs_own_variable_wins_over_the_servers(own: str | None, tmp_path: Path) -> None:
-    chosen = VertexOptions(programs=PROGRAMS, job_environment={SHRINK_VARIABLE: "1"})
-    container = {"imageUri": "gcr.io/p/t5x:1", "args": ["--run_mode=train"]}
-    if own is not None:
-        container["env"] = [{"name": SHRINK_VARIABLE, "value": own}]
-    pool = {
-        "machineSpec": {"machineType": "cloud-tpu", "acceleratorType": "TPU_V3", "acceleratorCount": 8},
-        "replicaCount": 1,
-        "containerSpec": container,
-    }
-    spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
-    settings = VertexSettings(tmp_path / "root", tmp_path / "jobs", options=chosen)
-    attempt = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
-    [unit] = attempt.units
-    assert attempt.task(unit).environment[SHRINK_VARIABLE] == (own or "1")
+    options = VertexOptions(programs=PROGRAMS, job_environment={SHRINK_VARIABLE: "1"})
+    env = [{"name": SHRINK_VARIABLE, "value": own}] if own else []
+    assert environment_of(tmp_path, options, TPU, image_uri="gcr.io/p/t5x:1", env=env)[SHRINK_VARIABLE] == (own or "1")
 
 
 EXPERIMENT = f"{PARENT}/metadataStores/default/contexts/tuning"
@@ -285,7 +264,7 @@ SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'
 def experiment(service: Any) -> str:
     """The name of an experiment's context, as the service has it: with the project's number."""
     name: str = service.api.services.projects.with_number(EXPERIMENT)
-    store = aiplatform_v1.MetadataStore.pb()()
+    store = types.MetadataStore.pb()()
     service.api.services.resources.create(name.partition("/contexts/")[0], store)
     service.api.services.resources.create(
         name, links.CONTEXT.message(display_name="tuning", schema_title="system.Experiment")

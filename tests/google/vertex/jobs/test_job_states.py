@@ -50,39 +50,18 @@ class Jobs(RuleBasedStateMachine):
                 assert command.units <= self.running, "nothing is stopped that does not run"
                 self.stopped |= command.units
 
+    @rule(event=st.sampled_from([*JobEvent, machine.CannotRun(unable("no image"))]))
+    def anything(self, event: machine.Event) -> None:
+        if event is JobEvent.CANCEL_ASKED:
+            self.was_asked = self.was_asked or not self.progress.state.is_final
+        elif event is JobEvent.RUN_TOO_LONG:
+            self.was_asked = self.was_asked or self.progress.state is JobState.RUNNING
+        self.happens(event)
+
     @rule()
-    def admit(self) -> None:
+    def begin(self) -> None:
         self.happens(JobEvent.ADMITTED)
-
-    @rule()
-    def provision(self) -> None:
         self.happens(JobEvent.PROVISIONED)
-
-    @rule()
-    def cancel(self) -> None:
-        self.was_asked = self.was_asked or not self.progress.state.is_final
-        self.happens(JobEvent.CANCEL_ASKED)
-
-    @rule()
-    def time_is_over(self) -> None:
-        self.was_asked = self.was_asked or self.progress.state is JobState.RUNNING
-        self.happens(JobEvent.RUN_TOO_LONG)
-
-    @rule()
-    def waited(self) -> None:
-        self.happens(JobEvent.WAITED_TOO_LONG)
-
-    @rule()
-    def fail_inside(self) -> None:
-        self.happens(JobEvent.INTERNAL_FAILURE)
-
-    @rule()
-    def expire(self) -> None:
-        self.happens(JobEvent.EXPIRED)
-
-    @rule()
-    def refuse(self) -> None:
-        self.happens(machine.CannotRun(unable("no image")))
 
     @rule(unit=st.sampled_from(sorted(UNITS)))
     def preempt(self, unit: str) -> None:
@@ -129,7 +108,7 @@ class Jobs(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Once every process has ended after a cancellation, every job has."""
-        self.cancel()
+        self.anything(JobEvent.CANCEL_ASKED)
         while self.running:
             self.happens(machine.Exited(self.running.pop(), 143))
         assert self.progress.state.is_final
@@ -164,22 +143,6 @@ def test_a_worker_may_end_before_the_primary_replica() -> None:
     assert progress.live == {CHIEF, OTHER}
 
 
-def test_a_failed_worker_ends_the_job_and_is_named() -> None:
-    ends = [machine.Exited(WORKER, 2), machine.Exited(CHIEF, 143), machine.Exited(OTHER, 143)]
-    progress = after(*RUNNING, *ends)
-    assert progress.state is JobState.FAILED
-    assert progress.error
-    assert progress.error.message == "The replica workerpool1-0 exited with a non-zero status of 2."
-
-
-def test_a_host_of_a_slice_is_told_by_its_replica() -> None:
-    hosts = frozenset({f"workerpool0-0.{host}" for host in range(4)})
-    policy = Policy(hosts, hosts, restarts_as_whole=True)
-    progress = after(*RUNNING, *(machine.Exited(host, 1) for host in sorted(hosts)), policy=policy)
-    assert progress.error
-    assert progress.error.message == "The replica workerpool0-0 exited with a non-zero status of 1."
-
-
 def test_a_slice_has_ended_when_all_its_hosts_have() -> None:
     hosts = frozenset({"workerpool0-0.0", "workerpool0-0.1"})
     policy = Policy(hosts, hosts, restarts_as_whole=True)
@@ -199,28 +162,11 @@ def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
     assert progress.state is JobState.FAILED
 
 
-def test_a_lost_worker_starts_again_on_its_own() -> None:
-    progress, commands = advance(after(*RUNNING), machine.Lost(WORKER), POLICY)
-    assert commands == (StopUnits(frozenset({WORKER})),)
-    progress, commands = advance(progress, machine.Exited(WORKER, 143), POLICY)
-    assert commands == (StartUnits(frozenset({WORKER})),)
-    assert (progress.state, progress.attempt, progress.live) == (JobState.RUNNING, 1, UNITS)
-
-
 def test_a_worker_that_is_lost_too_often_takes_the_job_along() -> None:
     lost = [machine.Lost(WORKER), machine.Exited(WORKER, 143)]
     assert after(*RUNNING, *lost * 5).attempt == 1
     rest = [machine.Lost(WORKER), *(machine.Exited(unit, 143) for unit in sorted(UNITS))]
     progress = after(*RUNNING, *lost * 5, *rest)
-    assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
-
-
-def test_a_job_that_asks_for_it_restarts_as_a_whole() -> None:
-    policy = Policy(UNITS, frozenset({CHIEF}), restarts_as_whole=True)
-    progress, commands = advance(after(*RUNNING, policy=policy), machine.Lost(WORKER), policy)
-    assert commands == (StopUnits(UNITS, warned=False),)
-    for unit in sorted(UNITS):
-        progress, _ = advance(progress, machine.Exited(unit, 137), policy)
     assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from job_service import read_entries
 
+from t5x_harness.google.session import pages_of
 from t5x_harness.google.vertex.jobs import logs
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import JobLog, LineSplitter
@@ -24,13 +25,19 @@ def listed(service: Any, filter: str = "", **fields: Any) -> Any:
     return service.api.administer("entries", {**PROJECT, "filter": filter, "orderBy": "timestamp asc", **fields})
 
 
+def entries_of(service: Any, job: Any) -> list[dict[str, Any]]:
+    """The entries of what the only replica of a job has written."""
+    entries = read_entries(service.api.services.state, job.name)
+    return [entry for entry in entries if entry["logName"].endswith("workerpool0-0")]
+
+
 def texts(answer: Any) -> list[str]:
     return [entry.get("textPayload", "") for entry in answer["entries"]]
 
 
 def test_an_entry_has_the_shape_of_cloud_logging(service: Any) -> None:
     job = service.ended(service.shell("echo hello; echo oops >&2"))
-    out, err = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    out, err = entries_of(service, job)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", out.pop("timestamp"))
     assert out.pop("receiveTimestamp")
     assert out.pop("insertId") != err["insertId"]
@@ -49,12 +56,14 @@ def test_an_entry_has_the_shape_of_cloud_logging(service: Any) -> None:
 
 def test_a_line_of_json_is_structured(service: Any) -> None:
     line = '{"message": "slow", "severity": "warning", "step": 3}'
-    job = service.ended(service.run("printf", "%s\\n", line, "{no json", '{"severity": "odd"}'))
-    said = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
+    twice = '{"step": 1, "step": 2, "text": "\\u0000\\ud83d\\ude00"}'
+    job = service.ended(service.run("printf", "%s\\n", line, "{no json", '{"severity": "odd"}', twice))
+    said = entries_of(service, job)
     assert [(e["severity"], e.get("jsonPayload"), e.get("textPayload")) for e in said] == [
         ("WARNING", {"message": "slow", "step": 3}, None),
         ("INFO", None, "{no json"),
         ("DEFAULT", {}, None),
+        ("INFO", {"step": 2, "text": "\x00\U0001f600"}, None),
     ]
 
 
@@ -86,27 +95,10 @@ def test_whatever_a_program_prints_stays_listable(service: Any, tmp_path: Path, 
     assert (tmp_path / "workerpool0-0.log").read_text(encoding="utf-8").endswith("after\n")
 
 
-def test_a_structured_line_keeps_the_last_of_a_repeated_name(service: Any) -> None:
-    line = '{"step": 1, "step": 2, "text": "\\u0000\\ud83d\\ude00"}'
-    job = service.ended(service.run("printf", "%s\\n", line))
-    [said] = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
-    assert said["jsonPayload"] == {"step": 2, "text": "\x00\U0001f600"}
-
-
 def test_what_the_service_quotes_may_be_no_unicode(service: Any, tmp_path: Path) -> None:
     log = JobLog("projects/1/locations/l/customJobs/7", "p", service.api.services.state, tmp_path)
     log.service("no such file: \udcff.gin")
     assert texts({"entries": read_entries(service.api.services.state, log.name)}) == ["no such file: ?.gin"]
-
-
-def test_a_long_line_is_cut_between_characters() -> None:
-    lines = LineSplitter()
-    text = "ü€😀" * 10_000
-    data = text.encode()
-    said = [line for start in range(0, len(data), 1_000) for line in lines.feed(data[start : start + 1_000])]
-    said += lines.feed(b"")
-    assert len(said) > 1
-    assert "".join(said) == text
 
 
 def test_the_service_tells_the_course_of_a_job(service: Any) -> None:
@@ -125,16 +117,19 @@ def test_all_that_was_said_is_there_once_a_job_has_ended(service: Any) -> None:
     assert (folder / "workerpool0-0.log").read_text().split("\n")[:2] == ["1", "2"]
 
 
-def test_lines_are_cut_as_they_come() -> None:
+def test_lines_are_cut_as_they_come_and_long_ones_between_characters() -> None:
     lines = LineSplitter()
-    assert lines.feed(b"a\nb") == ["a"]
-    assert lines.feed(b"c\r\n\n\xff") == ["bc", ""]
-    assert lines.feed(b"") == ["\N{REPLACEMENT CHARACTER}"]
-    assert lines.feed(b"") == []
-
-
-def test_a_line_without_an_end_is_cut() -> None:
-    assert [len(line) for line in LineSplitter().feed(b"x" * 70000)] == [70000]
+    assert [lines.feed(data) for data in (b"a\nb", b"c\r\n\n\xff", b"", b"")] == [
+        ["a"],
+        ["bc", ""],
+        ["\N{REPLACEMENT CHARACTER}"],
+        [],
+    ]
+    text = "ü€😀" * 10_000
+    data = text.encode()
+    said = [line for start in range(0, len(data), 1_000) for line in lines.feed(data[start : start + 1_000])]
+    said += lines.feed(b"")
+    assert (len(said) > 1, "".join(said)) == (True, text)
 
 
 def test_entries_are_chosen_by_job_task_severity_and_time(service: Any) -> None:
@@ -156,13 +151,8 @@ def test_entries_are_chosen_by_job_task_severity_and_time(service: Any) -> None:
 def test_entries_come_in_pages_and_in_both_orders(service: Any) -> None:
     service.ended(service.shell("seq 5"))
     chosen = 'resource.labels.task_name="workerpool0-0"'
-    seen, token = [], ""
-    while True:
-        page = listed(service, chosen, pageSize=2, pageToken=token)
-        seen.append(texts(page))
-        if not (token := page.get("nextPageToken", "")):
-            break
-    assert seen == [["1", "2"], ["3", "4"], ["5"]]
+    pages = pages_of(lambda token: listed(service, chosen, pageSize=2, pageToken=token))
+    assert [texts(page) for page in pages] == [["1", "2"], ["3", "4"], ["5"]]
     assert texts(listed(service, chosen, orderBy="timestamp desc")) == ["5", "4", "3", "2", "1"]
 
 

@@ -19,7 +19,6 @@ from t5x_harness.google.vertex.jobs.trials import (
     TunedParameter,
     assign,
     grid,
-    parameters_of,
     read_metrics,
     select,
     suggest,
@@ -266,8 +265,12 @@ CONDITIONAL = {
 }
 
 
+def study(algorithm: int, *specs: dict[str, Any]) -> Any:
+    return vertex.StudySpec.pb(vertex.StudySpec(algorithm=algorithm, parameters=list(specs)))
+
+
 def space(*specs: dict[str, Any]) -> tuple[TunedParameter, ...]:
-    return parameters_of(vertex.StudySpec.pb(vertex.StudySpec(parameters=list(specs))))
+    return tuple(map(TunedParameter.of, study(GRID, *specs).parameters))
 
 
 def double(low: float, high: float, scale: int = LINEAR) -> dict[str, Any]:
@@ -335,28 +338,21 @@ def test_a_condition_on_numbers_allows_for_rounding() -> None:
 
 
 def test_a_grid_has_every_assignment_once() -> None:
-    assert list(grid(space(integer(1, 2), CONDITIONAL))) == [
-        {"n": n, **rest}
-        for n in (1, 2)
-        for rest in (
-            {"optimizer": "sgd", "momentum": 0.5},
-            {"optimizer": "sgd", "momentum": 0.9},
-            {"optimizer": "adam"},
-        )
-    ]
+    below = [{"optimizer": "sgd", "momentum": 0.5}, {"optimizer": "sgd", "momentum": 0.9}, {"optimizer": "adam"}]
+    assert list(grid(space(integer(1, 2), CONDITIONAL))) == [{"n": n, **rest} for n in (1, 2) for rest in below]
 
 
 def test_a_grid_search_ends_with_its_grid() -> None:
-    found = [suggest(space(integer(1, 3)), GRID, "seed", number) for number in range(5)]
+    found = [suggest(study(GRID, integer(1, 3)), "seed", number) for number in range(5)]
     assert found == [{"n": 1}, {"n": 2}, {"n": 3}, None, None]
 
 
 @pytest.mark.parametrize("algorithm", [DEFAULT, RANDOM])
 def test_values_at_random_are_the_same_for_the_same_study(algorithm: int) -> None:
-    parameters = space(double(0, 1), CONDITIONAL)
+    spec = study(algorithm, double(0, 1), CONDITIONAL)
 
     def suggested(seed: str) -> list[Any]:
-        return [suggest(parameters, algorithm, seed, number) for number in range(8)]
+        return [suggest(spec, seed, number) for number in range(8)]
 
     assert suggested("seed") == suggested("seed") != suggested("other")
     assert len({each["x"] for each in suggested("seed")}) == 8
