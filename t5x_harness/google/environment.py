@@ -24,11 +24,16 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     """
     base = os.environ if base is None else base
     folder = SessionFolder(endpoints.folder)
+    certificates = (
+        "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    )
     metadata = f"127.0.0.1:{endpoints.http}"
     return MappingProxyType(
         {
             **_proxies(endpoints, base),
-            **_trust(folder),
+            # Clients trust only the session's CA: one that bypasses the proxy refuses the certificate that it gets.
+            **dict.fromkeys(bundles.split(), str(folder.authority)),
+            "SSL_CERT_DIR": str(folder.no_certificates),
             # Storage, for clients whose URL can be set. TensorFlow's is compiled in, and goes through the proxy.
             "STORAGE_EMULATOR_HOST": endpoints.url,
             "TENSORSTORE_GCS_HTTP_URL": endpoints.url,
@@ -69,12 +74,6 @@ def with_programs(endpoints: Endpoints, environment: Mapping[str, str]) -> dict[
     programs = str(SessionFolder(endpoints.folder).programs)
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": os.pathsep.join([programs, path])}
-
-
-def _trust(folder: SessionFolder) -> dict[str, str]:
-    """Makes clients trust only the session's CA: one that bypasses the proxy refuses the certificate that it gets."""
-    names = "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    return {**dict.fromkeys(names.split(), str(folder.authority)), "SSL_CERT_DIR": str(folder.no_certificates)}
 
 
 def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:

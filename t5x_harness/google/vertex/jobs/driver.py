@@ -186,7 +186,7 @@ class Driver:
             else:
                 if each.status and each.unit not in self._stopped:
                     self._note_exit(each.unit, each.status)
-                yield machine.Exited(each.unit, each.status), nobody
+                yield each, nobody
         for due in self._deadlines.due():
             yield due, nobody
         while not self._inbox.empty():

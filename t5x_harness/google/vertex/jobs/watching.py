@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.logs import LineSplitter
+from t5x_harness.google.vertex.jobs.machine import Exited
 
 _CHUNK = 1 << 16
 # The system accepts no longer wait, because it counts milliseconds in 31 bits; a job may run for months.
@@ -27,18 +28,6 @@ class UnitSaid:
     unit: str
     lines: tuple[str, ...]
     severity: str
-
-
-@dataclasses.dataclass(frozen=True)
-class UnitEnded:
-    """A unit has ended: no process of it is left, and all of its output was read before.
-
-    Attributes:
-      status: the exit status, as a shell has it.
-    """
-
-    unit: str
-    status: int
 
 
 class Watched:
@@ -77,7 +66,7 @@ class Watched:
             if not self._closed:
                 os.write(self._waker, b"\0")
 
-    def wait(self, seconds: float | None) -> Iterator[UnitSaid | UnitEnded]:
+    def wait(self, seconds: float | None) -> Iterator[UnitSaid | Exited]:
         """Yields what has happened, once something has; or nothing, after so many seconds, a day, or a call to wake."""
         for key, _ in self._selector.select(None if seconds is None else min(seconds, _LONGEST_WAIT)):
             if key.data is None:
@@ -115,7 +104,8 @@ class Watched:
         if lines := self._lines[unit, stream].feed(data):
             yield UnitSaid(unit, tuple(lines), _SEVERITIES[stream])
 
-    def _ended(self, unit: str) -> Iterator[UnitSaid | UnitEnded]:
+    def _ended(self, unit: str) -> Iterator[UnitSaid | Exited]:
+        """Yields the rest of the output of a unit of which no process is left, and its end."""
         guarded = self._units[unit]
         status = guarded.status()
         for stream in _SEVERITIES:
@@ -129,4 +119,4 @@ class Watched:
         self._selector.unregister(guarded.link)
         del self._units[unit]
         guarded.close()
-        yield UnitEnded(unit, status)
+        yield Exited(unit, status)

@@ -132,9 +132,12 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
     if not order_by.strip():
         return ordered[::-1] if newest_first else ordered
     for part in reversed(order_by.split(",")):
-        names, reverse = _part(part, order_by)
+        name, _, direction = part.strip().partition(" ")
+        reverse = _DIRECTIONS.get(direction.strip().lower())
+        if not name or reverse is None:
+            raise _invalid(order_by, f"{part.strip()!r} is not a field, or field and desc")
         if ordered:
-            path = _path(ordered[0].DESCRIPTOR, names, order_by)
+            path = _path(ordered[0].DESCRIPTOR, name.split("."), order_by)
             # Sorts are stable, also in reverse, so the last field is sorted by first.
             ordered.sort(key=functools.partial(_key, path), reverse=reverse)
     return ordered
@@ -143,13 +146,6 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
 def _created(resource: Any) -> tuple[int, str]:
     time = getattr(resource, "create_time", None)
     return (time.ToNanoseconds() if time else 0), getattr(resource, "name", "")
-
-
-def _part(part: str, order_by: str) -> tuple[list[str], bool]:
-    path, _, direction = part.strip().partition(" ")
-    if not path or direction.strip().lower() not in _DIRECTIONS:
-        raise _invalid(order_by, f"{part.strip()!r} is not a field, or field and desc")
-    return path.split("."), _DIRECTIONS[direction.strip().lower()]
 
 
 def _path(descriptor: Any, names: list[str], order_by: str) -> FieldPath:

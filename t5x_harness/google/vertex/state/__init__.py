@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.google.vertex.state.redis_store import open_fake_redis, open_redis
+from t5x_harness.google.vertex.state.redis_store import RedisStore, open_fake_redis
 from t5x_harness.google.vertex.state.store import MemoryStore, StateError, StateStore
 
 __all__ = ["StateError", "StateStore", "open_store"]
@@ -25,5 +25,5 @@ def open_store(url: str) -> StateStore:
     if url == "fakeredis:":
         return open_fake_redis()
     if separator and scheme in ("redis", "rediss", "unix"):
-        return open_redis(url)
+        return RedisStore(url)
     raise StateError(f"{url!r} is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB")

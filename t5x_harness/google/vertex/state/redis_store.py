@@ -20,25 +20,6 @@ _KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
 _AT_ONCE = 1000
 
 
-def open_redis(url: str, end: Callable[[], None] = lambda: None) -> RedisStore:
-    """Connects to a Redis.
-
-    Args:
-      url: the URL, such as ``redis://127.0.0.1:6379/0``.
-      end: called when the store is closed, after the connection.
-
-    Raises:
-      StateError: the client is not installed, or Redis does not answer.
-    """
-    redis = import_redis("redis")
-    try:
-        client = redis.Redis.from_url(url)
-        client.ping()
-    except (redis.RedisError, ValueError) as error:
-        raise StateError(f"{_without_password(url)} cannot be used for state: {error}") from None
-    return RedisStore(client, url, end)
-
-
 def open_fake_redis() -> RedisStore:
     """Starts a Redis in Python on a free port of 127.0.0.1, which ends with the returned store.
 
@@ -70,7 +51,7 @@ def open_fake_redis() -> RedisStore:
         peers.close()
 
     try:
-        return open_redis(f"redis://127.0.0.1:{server.server_address[1]}/0", end)
+        return RedisStore(f"redis://127.0.0.1:{server.server_address[1]}/0", end)
     except StateError:
         end()
         raise
@@ -93,16 +74,22 @@ class RedisStore:
     begin with the name of this product are used.
 
     Args:
-      client: a client of the package ``redis`` that returns bytes.
-      url: where other processes find the state; a password in it is never shown.
-      end: called when the store is closed.
+      url: where other processes find the state, such as ``redis://127.0.0.1:6379/0``; a password in it is never shown.
+      end: called when the store is closed, after the connection.
+
+    Raises:
+      StateError: the client is not installed, or Redis does not answer.
     """
 
-    def __init__(self, client: Any, url: str, end: Callable[[], None]) -> None:
+    def __init__(self, url: str, end: Callable[[], None] = lambda: None) -> None:
         self._redis = import_redis("redis")
-        self._client = client
         self._end = end
-        self.url = _without_password(url)
+        self.url = re.sub(r"//[^@/]*@", "//", url)
+        try:
+            self._client = self._redis.Redis.from_url(url)
+            self._client.ping()
+        except (self._redis.RedisError, ValueError) as error:
+            raise StateError(f"{self.url} cannot be used for state: {error}") from None
 
     def get(self, key: str) -> bytes | None:
         return self.get_all([key])[0]
@@ -269,12 +256,5 @@ def _forget(pipe: Any, key: str) -> None:
 
 def _check(key: str, found: bytes | None, kind: str) -> None:
     if found is not None and found.decode() != kind:
-        raise StateError(f"{key} holds a {_name(found.decode())}, not a {_name(kind)}")
-
-
-def _name(kind: str) -> str:
-    return kind.removeprefix(_SPACE).rstrip(":")
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^@/]*@", "//", url)
+        there, wanted = (each.removeprefix(_SPACE).rstrip(":") for each in (found.decode(), kind))
+        raise StateError(f"{key} holds a {there}, not a {wanted}")

@@ -169,7 +169,8 @@ def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
         method = path.rpartition("/")[2]
         request, response = _message(serialize, path, "input_type"), _message(deserialize, path, "output_type")
         if request is not None and response is not None:
-            bindings = (binding for base in bases for binding in _bindings(base, method))
+            options = [each for base in bases for each in http_options(base, method)]
+            bindings = (HttpBinding(each["method"].upper(), each["uri"], each.get("body", "")) for each in options)
             yield Rpc(path, request, response, streams, tuple(bindings))
 
 
@@ -179,11 +180,6 @@ def _classes(module: ModuleType | None) -> list[tuple[str, Any]]:
         for name, kind in inspect.getmembers(module, inspect.isclass)
         if module is not None and kind.__module__ == module.__name__
     ]
-
-
-def _bindings(rest_transport: Any, method: str) -> Iterator[HttpBinding]:
-    for each in http_options(rest_transport, method):
-        yield HttpBinding(each["method"].upper(), each["uri"], each.get("body", ""))
 
 
 class _StubRecorder:
@@ -198,16 +194,17 @@ class _StubRecorder:
         self.stubs: list[tuple[str, Callable[..., Any], Callable[..., Any], bool]] = []
 
     def unary_unary(
-        self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
+        self,
+        path: str,
+        *,
+        request_serializer: Callable[..., Any],
+        response_deserializer: Callable[..., Any],
+        streams: bool = False,
     ) -> None:
-        """Records a method whose response is one message."""
-        self.stubs.append((path, request_serializer, response_deserializer, False))
+        """Records a method that takes one message."""
+        self.stubs.append((path, request_serializer, response_deserializer, streams))
 
-    def unary_stream(
-        self, path: str, *, request_serializer: Callable[..., Any], response_deserializer: Callable[..., Any]
-    ) -> None:
-        """Records a method whose response is a stream."""
-        self.stubs.append((path, request_serializer, response_deserializer, True))
+    unary_stream = functools.partialmethod(unary_unary, streams=True)
 
     def stream_stream(self, path: str, **_: Callable[..., Any]) -> None:
         """Ignores a method that takes a stream, as none of them is emulated."""
