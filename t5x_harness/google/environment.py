@@ -24,9 +24,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     """
     base = os.environ if base is None else base
     folder = SessionFolder(endpoints.folder)
-    certificates = (
-        "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    )
+    bundles = "CURL_CA_BUNDLE TENSORSTORE_CA_BUNDLE REQUESTS_CA_BUNDLE SSL_CERT_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
     metadata = f"127.0.0.1:{endpoints.http}"
     return MappingProxyType(
         {

@@ -222,7 +222,10 @@ class Driver:
         self._progress, commands = machine.advance(before, event, self._policy)
         now = self._progress
         if now.state.is_final and not before.state.is_final:
-            self._end()
+            self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
+            # Clients see the end once the job was shown as running for the promised time.
+            if "shown" not in self._deadlines or now.state is JobState.CANCELLED:
+                self._finish(now.state, now.error)
         elif (now.state, now.attempt) != (before.state, before.attempt):
             publish(self._services, self._job.name, type(self._job), now.state)
             self._entered(now.state)
@@ -286,28 +289,17 @@ class Driver:
         fault, self._fault = self._fault, None
         if fault is None:
             return
+        unit = next((unit for unit in sorted(self._progress.live) if replica_of(unit) == fault.replica), None)
         if fault.kind in ("internal", "expire"):
             self._advance(JobEvent.INTERNAL_FAILURE if fault.kind == "internal" else JobEvent.EXPIRED)
-            return
-        for unit in sorted(self._progress.live):
-            if replica_of(unit) == fault.replica:
-                if fault.kind == "oom":
-                    self._advance(machine.OutOfMemory(unit))
-                    return
-                if fault.kind == "exceed_hbm":
-                    said = fault.message or no_room(NEEDED, AVAILABLE, MODULE)
-                    self._log.write(unit, [said], "ERROR")
-                    self._advance(machine.CannotRun(endings.exited(unit, 1)))  # no crash that may pass
-                    return
-                self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
-                self._advance(machine.Lost(unit))
-                return
-
-    def _end(self) -> None:
-        """Ends the job. Clients see it once the job was shown as running for the promised time."""
-        self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
-        if "shown" not in self._deadlines or self._progress.state is JobState.CANCELLED:
-            self._finish(self._progress.state, self._progress.error)
+        elif unit is not None and fault.kind == "oom":
+            self._advance(machine.OutOfMemory(unit))
+        elif unit is not None and fault.kind == "exceed_hbm":
+            self._log.write(unit, [fault.message or no_room(NEEDED, AVAILABLE, MODULE)], "ERROR")
+            self._advance(machine.CannotRun(endings.exited(unit, 1)))  # no crash that may pass
+        elif unit is not None:
+            self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
+            self._advance(machine.Lost(unit))
 
     def _finish(self, state: JobState, error: endings.JobFailure | None) -> None:
         if error is not None:
