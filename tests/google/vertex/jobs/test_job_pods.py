@@ -41,18 +41,13 @@ def test_each_host_is_a_process_with_its_part_of_the_devices(service: Any) -> No
         assert environment["JAX_NUM_CPU_DEVICES"] == "8"
 
 
-def test_a_slice_of_one_host_is_one_process_with_all_devices(service: Any) -> None:
-    tried = attempt(service, tpu("true", cores=8))
+@pytest.mark.parametrize("cores", [8, 512], ids=["one host", "more hosts than fit"])
+def test_another_slice_is_one_process_with_all_devices(service: Any, cores: int) -> None:
+    tried = attempt(service, tpu("true", cores=cores))
     assert list(tried.units) == ["workerpool0-0"]
     environment = tried.task("workerpool0-0").environment
     assert POD_VARIABLE not in environment
-    assert (environment[SLICE_VARIABLE], environment["JAX_NUM_CPU_DEVICES"]) == ("v3-8", "8")
-
-
-def test_a_slice_of_more_hosts_than_fit_is_one_process(service: Any) -> None:
-    tried = attempt(service, tpu("true", cores=512))
-    assert list(tried.units) == ["workerpool0-0"]
-    assert tried.task("workerpool0-0").environment["JAX_NUM_CPU_DEVICES"] == "512"
+    assert (environment[SLICE_VARIABLE], environment["JAX_NUM_CPU_DEVICES"]) == (f"v3-{cores}", str(cores))
 
 
 def test_how_large_a_pod_may_be_is_the_user_s_to_say(make_service: Callable[..., Any]) -> None:

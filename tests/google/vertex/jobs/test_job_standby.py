@@ -24,6 +24,9 @@ from t5x_harness.google.vertex.settings import ExpectedJobs
 from t5x_harness.vertex import job_programs
 from t5x_harness.vertex.cloud import PROGRAMS
 
+Tasks = Callable[..., Task]
+Seen = Callable[[Guarded], Any]
+
 MAIN = """
 import json, os, signal, sys, tempfile, time
 import __main__
@@ -76,7 +79,7 @@ def image(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
+def task(tmp_path: Path, image: Path) -> Tasks:
     """Makes tasks of T5X with folders of their own."""
     made: list[Task] = []
 
@@ -98,55 +101,60 @@ def task(tmp_path: Path, image: Path) -> Callable[..., Task]:
 
 
 @pytest.fixture
-def standbys(task: Callable[..., Task], tmp_path: Path) -> Iterator[Standbys]:
-    """Two were announced, and the first stands by."""
-    made = Standbys(lambda number: task(), 2, PROGRAMS)
-    made.begin()
-    yield made
-    made.close()
+def stand_by(task: Tasks, tmp_path: Path) -> Iterator[Callable[..., Standbys]]:
+    """``stand_by(count)`` announces so many jobs; the interpreter for the first stands by."""
+    made: list[Standbys] = []
+
+    def announce(count: int = 1) -> Standbys:
+        made.append(Standbys(lambda _: task(), count, PROGRAMS))
+        made[-1].begin()
+        return made[-1]
+
+    yield announce
+    for each in made:
+        each.close()
     assert not processes_of(tmp_path)
 
 
 @pytest.fixture
-def ran() -> Iterator[Callable[[Guarded], tuple[int, str, str]]]:
-    """Waits for processes; gives status, output and errors."""
+def standbys(stand_by: Callable[..., Standbys]) -> Standbys:
+    """Two were announced."""
+    return stand_by(2)
+
+
+@pytest.fixture
+def seen_by() -> Iterator[Seen]:
+    """Waits for the T5X of these tests; gives what it tells of its process."""
     seen: list[Guarded] = []
 
-    def wait(guarded: Guarded) -> tuple[int, str, str]:
+    def wait(guarded: Guarded) -> Any:
         seen.append(guarded)
-        status = guarded.status()
-        return status, os.read(guarded.output, 1 << 20).decode(), os.read(guarded.errors, 1 << 20).decode()
+        assert (guarded.status(), os.read(guarded.errors, 1 << 20)) == (3, b"said\n")
+        return json.loads(os.read(guarded.output, 1 << 20))
 
     yield wait
     for guarded in seen:
         guarded.close()
 
 
-def seen_by(ran: tuple[int, str, str]) -> Any:
-    """What the T5X of these tests tells of its process."""
-    status, output, errors = ran
-    assert (status, errors) == (3, "said\n")
-    return json.loads(output)
-
-
-def test_a_job_is_what_it_would_be_in_a_new_interpreter(
-    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
-) -> None:
+def test_a_job_is_what_it_would_be_in_a_new_interpreter(standbys: Standbys, task: Tasks, seen_by: Seen) -> None:
     job = task("--run_mode=train", "--gin.A=$(B) 'c'", TF_CONFIG="{}")
-    taken = seen_by(ran(standbys.start(job)))
+    taken = seen_by(standbys.start(job))
     assert taken.pop("ahead")
     assert taken.pop("home") == ["settings"]  # what importing wrote
     assert taken["environment"].pop("SET_BY_GIN") == "1"
-    fresh = seen_by(ran(Guarded(job)))
+    fresh = seen_by(Guarded(job))
     assert (fresh.pop("ahead"), fresh.pop("home")) == (False, [])
     assert taken == fresh
     assert all(path.startswith(job.environment["HOME"]) for path in taken["python"])
     assert taken["argv"][1:] == ["--run_mode=train", "--gin.A=$(B) 'c'"]
-    assert taken["environment"] == {**job.environment, **_of_locale(taken["environment"])}
+    # Python itself sets a locale where the environment names none.
+    of_locale = {name: value for name, value in taken["environment"].items() if name == "LC_CTYPE"}
+    assert taken["environment"] == {**job.environment, **of_locale}
 
 
 def test_home_stays_where_it_is_while_libraries_are_imported(
-    image: Path, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]], tmp_path: Path
+    image: Path, stand_by: Callable[..., Standbys], task: Tasks, seen_by: Seen, tmp_path: Path
 ) -> None:
     taken = tmp_path / "taken"
     with (image / "gin" / "__init__.py").open("a") as library:
@@ -156,80 +164,61 @@ def test_home_stays_where_it_is_while_libraries_are_imported(
             "    time.sleep(0.01)\n"
             "os.environ['HOME_WAS_MOVED'] = str(os.path.islink(os.environ['HOME']))\n"
         )
-    standbys = Standbys(lambda number: task(), 1, PROGRAMS)
-    standbys.begin()
-    guarded = standbys.start(task())
+    guarded = stand_by().start(task())
     taken.touch()
-    seen = seen_by(ran(guarded))
-    standbys.close()
+    seen = seen_by(guarded)
     assert (seen["ahead"], seen["environment"]["HOME_WAS_MOVED"]) == (True, "False")
 
 
 def test_each_job_has_one_of_its_own_and_there_are_no_more_than_announced(
-    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+    standbys: Standbys, task: Tasks, seen_by: Seen
 ) -> None:
-    seen = [seen_by(ran(standbys.start(task()))) for _ in range(3)]
+    seen = [seen_by(standbys.start(task())) for _ in range(3)]
     assert [each["ahead"] for each in seen] == [True, True, False]
     assert [each["environment"]["CLOUD_ML_JOB_ID"] for each in seen] != ["0", "0", "0"]
 
 
-@pytest.mark.parametrize(
-    ("words", "variables"),
-    [
-        (("python", "-m", "t5x.main"), {"XLA_FLAGS": "--xla_other"}),
-        (("python", "-m", "t5x.main"), {"PYTHONUNBUFFERED": "1"}),
-        (("python", "-m", "t5x.main"), {"HOME": "/"}),
-        (("python", "-Werror", "-m", "t5x.main"), {}),
-    ],
-)
+@pytest.mark.parametrize("variables", [{"XLA_FLAGS": "--xla_other"}, {"PYTHONUNBUFFERED": "1"}, {"HOME": "/"}, {}])
 def test_what_would_have_imported_something_else_starts_anew(
-    standbys: Standbys,
-    task: Callable[..., Task],
-    ran: Callable[[Guarded], tuple[int, str, str]],
-    words: tuple[str, ...],
-    variables: dict[str, str],
+    standbys: Standbys, task: Tasks, seen_by: Seen, variables: dict[str, str]
 ) -> None:
-    assert not seen_by(ran(standbys.start(task(words=words, **variables))))["ahead"]
-    assert seen_by(ran(standbys.start(task())))["ahead"]  # it stands by still
+    words = ("python", *(() if variables else ("-Werror",)), "-m", "t5x.main")
+    assert not seen_by(standbys.start(task(words=words, **variables)))["ahead"]
+    assert seen_by(standbys.start(task()))["ahead"]  # it stands by still
 
 
 def test_another_attempt_finds_nothing_of_what_the_one_before_left(
-    standbys: Standbys, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+    standbys: Standbys, task: Tasks, seen_by: Seen
 ) -> None:
     job = task()
     for folder in job.own:
         folder.mkdir(parents=True)
         (folder / "left").touch()
-    seen = seen_by(ran(standbys.start(job)))
+    seen = seen_by(standbys.start(job))
     assert (seen["ahead"], seen["home"]) == (True, ["settings"])  # what importing wrote
     assert not [*job.folder.iterdir(), *Path(job.environment["TMPDIR"]).iterdir()]
 
 
 def test_one_that_has_ended_is_not_taken(
-    task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]], tmp_path: Path
+    stand_by: Callable[..., Standbys], task: Tasks, seen_by: Seen, tmp_path: Path
 ) -> None:
-    made = Standbys(lambda number: task(), 1, PROGRAMS)
-    made.begin()
+    made = stand_by()
     [pid] = until(lambda: processes_of(tmp_path), bool)
     os.kill(pid, signal.SIGKILL)
     until(lambda: processes_of(tmp_path), lambda left: not left)
     select.select([made._waiting._guarded.link], [], [])  # type: ignore[union-attr]
-    assert not seen_by(ran(made.start(task())))["ahead"]
-    made.close()
+    assert not seen_by(made.start(task()))["ahead"]
 
 
 def test_where_a_library_cannot_be_imported_the_job_starts_as_without(
-    standbys: Standbys, image: Path, task: Callable[..., Task], ran: Callable[[Guarded], tuple[int, str, str]]
+    stand_by: Callable[..., Standbys], image: Path, task: Tasks, seen_by: Seen
 ) -> None:
-    seen_by(ran(standbys.start(task())))
+    seen_by(stand_by().start(task()))
     (image / "seqio" / "__init__.py").write_text("raise RuntimeError('broken')")
-    broken = Standbys(lambda number: task(), 1, PROGRAMS)
-    broken.begin()
-    assert not seen_by(ran(broken.start(task())))["ahead"]
-    broken.close()
+    assert not seen_by(stand_by().start(task()))["ahead"]
 
 
-def test_a_job_in_it_ends_when_it_is_told_to(standbys: Standbys, task: Callable[..., Task]) -> None:
+def test_a_job_in_it_ends_when_it_is_told_to(standbys: Standbys, task: Tasks) -> None:
     guarded = standbys.start(task("wait"))
     assert os.read(guarded.output, 100) == b"waits\n"
     guarded.stop(1000)
@@ -256,12 +245,12 @@ def test_a_job_takes_the_one_that_its_server_was_told_to_expect(
     assert [each["ahead"] for each in seen] == [True, False]
 
 
-def test_only_t5x_is_stood_by_for(task: Callable[..., Task]) -> None:
+def test_only_t5x_is_stood_by_for(task: Tasks) -> None:
     with pytest.raises(ValueError, match=r"python -m trainer\.task is not python -m t5x\.main"):
         Standby(task(words=("python", "-m", "trainer.task")), PROGRAMS)
 
 
-def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tmp_path: Path) -> None:
+def test_nothing_is_left_when_its_server_is_killed(task: Tasks, tmp_path: Path) -> None:
     """Neither of one that waits nor of a job in one."""
     # Each interpreter has folders of its own, as those that the server makes: one takes its HOME along into its job.
     tasks = [dataclasses.asdict(each) for each in (task(), task(), task("wait"))]
@@ -294,8 +283,3 @@ def test_nothing_is_left_when_its_server_is_killed(task: Callable[..., Task], tm
         finally:
             server.kill()
     until(lambda: processes_of(tmp_path), lambda left: not left)
-
-
-def _of_locale(environment: dict[str, str]) -> dict[str, str]:
-    """What Python itself sets where the environment names no locale."""
-    return {"LC_CTYPE": environment["LC_CTYPE"]} if "LC_CTYPE" in environment else {}
