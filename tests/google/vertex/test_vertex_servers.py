@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask
 
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority, project_number
 from t5x_harness.google.server.vertex_endpoint import VertexService
-from t5x_harness.google.session import EmulatedCloud, ServerError
+from t5x_harness.google.session import EmulatedCloud, ServerError, ask_server
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex_admin import FakeVertex
 
@@ -28,11 +29,8 @@ PARENT = "projects/t5x-harness/locations/us-central1"
 
 def _ask(session: EmulatedCloud, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
     token = (session.endpoints.folder / "token").read_text() if token is None else token
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(session.endpoints.url + path, data, headers, method=method)
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
-        return json.load(answer)
+    return ask_server(session.endpoints, method, path, data, {"Authorization": f"Bearer {token}"})
 
 
 def test_two_servers_on_one_state_have_the_same_resources() -> None:
@@ -106,20 +104,14 @@ def test_requests_that_wait_stop_no_others() -> None:
 
 
 def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: EmulatedCloud) -> None:
-    request = urllib.request.Request(
-        f"{fake_gcs_server.endpoints.url}/v1/projects/my-project",
-        headers={
-            "Host": "cloudresourcemanager.googleapis.com",
-            "Authorization": f"Bearer {(fake_gcs_server.endpoints.folder / 'token').read_text()}",
-        },
-    )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-        assert json.load(answer) == {
-            "projectNumber": project_number("my-project"),
-            "projectId": "my-project",
-            "name": "my-project",
-            "lifecycleState": "ACTIVE",
-        }
+    headers = {"Authorization": f"Bearer {(fake_gcs_server.endpoints.folder / 'token').read_text()}"}
+    host = "cloudresourcemanager.googleapis.com"
+    assert ask(fake_gcs_server, host, "/v1/projects/my-project", headers=headers) == {
+        "projectNumber": project_number("my-project"),
+        "projectId": "my-project",
+        "name": "my-project",
+        "lifecycleState": "ACTIVE",
+    }
 
 
 def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: EmulatedCloud) -> None:

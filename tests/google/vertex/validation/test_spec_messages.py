@@ -23,6 +23,19 @@ def job(machine: dict[str, Any], replicas: int = 1, **spec: Any) -> CustomJob:
     return CustomJob({"display_name": "t5x", "job_spec": {"worker_pool_specs": [pool], **spec}})
 
 
+def with_container(**fields: Any) -> CustomJob:
+    made = job({"machine_type": "n1-standard-4"})
+    for name, value in fields.items():
+        setattr(made.job_spec.worker_pool_specs[0].container_spec, name, value)
+    return made
+
+
+def labelled(**labels: str) -> CustomJob:
+    made = job({"machine_type": "n1-standard-4"})
+    made.labels = labels
+    return made
+
+
 def cloud_tpu(accelerator: str = "TPU_V3", count: int = 8, **more: Any) -> dict[str, Any]:
     return {"machine_type": "cloud-tpu", "accelerator_type": accelerator, "accelerator_count": count, **more}
 
@@ -170,18 +183,14 @@ def test_a_region_without_the_tpu() -> None:
     ],
 )
 def test_labels(key: str, value: str, fix: str) -> None:
-    labelled = job({"machine_type": "n1-standard-4"})
-    labelled.labels = {key: value}
-    (violation,) = judge(labelled).violations
+    (violation,) = judge(labelled(**{key: value})).violations
     assert violation.field == "custom_job.labels"
     assert violation.message.startswith("There can be no more than 64 labels attached to a single resource. ")
     assert violation.message.endswith(f"({fix})")
 
 
 def test_labels_may_be_international_and_empty() -> None:
-    labelled = job({"machine_type": "n1-standard-4"})
-    labelled.labels = {"größe": "語", "9": "", "a_b-c": "x" * 63}
-    assert judge(labelled).violations == ()
+    assert judge(labelled(**{"größe": "語", "9": "", "a_b-c": "x" * 63})).violations == ()
 
 
 @pytest.mark.parametrize(
@@ -212,9 +221,7 @@ def test_labels_may_be_international_and_empty() -> None:
     ],
 )
 def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
-    told = job({"machine_type": "n1-standard-4"})
-    told.job_spec.worker_pool_specs[0].container_spec.args = ["--gin_file=a.gin", argument]
-    verdict = judge(told)
+    verdict = judge(with_container(args=["--gin_file=a.gin", argument]))
     assert verdict.violations == (), "the service takes every text"
     (warning,) = verdict.warnings
     assert warning.field == "job_spec.worker_pool_specs[0].container_spec.args[1]"
@@ -231,17 +238,8 @@ def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
     ],
 )
 def test_an_argument_with_quotes_of_its_list_is_fixed_to_what_was_meant(argument: str, fix: str) -> None:
-    told = job({"machine_type": "n1-standard-4"})
-    told.job_spec.worker_pool_specs[0].container_spec.args = [argument]
-    (warning,) = judge(told).warnings
+    (warning,) = judge(with_container(args=[argument])).warnings
     assert (warning.code, warning.message.partition(": ")[2]) == ("VTX07", f"write {fix}.")
-
-
-@pytest.mark.parametrize("argument", ["--gin.X='a'", '--gin.X="it\'s"', "--gin.X=['a',]", "'a'", "'--other"])
-def test_quotes_of_values_are_left_alone(argument: str) -> None:
-    told = job({"machine_type": "n1-standard-4"})
-    told.job_spec.worker_pool_specs[0].container_spec.args = [argument]
-    assert judge(told).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -253,20 +251,20 @@ def test_quotes_of_values_are_left_alone(argument: str) -> None:
     ],
 )
 def test_a_program_that_t5x_does_not_have(command: list[str]) -> None:
-    told = job({"machine_type": "n1-standard-4"})
-    told.job_spec.worker_pool_specs[0].container_spec.command = command
-    (warning,) = judge(told).warnings
+    (warning,) = judge(with_container(command=command)).warnings
     assert warning.code == "VTX16"
     assert warning.message.endswith("there are t5x.main, t5x.train, t5x.eval, t5x.infer, t5x.precompile, t5x.export.")
 
 
+QUOTES_OF_VALUES = ["--gin.X='a'", '--gin.X="it\'s"', "--gin.X=['a',]", "'a'", "'--other"]
+PROGRAMS = [["python", "-m", "t5x.main"], ["python3", "t5x/train.py"], ["python", "-m", "my.t5x"]]
+
+
 @pytest.mark.parametrize(
-    "command", [["python", "-m", "t5x.main"], ["python3", "t5x/train.py"], ["python", "-m", "my.t5x"]]
+    "fields", [*({"args": [each]} for each in QUOTES_OF_VALUES), *({"command": each} for each in PROGRAMS)], ids=str
 )
-def test_a_program_that_it_has(command: list[str]) -> None:
-    told = job({"machine_type": "n1-standard-4"})
-    told.job_spec.worker_pool_specs[0].container_spec.command = command
-    assert judge(told).warnings == ()
+def test_quotes_of_values_and_programs_that_t5x_has_are_left_alone(fields: dict[str, list[str]]) -> None:
+    assert judge(with_container(**fields)).warnings == ()
 
 
 def test_messages_of_the_other_api_and_of_protobuf_are_judged_alike() -> None:
