@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 BUSY = float("inf")
@@ -32,8 +32,8 @@ class Waiting(Protocol):
         """Closes it as soon as it is idle."""
 
 
-class Connections:
-    """All connections of a server.
+class Connections(set[Waiting]):
+    """The open connections of a server.
 
     Idle connections stay open: clients use them again after pauses, and closing one at that moment costs an upload.
     Only when descriptors run out is the connection closed that has been idle longest.
@@ -43,55 +43,37 @@ class Connections:
     """
 
     def __init__(self, most: int = 1 << 30, head_seconds: float = _HEAD_SECONDS) -> None:
-        self._open: set[Waiting] = set()
+        super().__init__()
         self._most = most
         self._head_seconds = head_seconds
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __iter__(self) -> Iterator[Waiting]:
-        return iter(list(self._open))
-
-    def add(self, connection: Waiting) -> None:
-        """Adds a connection, whose attributes are read from now on."""
-        self._open.add(connection)
-
-    def discard(self, connection: Waiting) -> None:
-        """Removes a connection. May be called again."""
-        self._open.discard(connection)
-
     def make_room(self, *, full: bool = False) -> bool:
-        """Closes the connection that has been idle longest, if there are too many.
+        """Closes the connection that has been idle longest, if there are too many; returns whether there is room now.
 
-        Args:
-          full: whether there are too many, whatever their number.
-
-        Returns:
-          Whether there is room now.
+        With ``full`` there are too many, whatever their number.
         """
-        if not full and len(self._open) < self._most:
+        if not full and len(self) < self._most:
             return True
-        longest = min(self._open, key=lambda it: it.waits_since, default=None)
+        longest = min(self, key=lambda it: it.waits_since, default=None)
         if longest is None or longest.waits_since == BUSY:
             return False
-        self._open.discard(longest)
+        self.discard(longest)
         longest.give_up()
         return True
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Closes connections with heads that do not end, for the duration of the block."""
-        watching = asyncio.create_task(self._watch())
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(self._head_seconds / _CHECKS)
+                late = time.monotonic() - self._head_seconds
+                for connection in [each for each in self if each.head_since < late]:
+                    connection.give_up()
+
+        watching = asyncio.create_task(watch())
         try:
             yield
         finally:
             watching.cancel()
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._head_seconds / _CHECKS)
-            late = time.monotonic() - self._head_seconds
-            for connection in self:
-                if connection.head_since < late:
-                    connection.give_up()

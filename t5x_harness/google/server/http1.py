@@ -53,7 +53,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Closes idle connections, waits a moment for pending answers, and cancels the rest."""
-        for connection in self.connections:
+        for connection in list(self.connections):
             connection.shut_down()
         if self._exchanges:
             _, late = await asyncio.wait(self._exchanges, timeout=_GRACE_SECONDS)

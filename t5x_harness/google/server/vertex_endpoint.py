@@ -7,7 +7,7 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
@@ -225,7 +225,7 @@ class GrpcService:
         self.hosts: dict[int, str] = {}
         self._vertex = vertex
         self._starting: asyncio.Task[int] | None = None
-        self._server: grpc.aio.Server | None = None
+        self._server: Any = None
 
     async def port(self) -> int:
         """Starts the server if it is not running, and returns its port."""
@@ -235,13 +235,13 @@ class GrpcService:
 
     async def _start(self) -> int:
         # In a thread, because other connections are served meanwhile.
-        grpc = await asyncio.to_thread(importlib.import_module, "grpc")
+        self._grpc: Any = await asyncio.to_thread(importlib.import_module, "grpc")
         await asyncio.to_thread(importlib.import_module, "grpc.aio")
         options = (
             ("grpc.so_reuseport", 0),  # for this process alone: by default gRPC lets several listen on one port
             ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
         )
-        self._server = grpc.aio.server(handlers=(_handler(grpc, self._vertex, self.hosts),), options=options)
+        self._server = self._grpc.aio.server(handlers=(self,), options=options)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         return int(port)
@@ -252,50 +252,37 @@ class GrpcService:
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
 
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        """Returns the handler of a method: Vertex AI's are answered, and others refused before clients retry them."""
+        answer = self._emulate if details.method.startswith(_OF_VERTEX) else self._refuse
+        # A single message is a stream of one, so this serves methods of every kind. Messages pass as bytes.
+        return self._grpc.stream_stream_rpc_method_handler(functools.partial(answer, details.method))
 
-def _handler(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> grpc.GenericRpcHandler:
-    """Returns the handler of all methods: Vertex AI's are answered, and others refused before clients retry them."""
-
-    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
-        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-            answer = _emulating(grpc, vertex, hosts) if details.method.startswith(_OF_VERTEX) else _refusing(grpc)
-            # A single message is a stream of one, so this serves methods of every kind. Messages pass as bytes.
-            return grpc.stream_stream_rpc_method_handler(functools.partial(answer, details.method))
-
-    return Handler()
-
-
-def _emulating(grpc: Any, vertex: VertexService, hosts: Mapping[int, str]) -> Callable[..., AsyncIterator[bytes]]:
-    async def emulate(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    async def _emulate(self, method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        codes = self._grpc.StatusCode
         token = bearer(dict(context.invocation_metadata() or ()).get("authorization", ""))
         address, _, port = context.peer().rpartition(":")
         # Another loopback address may use the same port number as a relayed connection.
-        host = hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
+        host = self.hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
         if host is None:  # it bypassed the relay, and with it the check of the client's user
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{PRODUCT}: this port is only for its own server")
+            await context.abort(codes.PERMISSION_DENIED, f"{PRODUCT}: this port is only for its own server")
         assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")
         try:
-            async for message in vertex.stream(method, request, token, host):
+            async for message in self._vertex.stream(method, request, token, host):
                 yield message
         except VertexMissing as missing:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, str(missing))
+            await context.abort(codes.UNIMPLEMENTED, str(missing))
         except ApiError as error:
             from t5x_harness.google.vertex.wire.api import fit_for_trailer, to_status
 
             fitting = fit_for_trailer(error)
             details = ("grpc-status-details-bin", to_status(fitting).SerializeToString())
-            await context.abort(grpc.StatusCode[fitting.code.value], fitting.message, trailing_metadata=(details,))
+            await context.abort(codes[fitting.code.value], fitting.message, trailing_metadata=(details,))
 
-    return emulate
-
-
-def _refusing(grpc: Any) -> Callable[..., Awaitable[None]]:
-    async def refuse(method: str, _requests: Any, context: Any) -> None:
+    async def _refuse(self, method: str, _requests: Any, context: Any) -> None:
         await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED,
+            self._grpc.StatusCode.UNIMPLEMENTED,
             f"{PRODUCT} does not emulate {method}: over gRPC only Vertex AI is emulated; Cloud Storage is, over its "
             "JSON and XML APIs",
         )
-
-    return refuse
