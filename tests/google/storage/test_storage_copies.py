@@ -1,24 +1,25 @@
-"""Copies and compositions."""
+"""Copies, compositions and multipart uploads of the XML API: objects that are made of others, or of parts."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+from pathlib import Path
+
 import pytest
+from storing import at_once, content, crc32c_of, md5_of
 
-from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
+from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
-
-
-def content(store: ObjectStore, name: str, bucket: str = "data") -> bytes:
-    with store.open_read(bucket, name) as reader:
-        return reader.read()
-
-
-def crc32c(data: bytes) -> str | None:
-    digest = Digest()
-    digest.update(data)
-    return digest.checksums.crc32c
+from t5x_harness.google.storage.values import (
+    Checksums,
+    MultipartUpload,
+    ObjectFields,
+    Preconditions,
+    SourceObject,
+    UploadPart,
+)
 
 
 def test_a_copy_has_the_bytes_and_fields_of_its_source(store: ObjectStore) -> None:
@@ -71,7 +72,7 @@ def test_a_composition_is_its_sources_one_after_the_other(store: ObjectStore) ->
     sources = [SourceObject("data", "a"), SourceObject("data", "b")]
     composed = store.compose("data", "c", sources, ObjectFields(metadata={"k": "v"}))
     assert content(store, "c") == b"hello world"
-    assert (composed.md5, composed.crc32c, composed.component_count) == (None, crc32c(b"hello world"), 2)
+    assert (composed.md5, composed.crc32c, composed.component_count) == (None, crc32c_of(b"hello world"), 2)
     assert composed.fields == ObjectFields(metadata={"k": "v"})  # only what is said
     again = store.compose("data", "c", [SourceObject("data", "c"), *sources])  # appends to itself
     assert (content(store, "c"), again.component_count) == (b"hello worldhello world", 4)
@@ -100,3 +101,172 @@ def test_compositions_that_are_refused(store: ObjectStore, names, leftovers) -> 
     assert names() == ["a"]
     assert leftovers() == []
     assert store.compose("data", "c", [source] * 32).size == 32
+
+
+LARGE = bytes(range(256)) * (5 << 12)  # as small as a part may be that is not the last
+
+
+def send(store: ObjectStore, upload: MultipartUpload, number: int, data: bytes) -> UploadPart:
+    with store.multiparts.open_part(upload.id, number) as writer:
+        writer.write(data[:10])
+        writer.write(data[10:])
+        return writer.commit()
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()
+
+
+def test_parts_in_any_order_become_one_object(store: ObjectStore, names, leftovers) -> None:
+    fields = ObjectFields(content_type="x/y")
+    upload = store.multiparts.start("data", "a/b", fields)
+    last = send(store, upload, 7, b"last")
+    first = send(store, upload, 2, LARGE)
+    send(store, upload, 9, b"not named")
+    assert names() == []
+    assert [part.number for part in store.multiparts.get(upload.id).parts] == [2, 7, 9]
+    assert (first.size, first.etag, first.checksums.md5) == (
+        len(LARGE),
+        md5(LARGE),
+        md5_of(LARGE),
+    )
+    written = store.multiparts.complete(upload.id, [(2, first.etag), (7, last.etag)])
+    assert (written.md5, written.crc32c) == (None, crc32c_of(LARGE + b"last"))
+    assert (written.fields, written.component_count) == (fields, None)
+    assert content(store, "a/b") == LARGE + b"last"
+    assert leftovers() == []
+    assert store.copy(SourceObject("data", "a/b"), "data", "c").md5 is None
+    with pytest.raises(NoSuchResource, match="The requested upload was not found"):
+        store.multiparts.get(upload.id)
+
+
+def test_uploads_survive_a_restart(root: Path) -> None:
+    with ObjectStore(root) as store:
+        store.create_bucket("data")
+        upload = store.multiparts.start("data", "a", ObjectFields(metadata={"k": "v"}))
+        send(store, upload, 1, b"x")
+        before = store.multiparts.get(upload.id)
+    with ObjectStore(root) as store:
+        assert store.multiparts.get(upload.id) == before
+        assert store.multiparts.complete(upload.id, [(1, md5(b"x"))]).fields.metadata == {"k": "v"}
+
+
+def test_a_part_that_is_sent_again_replaces_the_first(store: ObjectStore, leftovers) -> None:
+    upload = store.multiparts.start("data", "a")
+    send(store, upload, 1, b"first")
+    send(store, upload, 1, b"second")
+    with pytest.raises(Invalid) as caught:
+        store.multiparts.complete(upload.id, [(1, md5(b"first"))])
+    assert (caught.value.code, caught.value.message) == (
+        "InvalidPart",
+        f"Part 1 has the ETag {md5(b'second')}, not {md5(b'first')}.",
+    )
+    assert store.multiparts.complete(upload.id, [(1, md5(b"second"))]).size == 6
+    assert leftovers() == []
+
+
+def test_completions_that_are_refused_change_nothing(store: ObjectStore, names) -> None:
+    upload = store.multiparts.start("data", "a")
+    small, large, last = send(store, upload, 1, b"x"), send(store, upload, 2, LARGE), send(store, upload, 3, b"y")
+    for parts, code, message in (
+        ([], "MalformedXML", "An upload is completed with at least one part."),
+        ([(3, last.etag), (2, large.etag)], "InvalidPartOrder", "The parts are not in ascending order."),
+        ([(2, large.etag), (2, large.etag)], "InvalidPartOrder", "The parts are not in ascending order."),
+        ([(4, "0")], "InvalidPart", "Part 4 was not uploaded."),
+        (
+            [(1, small.etag), (2, large.etag)],
+            "EntityTooSmall",
+            "Part 1 has 1 bytes: all but the last must have at least 5242880.",
+        ),
+    ):
+        with pytest.raises(Invalid) as caught:
+            store.multiparts.complete(upload.id, parts)
+        assert (caught.value.code, caught.value.message) == (code, message)
+    assert names() == []
+    assert store.multiparts.complete(upload.id, [(2, large.etag), (3, last.etag)]).size == len(LARGE) + 1
+
+
+def test_parts_that_are_refused(store: ObjectStore, leftovers) -> None:
+    upload = store.multiparts.start("data", "a")
+    for number in (0, 10_001):
+        with pytest.raises(Invalid, match=f"Invalid part number {number}: it must be 1 to 10000"):
+            store.multiparts.open_part(upload.id, number)
+    with store.multiparts.open_part(upload.id, 1) as writer:
+        writer.write(b"x")
+        with pytest.raises(Invalid, match="doesn't match calculated CRC32C"):
+            writer.commit(Checksums(crc32c="AAAAAA=="))
+    with pytest.raises(NoSuchResource):
+        store.multiparts.open_part("nothing", 1)
+    assert store.multiparts.get(upload.id).parts == ()
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("end", ["abort", "delete bucket", "complete"])
+def test_a_part_that_comes_after_the_end_is_refused(store: ObjectStore, leftovers, end: str) -> None:
+    upload = store.multiparts.start("data", "a")
+    sent = send(store, upload, 1, b"x")
+    with store.multiparts.open_part(upload.id, 2) as writer:
+        writer.write(b"late")
+        if end == "abort":
+            store.multiparts.abort(upload.id)
+        elif end == "complete":
+            store.multiparts.complete(upload.id, [(1, sent.etag)])
+        else:
+            store.delete_bucket("data")
+        with pytest.raises(NoSuchResource, match="The requested upload was not found"):
+            writer.commit()
+    with pytest.raises(NoSuchResource, match="The requested upload was not found"):
+        store.multiparts.abort(upload.id)
+    assert leftovers() == []
+
+
+def test_uploads_are_listed(store: ObjectStore) -> None:
+    store.create_bucket("other")
+    started = [store.multiparts.start("data", name) for name in ("b", "a", "b")]
+    store.multiparts.start("other", "c")
+    assert store.multiparts.all("data") == [started[1], started[0], started[2]]
+    with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
+        store.multiparts.all("nothing")
+
+
+def test_parts_are_sent_by_threads(store: ObjectStore) -> None:
+    upload = store.multiparts.start("data", "a")
+    bodies = [LARGE[index:] + LARGE[:index] for index in range(6)]
+    at_once(*(functools.partial(send, store, upload, index + 1, body) for index, body in enumerate(bodies)))
+    parts = [(part.number, part.etag) for part in store.multiparts.get(upload.id).parts]
+    store.multiparts.complete(upload.id, parts)
+    assert content(store, "a") == b"".join(bodies)
+
+
+@pytest.mark.parametrize("meanwhile", ["a part", "the same"])
+def test_what_comes_while_an_upload_is_completed(
+    store: ObjectStore, leftovers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    upload = store.multiparts.start("data", "a")
+    parts = [(1, send(store, upload, 1, b"x").etag)]
+    pour, written = Multiparts._pour, []
+
+    def pour_while_something_comes(*arguments) -> None:
+        monkeypatch.setattr(Multiparts, "_pour", pour)
+        pour(*arguments)
+        if meanwhile == "a part":
+            send(store, upload, 2, b"late")
+        else:
+            written.append(store.multiparts.complete(upload.id, parts))
+
+    monkeypatch.setattr(Multiparts, "_pour", pour_while_something_comes)
+    if meanwhile == "a part":
+        written.append(store.multiparts.complete(upload.id, parts))
+    else:
+        with pytest.raises(NoSuchResource, match="The requested upload was not found"):
+            store.multiparts.complete(upload.id, parts)
+    assert [store.stat("data", "a")] == written
+    assert leftovers() == []
+
+
+def test_wrong_parts_are_told_before_small_ones(store: ObjectStore) -> None:
+    upload = store.multiparts.start("data", "a")
+    small, last = send(store, upload, 1, b"x"), send(store, upload, 3, b"y")
+    with pytest.raises(Invalid, match="Part 2 was not uploaded") as caught:
+        store.multiparts.complete(upload.id, [(1, small.etag), (2, "0"), (3, last.etag)])
+    assert caught.value.code == "InvalidPart"

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import base64
-import hashlib
+import functools
 import os
 import threading
 from pathlib import Path
 
 import pytest
+from storing import at_once, content, md5_of
 
 from t5x_harness.google.storage import streams
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
-
-
-def content(store: ObjectStore, name: str) -> bytes:
-    with store.open_read("data", name) as reader:
-        return reader.read()
 
 
 def test_what_is_written_is_read_and_is_a_file(store: ObjectStore, tree: Path) -> None:
@@ -30,7 +26,7 @@ def test_what_is_written_is_read_and_is_a_file(store: ObjectStore, tree: Path) -
     assert written.size == 9
     assert written.metageneration == 1
     assert written.created == written.updated == written.generation
-    assert written.md5 == base64.b64encode(hashlib.md5(b"123456789").digest()).decode()
+    assert written.md5 == md5_of(b"123456789")
     assert written.crc32c == base64.b64encode(0xE3069283.to_bytes(4, "big")).decode()
     assert written.fields == fields
     assert store.stat("data", "models/t5/checkpoint") == written
@@ -208,11 +204,7 @@ def test_of_many_writers_with_a_condition_one_wins_each_round(store: ObjectStore
                 done.append(value)
                 break
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[count] * 4)
     assert content(store, "counter") == b"40"
     assert sorted(done) == list(range(1, 41))
 
@@ -225,11 +217,7 @@ def test_threads_write_disjoint_objects_and_none_is_lost(store: ObjectStore, lef
             if index % 3 == 0:
                 store.delete("data", f"shared/{worker}/{index}")
 
-    threads = [threading.Thread(target=write, args=[worker]) for worker in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(functools.partial(write, worker) for worker in range(4)))
     expected = {f"shared/{w}/{i}": f"{w}.{i}".encode() for w in range(4) for i in range(30) if i % 3}
     listed = [found.name for found in store.list("data").objects]
     assert listed == sorted([*expected, "shared//contended"])

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import shutil
 import threading
 from pathlib import Path
 
 import pytest
+from storing import content, md5_of
 
 from t5x_harness.google.storage import core
 from t5x_harness.google.storage.errors import Forbidden, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject
-
-
-def content(store: ObjectStore, name: str) -> bytes:
-    with store.open_read("data", name) as reader:
-        return reader.read()
 
 
 def test_a_new_file_is_an_object_with_checksums(store: ObjectStore, tree: Path, names) -> None:
@@ -48,7 +42,7 @@ def test_a_changed_file_is_a_new_generation(store: ObjectStore, tree: Path, look
         assert store.list("data").objects[0].generation > before.generation
     after = store.stat("data", "a")
     assert after.generation > before.generation
-    assert after.md5 == base64.b64encode(hashlib.md5(b"behind").digest()).decode()
+    assert after.md5 == md5_of(b"behind")
     assert after.fields == ObjectFields()
     assert content(store, "a") == b"behind"
 

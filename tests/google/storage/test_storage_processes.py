@@ -1,4 +1,4 @@
-"""One process at a time, and little memory."""
+"""One process at a time, and little of the machine: memory for what streams, statements for a small object."""
 
 from __future__ import annotations
 
@@ -78,3 +78,32 @@ def test_a_store_of_another_release_is_refused(root: Path) -> None:
         assert str(caught.value) == (
             f"{root}/.t5x-harness/storage.db has layout 99 of another release, this one reads 2: name another folder"
         )
+
+
+@pytest.fixture
+def statements(store: ObjectStore) -> list[str]:
+    """The first word of every statement that the database is asked from now on."""
+    found: list[str] = []
+    store._core.database._connection.set_trace_callback(lambda statement: found.append(statement.split()[0]))
+    return found
+
+
+def test_a_write_is_one_look_and_one_change(store: ObjectStore, statements: list[str]) -> None:
+    store.write("data", "a", b"new", wait=False)
+    store.write("data", "a", b"in its place", wait=False)
+    store.write("data", "folder/b", b"in a folder that has to be made", wait=False)
+    assert statements == 3 * ["SELECT", "INSERT"]
+
+
+def test_a_read_is_one_look(store: ObjectStore, statements: list[str]) -> None:
+    store.write("data", "a", b"new")
+    statements.clear()
+    store.stat("data", "a", wait=False)
+    store.open_read("data", "a", wait=False).close()
+    assert statements == 2 * ["SELECT"]
+
+
+def test_the_system_is_not_asked_for_locks_and_shared_memory(store: ObjectStore, root: Path) -> None:
+    store.write("data", "a", b"new")
+    kept = {path.name for path in (root / ".t5x-harness").glob("storage.db*")}
+    assert kept == {"storage.db", "storage.db-wal"}  # with other readers in mind, SQLite has a storage.db-shm

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from storing import content
 
 from t5x_harness.google.storage.store import ObjectStore
 
@@ -30,11 +31,6 @@ FIT = [
     ),
     "/".join(["d"] * 512),
 ]
-
-
-def content(store: ObjectStore, name: str) -> bytes:
-    with store.open_read("data", name) as reader:
-        return reader.read()
 
 
 def files(tree: Path) -> dict[str, bytes]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from pathlib import Path
 
 import pytest
+from storing import content, md5_of
 
 from t5x_harness.google.storage import uploads
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
-
-
-def content(store: ObjectStore, name: str) -> bytes:
-    with store.open_read("data", name) as reader:
-        return reader.read()
 
 
 def test_an_upload_in_pieces(store: ObjectStore, tree: Path, names, leftovers) -> None:
@@ -30,7 +24,7 @@ def test_an_upload_in_pieces(store: ObjectStore, tree: Path, names, leftovers) -
     assert names() == list(tree.iterdir()) == []
     written = store.uploads.finish(upload.id)
     assert content(store, "a/b") == b"hello world"
-    assert written.md5 == base64.b64encode(hashlib.md5(b"hello world").digest()).decode()
+    assert written.md5 == md5_of(b"hello world")
     assert written.fields == fields
     assert leftovers() == []
 
@@ -42,7 +36,7 @@ def test_a_client_that_lost_an_answer_sends_bytes_again(store: ObjectStore) -> N
     assert store.uploads.append(upload.id, 2, b"234567") == 8
     with pytest.raises(Invalid, match="The upload has 8 bytes: byte 9 cannot follow"):
         store.uploads.append(upload.id, 9, b"9")
-    assert store.uploads.finish(upload.id, Checksums(md5=base64.b64encode(hashlib.md5(b"01234567").digest()).decode()))
+    assert store.uploads.finish(upload.id, Checksums(md5=md5_of(b"01234567")))
     assert content(store, "a") == b"01234567"
 
 
@@ -68,7 +62,7 @@ def test_uploads_go_on_after_a_restart(root: Path, cut: int) -> None:
     data = b"0123456789"
     fields = ObjectFields(content_type="x/y", metadata={"a": "b"})
     condition = Preconditions(generation_match=0)
-    expected = Checksums(md5=base64.b64encode(hashlib.md5(data).digest()).decode())
+    expected = Checksums(md5=md5_of(data))
     with ObjectStore(root) as store:
         store.create_bucket("data")
         upload = store.uploads.start("data", "a", fields, condition, expected)
