@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import os
 import threading
 from pathlib import Path
@@ -98,17 +97,6 @@ def test_generations_grow_in_the_store_and_over_restarts(
     with ObjectStore(root) as store:
         generations += [store.write("data", name, b"").generation for name in "ca"]
     assert generations == sorted(set(generations))
-
-
-def test_everything_survives_a_restart(root: Path) -> None:
-    fields = ObjectFields(content_type="a/b", cache_control="no-store", metadata={"ключ": "值"})
-    with ObjectStore(root) as store:
-        store.create_bucket("data")
-        store.write("data", "a", b"1", fields)
-        written = [store.patch("data", "a", ObjectFields(content_language="de")), store.write("data", "a//", b"22")]
-    with ObjectStore(root) as store:
-        assert list(store.list("data").objects) == written
-        assert content(store, "a//") == b"22"
 
 
 def test_only_the_live_generation_is_there(store: ObjectStore) -> None:
@@ -207,22 +195,6 @@ def test_of_many_writers_with_a_condition_one_wins_each_round(store: ObjectStore
     at_once(*[count] * 4)
     assert content(store, "counter") == b"40"
     assert sorted(done) == list(range(1, 41))
-
-
-def test_threads_write_disjoint_objects_and_none_is_lost(store: ObjectStore, leftovers) -> None:
-    def write(worker: int) -> None:
-        for index in range(30):
-            store.write("data", f"shared/{worker}/{index}", f"{worker}.{index}".encode())
-            store.write("data", "shared//contended", b"x" * worker)
-            if index % 3 == 0:
-                store.delete("data", f"shared/{worker}/{index}")
-
-    at_once(*(functools.partial(write, worker) for worker in range(4)))
-    expected = {f"shared/{w}/{i}": f"{w}.{i}".encode() for w in range(4) for i in range(30) if i % 3}
-    listed = [found.name for found in store.list("data").objects]
-    assert listed == sorted([*expected, "shared//contended"])
-    assert {name: content(store, name) for name in expected} == expected
-    assert leftovers() == []
 
 
 def test_objects_share_no_metadata(store: ObjectStore) -> None:

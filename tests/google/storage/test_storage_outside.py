@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -62,20 +61,6 @@ def test_a_file_put_in_anothers_place_is_a_new_generation(store: ObjectStore, tr
     os.utime(tree / "b", ns=(before.generation * 1000, before.generation * 1000))
     os.replace(tree / "b", tree / "a")
     assert store.stat("data", "a").generation > before.generation
-
-
-def test_deleted_files_vanish(store: ObjectStore, tree: Path, names) -> None:
-    for name in ("a", "b/c", "d", "e/"):
-        store.write("data", name, b"")
-    (tree / "a").unlink()
-    with pytest.raises(NoSuchResource):
-        store.stat("data", "a")
-    (tree / "d").unlink()
-    shutil.rmtree(tree / "b")
-    (tree / "e").rmdir()
-    assert names() == []
-    store.write("data", "a", b"", preconditions=Preconditions(generation_match=0))
-    assert names() == ["a"]
 
 
 def test_folders_are_no_objects(store: ObjectStore, tree: Path, names) -> None:

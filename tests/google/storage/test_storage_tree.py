@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from storing import content
 
 from t5x_harness.google.storage.store import ObjectStore
@@ -112,13 +111,3 @@ def test_folders_without_objects_go_away(store: ObjectStore, tree: Path) -> None
     store.write("data", "checkpoints/checkpoint_20/state", b"x")
     store.delete("data", "checkpoints/checkpoint_10/state")
     assert [path.name for path in (tree / "checkpoints").iterdir()] == ["checkpoint_20"]
-
-
-@pytest.mark.parametrize("name", ["a//b", "a/b"])
-def test_names_that_differ_in_slashes_are_different_objects(store: ObjectStore, name: str) -> None:
-    for other in ("a/b", "a//b", "/a/b", "a/b/"):
-        store.write("data", other, other.encode())
-    store.delete("data", name)
-    kept = {"a/b", "a//b", "/a/b", "a/b/"} - {name}
-    assert {found.name for found in store.list("data").objects} == kept
-    assert all(content(store, other) == other.encode() for other in kept)

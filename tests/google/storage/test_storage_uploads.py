@@ -134,15 +134,6 @@ def test_uploads_expire_after_a_week(root: Path, monkeypatch: pytest.MonkeyPatch
     assert [path.name for path in (root / ".t5x-harness" / "incoming").iterdir()] == [young.id]
 
 
-def test_uploads_to_one_name_do_not_mix(store: ObjectStore) -> None:
-    first, second = store.uploads.start("data", "a"), store.uploads.start("data", "a")
-    store.uploads.append(first.id, 0, b"first")
-    store.uploads.append(second.id, 0, b"second")
-    assert store.uploads.finish(second.id).size == 6
-    assert store.uploads.finish(first.id).size == 5
-    assert content(store, "a") == b"first"
-
-
 def test_nothing_stays_of_uploads_that_have_ended(store: ObjectStore, leftovers) -> None:
     finished, cancelled, lost = (store.uploads.start("data", name) for name in ("a", "b", "c"))
     for upload in (finished, cancelled, lost):

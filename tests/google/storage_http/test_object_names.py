@@ -78,44 +78,6 @@ def test_all_of_them_at_once(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("x" * 1025, "it must have 1 to 1024 bytes of UTF-8, and has 1025"),
-        ("a\nb", "it must not contain a carriage return or a line feed"),
-        (".", "it must not be '.' or '..'"),
-        (".well-known/acme-challenge/x", "it must not begin with '.well-known/acme-challenge/'"),
-    ],
-)
-@pytest.mark.parametrize("how", ["media", "resumable"])
-def test_names_that_are_refused(call: Any, how: str, name: str, fault: str) -> None:
-    refused = call("POST", f"/upload/storage/v1/b/bucket/o?uploadType={how}&name={quote(name, safe='')}", b"")
-    assert (refused.status, refused.json["error"]["message"]) == (400, f"Invalid object name: {name[:80]!r}: {fault}")
-
-
-def test_a_name_that_is_no_unicode(call: Any) -> None:
-    for method, path in (
-        ("GET", "/storage/v1/b/bucket/o/%FF"),
-        ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=%FF"),
-        ("PUT", "/bucket/%FF"),
-    ):
-        assert call(method, path).status == 400
-
-
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("ab", "it must have 3 to 63 characters, and has 2"),
-        ("UPPER", "lower-case letters, digits, '-', '_' and '.' are allowed, with a letter or digit at both ends"),
-        ("goog-x", "it must not begin with 'goog'"),
-        ("192.168.1.1", "it must not be an IP address"),
-    ],
-)
-def test_bucket_names_that_are_refused(call: Any, name: str, fault: str) -> None:
-    refused = call("POST", "/storage/v1/b?project=p", f'{{"name": "{name}"}}'.encode())
-    assert (refused.status, refused.json["error"]["message"]) == (400, f"Invalid bucket name: '{name}': {fault}")
-
-
-@pytest.mark.parametrize(
     ("pieces", "name"),
     [
         ([b'{"metadata":{"name":"not this"},"name":"this"}'], "this"),
