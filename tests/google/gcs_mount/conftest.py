@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from mounted import needs
 
 from t5x_harness.google.gcs_mount import MountMode, command_prefix
+from t5x_harness.google.storage.store import ObjectStore
 
 Inside = Callable[..., Any]
 
@@ -54,3 +55,12 @@ def inside(root: Path) -> Inside:
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    """A store with the bucket ``data``; it does not wait for the disk, which matters to power cuts only."""
+    with ObjectStore(tmp_path) as store:
+        store._core.database._execute("PRAGMA synchronous = OFF")
+        store.create_bucket("data")
+        yield store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,25 +21,31 @@ class Killed(BaseException):
     """In place of what comes after it."""
 
 
-def killed_before_the_body_is_in_its_place(store: ObjectStore, write: Callable[[], object]) -> None:
+@contextlib.contextmanager
+def killed(target: object, name: str) -> Iterator[pytest.MonkeyPatch]:
+    """Kills the process where it calls a function; a killed process cleans nothing up."""
+
     def die(*_: object) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store._core.bodies, "_move", die)
-        patched.setattr(streams.BodyWriter, "abort", lambda _: None)  # a killed process cleans nothing up
+        patched.setattr(target, name, die)
+        patched.setattr(streams.BodyWriter, "abort", lambda _: None)
         with pytest.raises(Killed):
-            write()
-    store.close()
+            yield patched
+
+
+def put(kernel: Kernel, name: str) -> None:
+    handle = kernel.open(name, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+    kernel.write(handle, 0, b"the mount's")
+    kernel.close(handle)
 
 
 def at_mount(root: Path, what: str) -> None:
     """What a process at a mount does between the end of one server and the start of the next."""
     kernel = Kernel(root)
     if what == "close":
-        handle = kernel.open("a", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
-        kernel.write(handle, 0, b"the mount's")
-        kernel.close(handle)
+        put(kernel, "a")
     elif what == "rename":
         kernel.rename("a", "b")
     elif what == "unlink":
@@ -68,7 +74,9 @@ def test_what_a_mount_did_after_a_kill_is_not_undone_by_what_was_not_acknowledge
         "write": lambda: store.write("data", "a", b"the API's", preconditions=on),
         "upload": lambda: store.uploads.finish(upload),
     }
-    killed_before_the_body_is_in_its_place(store, writes[way])
+    with killed(store._core.bodies, "_move"):
+        writes[way]()
+    store.close()
     at_mount(tmp_path, what)
     for _ in range(2):
         with ObjectStore(tmp_path) as store:
@@ -81,12 +89,6 @@ def test_what_a_mount_did_after_a_kill_is_not_undone_by_what_was_not_acknowledge
     if way == "upload" and what != "nothing":  # its client goes on, and is told
         with ObjectStore(tmp_path) as store, pytest.raises(PreconditionFailed):
             store.uploads.finish(upload)
-
-
-def put(kernel: Kernel, name: str) -> None:
-    handle = kernel.open(name, os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
-    kernel.write(handle, 0, b"the mount's")
-    kernel.close(handle)
 
 
 DEEDS: dict[str, Callable[[Kernel], None]] = {
@@ -107,19 +109,14 @@ DEEDS: dict[str, Callable[[Kernel], None]] = {
 def test_a_killed_move_leaves_what_a_mount_sees_and_does_after_it(
     tmp_path: Path, before: str, replaces: bool, deed: str
 ) -> None:
-    def die(*_: object) -> None:
-        raise Killed
-
     before_it = {"a": b"A", "b": b"B"} if replaces else {"a": b"A"}
     store = ObjectStore(tmp_path)
     store.create_bucket("data")
     for name, body in before_it.items():
         store.write("data", name, body, ObjectFields(content_type=f"text/{body.decode()}"))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store._core.bodies, before, die)
+    with killed(store._core.bodies, before) as patched:
         patched.setattr(store._core.database, "end_move", lambda: None)
-        with pytest.raises(Killed):
-            store.move(SourceObject("data", "a"), "b")
+        store.move(SourceObject("data", "a"), "b")
     store.close()
     tree = tmp_path / "buckets" / "data"
 
@@ -164,27 +161,23 @@ def test_a_body_that_moves_into_the_tree_leaves_a_mounts_file_alone(tmp_path: Pa
     store.create_bucket("data")
     store.write("data", "a/below", b"x")
     store.write("data", "a", b"aside")
-    killed_before_the_body_is_in_its_place(store, lambda: store.delete("data", "a/below"))
+    with killed(store._core.bodies, "_move"):
+        store.delete("data", "a/below")
+    store.close()
     at_mount(tmp_path, "close")
     with ObjectStore(tmp_path) as store, store.open_read("data", "a") as reader:
         assert reader.read() == b"the mount's"
     assert list((tmp_path / ".t5x-harness" / "aside").iterdir()) == []
 
 
-def test_what_a_killed_mount_leaves_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_mount_leaves_is_removed(tmp_path: Path) -> None:
     with ObjectStore(tmp_path) as store:
         store.create_bucket("data")
         store.write("data", "a", b"before")
         kernel = Kernel(tmp_path)
         handle = kernel.open("a", os.O_WRONLY | os.O_TRUNC)
-
-        def die(*_: object) -> None:
-            raise Killed
-
-        monkeypatch.setattr(os, "replace", die)
-        with pytest.raises(Killed):
+        with killed(os, "replace"):
             kernel.flush(handle)
-        monkeypatch.undo()
     with ObjectStore(tmp_path) as store, store.open_read("data", "a") as reader:
         assert reader.read() == b"before"
     assert list((tmp_path / ".t5x-harness" / "incoming").iterdir()) == []

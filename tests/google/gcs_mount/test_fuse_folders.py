@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kernel import Kernel
 
 from t5x_harness.google.storage.store import ObjectStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path) as store:
-        store.create_bucket("data")
-        yield store
 
 
 @pytest.fixture

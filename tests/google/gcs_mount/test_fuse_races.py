@@ -20,13 +20,9 @@ from t5x_harness.google.storage.values import Preconditions
 PAGES = 64
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
+@pytest.fixture(autouse=True)
+def fuse() -> None:
     needs(MountMode.FUSE)
-    with ObjectStore(tmp_path) as store:
-        store._core.database._execute("PRAGMA synchronous = OFF")
-        store.create_bucket("data")
-        yield store
 
 
 @pytest.fixture

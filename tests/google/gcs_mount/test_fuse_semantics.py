@@ -38,89 +38,10 @@ def fuse(inside: Inside, bucket: Path) -> Inside:
     return run
 
 
-def test_a_new_file_is_stored_when_it_is_closed(fuse: Inside) -> None:
-    code = """
-file = open(gcs / "new", "w")
-file.write("abc")
-file.flush()
-seen = os.path.exists(gcs / "new"), "new" in os.listdir(gcs), os.stat(gcs / "new").st_size
-stored = (store / "new").exists()
-file.close()
-result = [*seen, stored, (store / "new").read_text()]
-"""
-    assert fuse(code) == [True, True, 3, False, "abc"]
-
-
-def test_a_sync_stores_too_and_writing_goes_on_apart(fuse: Inside) -> None:
-    code = """
-file = open(gcs / "new", "w")
-result = []
-for text in ("abc", "def"):
-    file.write(text)
-    file.flush()
-    result.append((store / "new").read_text() if (store / "new").exists() else None)
-    os.fsync(file.fileno())
-    result.append((store / "new").read_text())
-"""
-    assert fuse(code) == [None, "abc", "abc", "abcdef"]
-
-
-def test_a_changed_file_is_the_old_one_for_others_until_it_is_closed(fuse: Inside) -> None:
-    code = """
-path = gcs / "data" / "hello.txt"
-file = open(path, "r+")
-file.seek(0, 2)
-file.write(" you")
-file.flush()
-result = [os.pread(file.fileno(), 99, 0).decode(), (store / "data" / "hello.txt").read_text()]
-file.close()
-result += [(store / "data" / "hello.txt").read_text(), path.read_text()]
-"""
-    assert fuse(code) == ["hello you", "hello", "hello you", "hello you"]
-
-
 @pytest.mark.parametrize("how", ["w", "a", "r+"])
 def test_ways_to_open_for_writing(fuse: Inside, bucket: Path, how: str) -> None:
     fuse(f"with open(gcs / 'data' / 'hello.txt', {how!r}) as file:\n    file.write('J')")
     assert (bucket / "data" / "hello.txt").read_text() == {"w": "J", "a": "helloJ", "r+": "Jello"}[how]
-
-
-@pytest.mark.parametrize(
-    "meanwhile", ["(store / 'data' / 'hello.txt').unlink()", "replace(store / 'data' / 'hello.txt')"]
-)
-def test_writing_over_what_others_replaced_or_deleted_fails(fuse: Inside, bucket: Path, meanwhile: str) -> None:
-    code = f"""
-def replace(path):
-    path.unlink()
-    path.write_text("theirs")
-file = os.open(gcs / "data" / "hello.txt", os.O_WRONLY)
-os.write(file, b"mine")
-{meanwhile}
-result = refused(os.close, file)
-"""
-    assert fuse(code) == "ESTALE"
-    left = bucket / "data" / "hello.txt"
-    assert not left.exists() or left.read_text() == "theirs"
-
-
-def test_a_new_file_does_not_take_the_place_of_somebody_elses(fuse: Inside) -> None:
-    code = """
-file = os.open(gcs / "new", os.O_CREAT | os.O_WRONLY)
-(store / "new").write_text("theirs")
-result = [refused(os.close, file), (store / "new").read_text()]
-"""
-    assert fuse(code) == ["ESTALE", "theirs"]
-
-
-def test_a_file_removed_while_it_is_written_is_not_stored(fuse: Inside) -> None:
-    code = """
-file = open(gcs / "new", "w")
-file.write("abc")
-os.remove(gcs / "new")
-file.close()
-result = [os.path.exists(gcs / "new"), (store / "new").exists(), refused(os.remove, gcs / "new")]
-"""
-    assert fuse(code) == [False, False, "ENOENT"]
 
 
 def test_folders_that_hold_anything_are_not_renamed(fuse: Inside) -> None:
@@ -195,12 +116,6 @@ result = [refused(os.symlink, "x", gcs / "link"), refused(os.mkfifo, gcs / "fifo
 """
     assert fuse(code) == ["ENOTSUP", "ENOTSUP", "ENOTSUP", "ENOTEMPTY"]
     assert errno.ENOTSUP == errno.EOPNOTSUPP
-
-
-def test_sizes_can_be_set(fuse: Inside, bucket: Path) -> None:
-    fuse("os.truncate(gcs / 'data' / 'hello.txt', 2)\nwith open(gcs / 'n', 'wb') as file:\n    file.truncate(7)")
-    assert (bucket / "data" / "hello.txt").read_bytes() == b"he"
-    assert (bucket / "n").read_bytes() == b"\0" * 7
 
 
 def test_large_files_and_folders_come_back_whole(fuse: Inside) -> None:

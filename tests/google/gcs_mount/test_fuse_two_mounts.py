@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from kernel import Kernel
@@ -34,13 +32,6 @@ def run(machine: type[TwoMounts] | object, examples: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path) as store:
-        store._core.database._execute("PRAGMA synchronous = OFF")
-        yield store
 
 
 def test_two_mounts_and_the_api(store: ObjectStore, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 import errno
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kernel import Kernel
+from mounted import Mounted
 
 from t5x_harness.google.storage.errors import NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
@@ -26,23 +28,8 @@ conditions = st.sampled_from(["none", "none", "live", "older", "absent"])
 bodies = st.sampled_from([b"", b"short", b"a body"])
 
 
-class Calls(Protocol):
-    """What processes do at a mount, as Kernel and Mounted have it."""
-
-    def open(self, path: str, flags: int) -> int: ...
-    def read(self, handle: int) -> bytes: ...
-    def write(self, handle: int, offset: int | None, data: bytes) -> None: ...
-    def flush(self, handle: int) -> None: ...
-    def close(self, handle: int) -> None: ...
-    def unlink(self, path: str) -> None: ...
-    def mkdir(self, path: str) -> None: ...
-    def rmdir(self, path: str) -> None: ...
-    def rename(self, old: str, new: str) -> None: ...
-    def size(self, path: str) -> int: ...
-    def truncate(self, path: str, size: int) -> None: ...
-    def ftruncate(self, handle: int, size: int) -> None: ...
-    def set_modified(self, path: str, seconds: int) -> None: ...
-    def listdir(self, path: str) -> list[str]: ...
+Calls = Kernel | Mounted
+"""What processes do at a mount."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,7 +82,7 @@ class TwoMounts(RuleBasedStateMachine):
       keeps_pages: whether readers may be given what the kernel has read before in place of ESTALE.
     """
 
-    def __init__(self, store: ObjectStore, bucket: str, calls: list[Calls], *, keeps_pages: bool) -> None:
+    def __init__(self, store: ObjectStore, bucket: str, calls: Sequence[Calls], *, keeps_pages: bool) -> None:
         super().__init__()
         self.store, self.bucket, self.keeps_pages = store, bucket, keeps_pages
         self.mounts = [Mount(each) for each in calls]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from t5x_harness.commands.main import main
 from t5x_harness.google.gcs_mount import MountMode, refusal
 
+Served = tuple[subprocess.Popen[str], IO[str], IO[str]]
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())")
 ASK = """
 import http.client, json, os, ssl, sys, urllib.request
@@ -27,6 +31,22 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+@contextlib.contextmanager
+def serving(*arguments: str, before: Sequence[str] = (), **variables: str) -> Iterator[Served]:
+    """``t5x-harness serve`` with these arguments, and its two outputs; ends it if the test does not."""
+    with subprocess.Popen(
+        [*before, *COMMAND, "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        yield process, process.stdout, process.stderr
+        process.terminate()
 
 
 def test_exec_leads_a_command_there_with_devices(tmp_path: Path) -> None:
@@ -203,12 +223,10 @@ def test_proxies_elsewhere_are_taken_from_a_command_that_is_kept_here() -> None:
 
 def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     env_file = tmp_path / "google.env"
-    arguments = ["serve", f"--env-file={env_file}", f"--root={tmp_path}/cloud"]
-    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
-        assert serving.stderr
-        assert serving.stderr.readline() == f"serving gs:// from {tmp_path}/cloud; Ctrl-C ends it\n"
-        assert serving.stderr.readline() == f"in another shell: . {env_file}\n"
-        assert serving.stderr.readline() == ("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND\n")
+    with serving(f"--env-file={env_file}", f"--root={tmp_path}/cloud") as (server, out, err):
+        assert err.readline() == f"serving gs:// from {tmp_path}/cloud; Ctrl-C ends it\n"
+        assert err.readline() == f"in another shell: . {env_file}\n"
+        assert err.readline() == ("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND\n")
         script = '. "$1"; shift; exec "$@"'
         shell = ["sh", "-c", script, "sh", str(env_file)]
         done = subprocess.run([*shell, sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
@@ -217,10 +235,8 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
         write = ["exec", "--slice=none", "--", "sh", "-c", "echo text > /gcs/my-bucket/object"]
         done = subprocess.run([*shell, *COMMAND, *write], capture_output=True, text=True, check=True)
         assert (tmp_path / "cloud" / "buckets" / "my-bucket" / "object").read_text() == "text\n"
-        serving.send_signal(signal.SIGINT)
-        assert serving.wait(60) == 0
-        assert serving.stdout
-        assert serving.stdout.read() == ""
+        server.send_signal(signal.SIGINT)
+        assert (server.wait(60), out.read()) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["cloud"]
 
 
@@ -242,35 +258,26 @@ def test_a_temporary_folder_that_configurations_cannot_name_is_refused(tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_serve_prints_the_lines_and_clears_up(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [*IN_THE_BACKGROUND, *COMMAND, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as serving:
-        assert serving.stdout
-        lines = [serving.stdout.readline()]
+    with serving(before=IN_THE_BACKGROUND, TMPDIR=str(tmp_path)) as (server, out, _):
+        lines = [out.readline()]
         while not lines[-1].startswith("export no_proxy="):
-            lines.append(serving.stdout.readline())
+            lines.append(out.readline())
         assert all(line.startswith("export ") for line in lines)
         (folder,) = tmp_path.iterdir()
         assert f"export SSL_CERT_FILE={folder}/ca.pem\n" in lines
-        serving.send_signal(number)
-        assert serving.wait(60) == 0
+        server.send_signal(number)
+        assert server.wait(60) == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_env_file_that_another_server_wrote_is_left(tmp_path: Path) -> None:
     env_file = tmp_path / "google.env"
-    with subprocess.Popen([*COMMAND, "serve", f"--env-file={env_file}"], stderr=subprocess.PIPE, text=True) as serving:
-        assert serving.stderr
-        serving.stderr.readline()
-        serving.stderr.readline()
+    with serving(f"--env-file={env_file}") as (server, _, err):
+        err.readline()
+        err.readline()
         env_file.write_text("export OTHER=1\n")
-        serving.terminate()
-        assert serving.wait(60) == 0
+        server.terminate()
+        assert server.wait(60) == 0
     assert env_file.read_text() == "export OTHER=1\n"
 
 
@@ -283,14 +290,10 @@ def test_a_port_of_ones_own() -> None:
         f"t5x-harness serve: port {port} is not available: Address already in use; name another one, or none for any\n"
     )
     # Free again: no other program is likely to take it within a second.
-    with subprocess.Popen(
-        [*COMMAND, "serve", f"--port={port}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as serving:
-        assert serving.stdout
-        while not (line := serving.stdout.readline()).startswith("export STORAGE_EMULATOR_HOST="):
+    with serving(f"--port={port}") as (_, out, _):
+        while not (line := out.readline()).startswith("export STORAGE_EMULATOR_HOST="):
             assert line
         assert line == f"export STORAGE_EMULATOR_HOST=http://127.0.0.1:{port}\n"
-        serving.terminate()
 
 
 @pytest.mark.parametrize(

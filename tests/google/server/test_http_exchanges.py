@@ -1,4 +1,4 @@
-"""Exchanges on one connection: answers before a body is over, requests that do not wait, a server that ends."""
+"""Exchanges on one connection: answers before a body is over, requests that do not wait, a connection that ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.google.asgi import connection_of
 from t5x_harness.google.server.http1 import HttpServer
 from t5x_harness.google.server.http1_parsing import RequestParser
 
@@ -18,11 +19,23 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
 
-Ask = Callable[..., Awaitable[bytes]]
+
+@contextlib.asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A server, and a client's connection to it."""
+    http = HttpServer(app)
+    server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        yield http, reader, writer
+    finally:
+        writer.close()
+        server.close()
+        await http.stop()
 
 
 @contextlib.asynccontextmanager
-async def asking(*, read: bool) -> AsyncIterator[Ask]:
+async def asking(*, read: bool) -> AsyncIterator[Callable[..., Awaitable[bytes]]]:
     """Sends pieces of a request, one after another, to an application that reads the body or does not."""
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:
@@ -31,24 +44,17 @@ async def asking(*, read: bool) -> AsyncIterator[Ask]:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"answered"})
 
-    http = HttpServer(app)
-    server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    async with serving(app) as (_, reader, writer):
 
-    async def ask(*pieces: bytes) -> bytes:
-        for piece in pieces:
-            writer.write(piece)
-            for _ in range(5):  # iterations, for the server to read it
-                await asyncio.sleep(0.001)
-        await reader.readuntil(b"\r\n\r\n")
-        return await reader.readexactly(len(b"answered"))
+        async def ask(*pieces: bytes) -> bytes:
+            for piece in pieces:
+                writer.write(piece)
+                for _ in range(5):  # iterations, for the server to read it
+                    await asyncio.sleep(0.001)
+            await reader.readuntil(b"\r\n\r\n")
+            return await reader.readexactly(len(b"answered"))
 
-    try:
         yield ask
-    finally:
-        writer.close()
-        server.close()
-        await http.stop()
 
 
 @pytest.mark.parametrize("pieces", [(HEAD + b"body",), (HEAD, b"bo", b"dy"), (HEAD[:9], HEAD[9:], b"body"), (GET,)])
@@ -90,22 +96,41 @@ def test_what_was_read_of_a_request_does_not_wait_for_the_garbage_collector(requ
 def test_a_server_that_ends_closes_a_connection_on_which_only_a_head_came() -> None:
     heard: list[str] = []
 
-    async def main() -> None:
-        async def app(scope: Any, receive: Any, _send: Any) -> None:
-            await receive()
-            heard.append(scope["type"])
+    async def app(scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        heard.append(scope["type"])
 
-        http = HttpServer(app)
-        server = await asyncio.get_running_loop().create_server(http.protocol, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(HEAD)
-        while not http.connections:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
-        server.close()
-        await http.stop()
-        assert await reader.read() == b""
-        writer.close()
+    async def main() -> bytes:
+        async with serving(app) as (http, reader, writer):
+            writer.write(HEAD)
+            while not http.connections:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            await http.stop()
+            return await reader.read()
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == b""
     assert heard == []
+
+
+@pytest.mark.parametrize(("end", "kind"), [("end", bytes), ("reset", ConnectionResetError)])
+def test_an_application_ends_the_connection_in_the_middle_of_an_answer(end: str, kind: type) -> None:
+    """As faults do, which find the connection in the ASGI state: an end sends what there is, and a reset is one."""
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+        await send({"type": "http.response.body", "body": b"01234", "more_body": True})
+        await asyncio.sleep(0.05)
+        getattr(connection_of(scope), end)()
+
+    async def main() -> bytes | ConnectionResetError:
+        async with serving(app) as (_, reader, writer):
+            writer.write(GET)
+            try:
+                return await reader.read()
+            except ConnectionResetError as error:
+                return error
+
+    got = asyncio.run(main())
+    assert isinstance(got, kind)
+    assert not isinstance(got, bytes) or got.endswith(b"\r\n\r\n01234")

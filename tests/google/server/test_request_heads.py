@@ -1,4 +1,4 @@
-"""TensorFlow's `Transfer-Encoding: identity`, and nothing else, is removed from heads, however they are cut up."""
+"""Heads lose TensorFlow's `Transfer-Encoding: identity`, and bodies end where they do, however both are cut up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_harness.google.server.http1_parsing import LONGEST_HEAD, BadRequest, HeadBuffer, drop_identity
+from t5x_harness.google.server.http1_parsing import (
+    LONGEST_HEAD,
+    BadRequest,
+    Chunks,
+    HeadBuffer,
+    NotChunked,
+    drop_identity,
+)
 from t5x_harness.google.session import EmulatedCloud
 
 HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
@@ -122,3 +129,45 @@ def test_requests_that_do_not_wait_for_answers(google: EmulatedCloud, cuts: list
             connection.sendall(data[start:end])
         answers = _receive_answers(connection, 4)
     assert [(a["path"], a["size"]) for a in answers] == [("/chunked", 15), ("/1", 5), ("/2", 0), ("/3", 9)]
+
+
+PIECES = st.lists(
+    st.binary(min_size=1, max_size=20) | st.sampled_from([b"\n\n", b"0\r\n\r\n", b"\r\n\r\n"]), max_size=5
+)
+
+
+@given(pieces=PIECES, behind=st.binary(max_size=9), cuts=st.lists(st.integers(0, 200), max_size=6), end=st.booleans())
+def test_a_body_in_many_pieces(pieces: list[bytes], behind: bytes, cuts: list[int], end: bool) -> None:
+    ends = b"\r\n" if end else b"\n"
+    body = b"".join(b"%X; a=b%b%b%b" % (len(piece), ends, piece, ends) for piece in pieces)
+    data = b"%b0%bTrailer: x%b%b" % (body, ends, ends, ends)
+    chunks, got, rest = Chunks(), b"", b""
+    for start, stop in itertools.pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
+        assert not chunks.over
+        found, rest = chunks.feed(data[start:stop] + (behind if stop == len(data) else b""))
+        got += b"".join(found)
+        if stop == len(data):
+            break
+    assert (chunks.over, got, rest) == (True, b"".join(pieces), behind)
+
+
+def test_a_chunk_is_one_piece_whatever_is_in_it() -> None:
+    body = b"\n" * (2 << 20)
+    assert Chunks().feed(b"200000\r\n%b\r\n0\r\n\r\n" % body) == ([body], b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"x\r\n", "a chunk does not begin with its size"),
+        (b"-1\r\n", "a chunk does not begin with its size"),
+        (b"\r\n", "a chunk does not begin with its size"),
+        (b"1" * 16 + b"\r\n", "a chunk does not begin with its size"),
+        (b"1\r\nab\r\n", "a chunk is longer than it says"),
+        (b"1;" + b"x" * 9000, "a line of more than 8192 bytes between its chunks"),
+        (b"0\r\n" + b"X: y\r\n" * 20000, "trailers of more than 65536 bytes"),
+    ],
+)
+def test_what_is_none(data: bytes, message: str) -> None:
+    with pytest.raises(NotChunked, match=message):
+        Chunks().feed(data)
