@@ -127,3 +127,13 @@ add("undefined_and_defined", metric_fns=[undefined, ref_tasks.exact_match])
 add("no_result", metric_fns=[without_result])
 add("metrics_of_all_kinds", metric_fns=[of_all_kinds])
 seqio.MixtureRegistry.add("three_tasks", [("ref_reverse", 1), ("metrics_of_all_kinds", 1), ("no_metrics", 1)])
+
+
+def without_logits(state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
+    """Takes the logits' weights out of a checkpoint, so that a run begins with new ones."""
+    if is_resuming:
+        return state_dict
+    target = dict(state_dict["target"])
+    assert target["decoder"]["logits_dense"]  # it is given what the checkpoint holds
+    target["decoder"] = {name: value for name, value in target["decoder"].items() if name != "logits_dense"}
+    return {**state_dict, "target": target}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from absl import flags
@@ -51,11 +52,10 @@ def test_absls_flags_have_the_values_of_the_run_at_hand(monkeypatch: pytest.Monk
     ],
 )
 def test_a_module_may_have_flags_but_not_t5x_s(
-    backend: Callable[..., LocalRun], train_text: str, tmp_path: object, text: str, error: str | None
+    backend: Callable[..., LocalRun], train_text: str, tmp_path: Path, text: str, error: str | None
 ) -> None:
     """As under ``app.run``: flags defined by a task module have their defaults, and T5X's names are taken."""
-    with open(f"{tmp_path}/flag_tasks.py", "w") as file:
-        file.write(f"from absl import flags\n\n{text}\n")
+    (tmp_path / "flag_tasks.py").write_text(f"from absl import flags\n\n{text}\n")
     result = backend(train_text, extra="\nimport flag_tasks\n").stage(Stage.RESOLVE)
     errors = [finding for finding in result.findings if finding.severity == "error"]
     if error is None:
@@ -78,11 +78,9 @@ def test_what_ends_the_program_is_an_error() -> None:
 
 
 def test_a_module_that_parses_arguments_at_its_import(
-    backend: Callable[..., LocalRun], train_text: str, tmp_path: object
+    backend: Callable[..., LocalRun], train_text: str, tmp_path: Path
 ) -> None:
-    module = f"{tmp_path}/parsing_tasks.py"
-    with open(module, "w") as file:
-        file.write("import argparse\n\nargparse.ArgumentParser().parse_args()\n")
+    (tmp_path / "parsing_tasks.py").write_text("import argparse\n\nargparse.ArgumentParser().parse_args()\n")
     result = backend(train_text, extra="\nimport parsing_tasks\n").stage(Stage.RESOLVE)
     assert result.outcome is Outcome.FAILED
     (finding,) = (finding for finding in result.findings if finding.severity == "error")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import t5x_in_use
 from local_run import LocalRun
+from small_model import MODEL
 
 from t5x_harness.google.gcs_mount.mount import MountMode as MountMode
 from t5x_harness.google.gcs_mount.probing import refusal
@@ -27,27 +28,11 @@ HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "reference"
 STEP = 20_000
 
-MODEL = """
-from __gin__ import dynamic_registration
-import __main__ as {mode}_script
-import seqio
-from t5x import utils
-from t5x.examples.t5 import network
-include 't5x/examples/t5/t5_1_1/tiny.gin'
-include 't5x/configs/runs/{run}.gin'
-import stage_tasks
-import restoring_functions
-
-MIXTURE_OR_TASK_NAME = 'ref_reverse'
-TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 16}}
-DROPOUT_RATE = 0.0
-VOCABULARY = @seqio.ByteVocabulary()
-network.T5Config.vocab_size = 384
+LARGER = """
 network.T5Config.emb_dim = 128
 network.T5Config.num_heads = 4
 network.T5Config.head_dim = 32
 network.T5Config.mlp_dim = 128
-network.T5Config.dtype = 'float32'
 """
 TRAIN = f"""
 INITIAL_CHECKPOINT_PATH = '{{checkpoint}}'
@@ -60,13 +45,14 @@ train_script.train.eval_period = 500
 train_script.train.eval_steps = 1
 utils.SaveCheckpointConfig.period = 500
 """
-CONFIGS = {
-    "train": MODEL.format(mode="train", run="finetune") + TRAIN,
-    "eval": MODEL.format(mode="eval", run="eval")
-    + "CHECKPOINT_PATH = '{checkpoint}'\nEVAL_OUTPUT_DIR = 'gs://mine/out'\nutils.DatasetConfig.batch_size = 8\n",
-    "infer": MODEL.format(mode="infer", run="infer")
-    + "CHECKPOINT_PATH = '{checkpoint}'\nINFER_OUTPUT_DIR = 'gs://mine/out'\nutils.DatasetConfig.batch_size = 8\n",
-}
+WITHOUT_TRAINING = """
+CHECKPOINT_PATH = '{checkpoint}'
+MODE_OUTPUT_DIR = 'gs://mine/out'
+utils.DatasetConfig.batch_size = 8
+"""
+CONFIGS = {"train": MODEL.format(mode="train", run="finetune") + LARGER + TRAIN}
+for _mode in ("eval", "infer"):
+    CONFIGS[_mode] = MODEL.format(mode=_mode, run=_mode) + LARGER + WITHOUT_TRAINING.replace("MODE", _mode.upper())
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -163,7 +149,7 @@ def test_two_runs_at_once_start_from_the_same_checkpoint(
 
 
 RESHAPED = """
-utils.RestoreCheckpointConfig.state_transformation_fns = [@restoring_functions.without_logits]
+utils.RestoreCheckpointConfig.state_transformation_fns = [@stage_tasks.without_logits]
 utils.RestoreCheckpointConfig.fallback_to_scratch = True
 """
 RENAMED = r"""

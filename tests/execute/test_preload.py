@@ -18,6 +18,7 @@ import t5x_in_use
 from t5x_harness.spec import RunSpec
 from t5x_harness.upstream import autograph_cache
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
+from t5x_harness.upstream.orbax import SMALLEST_SLICE
 from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
@@ -109,11 +110,7 @@ def converted_in_a_job(cache: Path, brief: str) -> int:
 
 
 @pytest.mark.journey
-def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(
-    converted: Converted, tmp_path: Path
-) -> None:
-    cache = tmp_path / "compile-cache" / "jax-0"
-    cache.mkdir(parents=True)
+def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(converted: Converted, cache: Path) -> None:
     for foreign in (0, NUMBER, 0):
         assert converted(cache) == {**ALL_HELD, "foreign": foreign, "files": []}
         (file,) = cache.iterdir()
@@ -123,16 +120,26 @@ def test_conversions_are_kept_for_the_next_process_until_they_are_not_whole(
     assert converted_in_a_job(cache, brief="") == 0
 
 
+FUNCTION = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts[0], {}, "f")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The harness's own cache, in use."""
+    folder = tmp_path / "compile-cache" / "jax-0"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+    return folder
+
+
 def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "own.py"
     source.write_text("def double(x):\n  return 2 * x\n")
     function = types.FunctionType(compile(source.read_text(), str(source), "exec").co_consts[0], {}, "double")
-    cache = tmp_path / "compile-cache" / "jax-0"
     elsewhere = tmp_path / "elsewhere"
-    for folder in (cache, elsewhere):
-        folder.mkdir(parents=True)
+    elsewhere.mkdir()
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(elsewhere))
     autograph_cache.store([function], [None])
     assert autograph_cache.load([function]) is None
@@ -145,18 +152,13 @@ def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alo
     assert autograph_cache.load([function]) is None
 
 
-def test_a_full_disk_leaves_no_half_of_a_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts[0], {}, "f")
-    cache = tmp_path / "compile-cache" / "jax-0"
-    cache.mkdir(parents=True)
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-
+def test_a_full_disk_leaves_no_half_of_a_conversion(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: object, file: IO[bytes]) -> None:
         file.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pickle.dump", full)
-    autograph_cache.store([function], [None])
+    autograph_cache.store([FUNCTION], [None])
     assert list(cache.iterdir()) == []
 
 
@@ -171,18 +173,12 @@ class _Attack:
 
 
 @pytest.mark.parametrize("owned", ["file", "folder", "folder above"])
-def test_nothing_is_unpickled_that_another_user_may_have_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owned: str
-) -> None:
-    function = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts[0], {}, "f")
-    cache = tmp_path / "compile-cache" / "jax-0"
-    cache.mkdir(parents=True)
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-    autograph_cache.store([function], [None])
+def test_nothing_is_unpickled_that_another_user_may_have_written(tmp_path: Path, cache: Path, owned: str) -> None:
+    autograph_cache.store([FUNCTION], [None])
     (file,) = cache.iterdir()
     evidence = tmp_path / "evidence"
     file.write_bytes(pickle.dumps([_Attack(evidence)]))
-    assert autograph_cache.load([function])  # this user's own
+    assert autograph_cache.load([FUNCTION])  # this user's own
     assert evidence.exists()
     evidence.unlink()
     path = {"file": file, "folder": cache, "folder above": cache.parent}[owned]
@@ -190,7 +186,7 @@ def test_nothing_is_unpickled_that_another_user_may_have_written(
         os.chown(path, 12345, 12345)
     else:
         path.chmod(0o777 if path.is_dir() else 0o666)
-    assert autograph_cache.load([function]) is None
+    assert autograph_cache.load([FUNCTION]) is None
     assert not evidence.exists()
 
 
@@ -200,3 +196,27 @@ def test_nothing_is_unpickled_that_another_user_may_have_written(
 )
 def test_what_this_seqio_lacks_is_passed_over(name: str) -> None:
     assert convert([name]) == 0
+
+
+@pytest.mark.embedded("T5X makes a new function for each stage, which nothing can share from outside")
+def test_the_steps_of_one_model_are_traced_by_the_first_stage_alone(zygote: Zygote, tmp_path: Path) -> None:
+    with zygote.start(
+        "sharing_objects:Stages", {}, log=tmp_path / "run.log", cwd=tmp_path, python_path=[str(HERE)]
+    ) as run:
+        outputs = run.call("outputs", timeout=300)
+    assert outputs["stages"] == [[[0.0, 2.0], 1], [[0.0, -1.0], 2], [[2.0, 4.0], 2], [[-1.0, -2.0], 2]]
+    assert outputs["of another"] == 1
+    assert outputs["of a function"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_what_pays_only_for_many_steps_is_skipped_if_asked(zygote: Zygote, tmp_path: Path, brief: bool) -> None:
+    env = {BRIEF_VARIABLE: "1" if brief else None}
+    with zygote.start(
+        "short_run_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[str(HERE)]
+    ) as run:
+        found = run.call("read", timeout=60)
+    assert found["optimises graphs"] is not brief
+    assert found["tunes"] is not brief
+    assert found["rewrites"] is not brief
+    assert (found["smallest slice"] == SMALLEST_SLICE) is brief

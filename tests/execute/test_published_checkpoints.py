@@ -1,16 +1,20 @@
-"""Runs that start from a published model: its stand-in lies as such models do, and holds what they hold."""
+"""Runs that start from a published model, whose stand-in holds what such models hold, and runs at gs://."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flax import serialization
 from local_run import LocalRun
 
-from t5x_harness.plan.stored_tree import StoredLayout, read_tree
+from t5x_harness.execute.sandbox import RunOutput, empty
+from t5x_harness.google.pool import GooglePool
+from t5x_harness.plan.stored_tree import StoredLayout, layout_of, read_tree
 from t5x_harness.spec import Outcome, Stage
+from t5x_harness.variables import ROOT_VARIABLE
 
 Backend = Callable[..., LocalRun]
 
@@ -77,3 +81,67 @@ utils.RestoreCheckpointConfig.fallback_to_scratch = True
         backend(train_text, extra=f"{ADAMW}{PUBLISHED}{fix}"), Stage.RESOLVE, Stage.PLAN, Stage.TRAIN
     )
     assert facts["restored"].startswith("checkpoint_1000004: ")
+
+
+IN_A_BUCKET = f"""
+MODEL_DIR = 'gs://my-bucket/run'
+TRAIN_STEPS = 1_000_500
+train_script.train.use_orbax = False
+utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()
+utils.RestoreCheckpointConfig.mode = 'specific'
+utils.RestoreCheckpointConfig.path = {PUBLISHED}
+"""
+
+
+@pytest.fixture
+def google() -> Iterator[Mapping[str, str]]:
+    """The variables that lead a run to an emulated Google Cloud."""
+    if not GooglePool.is_installed():
+        pytest.skip("the extra google is not installed")
+    made = GooglePool()
+    yield made.enter()
+    made.close()
+
+
+@pytest.mark.journey
+def test_checkpoints_and_scalars_outlive_the_run(backend: Backend, train_text: str, google: Mapping[str, str]) -> None:
+    """Without orbax, whose manager would delete most: the harness makes none for MODEL_DIR of its own."""
+    run = backend(train_text, extra=IN_A_BUCKET, env=google)
+    passed(run, *run.stages)
+    result = run.result()
+    assert dict(result.stage(Stage.TRAIN).facts)["restored"].startswith("checkpoint_1000004: ")
+    assert {"train/loss", "training_eval/ref_reverse/loss"} <= set(result.metrics)
+    assert result.predictions
+    buckets = Path(google[ROOT_VARIABLE]) / "buckets"
+    for checkpoint in (PUBLISHED.strip("'").removeprefix("gs://"), "my-bucket/run/checkpoint_1000004"):
+        assert layout_of(str(buckets / checkpoint)) is StoredLayout.T5X
+        scale = _stored(buckets / checkpoint)["target"]["decoder"]["decoder_norm"]["scale"]
+        assert scale["kvstore"]["bucket"] == "t5x-dummy-bucket"
+
+
+def _stored(checkpoint: Path) -> dict[str, Any]:
+    tree: dict[str, Any] = serialization.msgpack_restore((checkpoint / "checkpoint").read_bytes())["optimizer"]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("restored", "left"),
+    [
+        ([], []),
+        (["gs://mine/run/checkpoint_20/"], ["checkpoint_20"]),
+        (["/gcs/mine/run/checkpoint_10"], ["checkpoint_10"]),
+        (["gs://mine/run"], ["checkpoint_10", "checkpoint_20"]),
+        (["gs://mine/other/checkpoint_20", "/here/checkpoint_10"], []),
+    ],
+)
+def test_checkpoints_that_are_restored_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored: list[str], left: list[str]
+) -> None:
+    """Evaluation may write beside the checkpoints that it evaluates."""
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+    folder = tmp_path / "buckets" / "mine" / "run"
+    for name in ("checkpoint_10/state", "checkpoint_20/state", "train", "inference_eval"):
+        (folder / name).mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    empty(RunOutput("gs://mine/run", folder, is_in_bucket=True), restored)
+    assert sorted(path.name for path in folder.iterdir()) == [*left, "notes.txt"]

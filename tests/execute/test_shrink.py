@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gin
 import pytest
-import small_configurables  # noqa: F401 - registers
 
 from t5x_harness.execute import sizes
 from t5x_harness.execute.shrink import Shrinker
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.reader import read
 from t5x_harness.spec import Mode, RunSpec
+
+# With the names and parameters of T5X's, for what only reads and writes bindings.
+CONFIGURABLES = {
+    "__main__.train": "total_steps eval_steps eval_period stats_period relative_steps random_seed use_hardware_rng "
+    "train_dataset_cfg train_eval_dataset_cfg",
+    "small.SaveCheckpointConfig": "period checkpoint_steps",
+    "small.DatasetConfig": "batch_size task_feature_lengths seed",
+    "small.Trainer": "num_microbatches",
+    "small.network": "num_heads head_dim emb_dim mlp_dim num_layers vocab_size dropout_rate",
+    "small.warmup_cosine": "warmup_steps decay_steps",  # a schedule that reads the train steps
+    "small.constant_schedule": "warmup_steps",  # one that does not
+}
+for _name, _parameters in CONFIGURABLES.items():
+    _module, _, _kind = _name.partition(".")
+    gin.register(dataclasses.make_dataclass(_kind, [(each, Any, None) for each in _parameters.split()]), module=_module)
 
 CONFIG = """
 TRAIN_STEPS = 1_020_000
@@ -45,7 +60,7 @@ constant_schedule.warmup_steps = 10_000
 
 @pytest.fixture
 def parse(tmp_path: Path) -> Iterator[Any]:
-    """Parses gin text over the configurables of ``small_configurables``, named like T5X's."""
+    """Parses gin text over the configurables above."""
     gin.clear_config()
 
     def parsed(text: str) -> GinConfig:
@@ -144,37 +159,34 @@ def test_a_binding_is_found_with_its_file_and_line(parse: Any) -> None:
     assert (Path(where.file).name, where.line) == ("config.gin", 3)
 
 
-def test_a_run_without_a_seed_gets_one_and_the_generator_that_t5x_takes_then(parse: Any) -> None:
-    config = parse("RANDOM_SEED = None\n__main__.train.random_seed = %RANDOM_SEED")
-    shrinker = Shrinker(config, sizes.Axes(8, 1))
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (
+            "RANDOM_SEED = None\n__main__.train.random_seed = %RANDOM_SEED",
+            [
+                ("RANDOM_SEED", "None", "0", "repeatable"),
+                ("train.use_hardware_rng", "the default", "True", "repeatable"),  # that T5X takes then
+            ],
+        ),
+        (
+            # T5X hands the None of infer_eval on to SeqIO, whose sources may then be functions without a seed.
+            """
+            DATA_SEED = None
+            __main__.train.random_seed = 42
+            __main__.train.train_dataset_cfg = @train/small.DatasetConfig()
+            __main__.train.train_eval_dataset_cfg = @train_eval/small.DatasetConfig()
+            train/small.DatasetConfig.seed = %DATA_SEED
+            train_eval/small.DatasetConfig.seed = 7
+            infer_eval/small.DatasetConfig.seed = None
+            """,
+            [("DATA_SEED", "None", "0", "repeatable")],
+        ),
+        ("__main__.train.random_seed = 42", []),
+    ],
+    ids=["none", "data", "own"],
+)
+def test_what_t5x_would_seed_by_the_clock_gets_a_seed(parse: Any, text: str, changes: list[tuple[str, ...]]) -> None:
+    shrinker = Shrinker(parse(text), sizes.Axes(8, 1))
     shrinker.fix_seed()
-    assert [(c.binding, c.before, c.after, c.why) for c in shrinker.changes] == [
-        ("RANDOM_SEED", "None", "0", "repeatable"),
-        ("train.use_hardware_rng", "the default", "True", "repeatable"),
-    ]
-
-
-def test_data_that_t5x_would_order_by_the_clock_gets_a_seed(parse: Any) -> None:
-    config = parse(
-        """
-        DATA_SEED = None
-        __main__.train.random_seed = 42
-        __main__.train.train_dataset_cfg = @train/small.DatasetConfig()
-        __main__.train.train_eval_dataset_cfg = @train_eval/small.DatasetConfig()
-        train/small.DatasetConfig.seed = %DATA_SEED
-        train_eval/small.DatasetConfig.seed = 7
-        infer_eval/small.DatasetConfig.seed = None
-        """
-    )
-    shrinker = Shrinker(config, sizes.Axes(8, 1))
-    shrinker.fix_seed()
-    # T5X hands the None of infer_eval on to SeqIO, whose sources may then be functions without a seed.
-    assert [(c.binding, c.before, c.after, c.why) for c in shrinker.changes] == [
-        ("DATA_SEED", "None", "0", "repeatable")
-    ]
-
-
-def test_a_seed_of_the_configs_own_stays(parse: Any) -> None:
-    shrinker = Shrinker(parse("__main__.train.random_seed = 42"), sizes.Axes(8, 1))
-    shrinker.fix_seed()
-    assert shrinker.changes == []
+    assert [(c.binding, c.before, c.after, c.why) for c in shrinker.changes] == changes
