@@ -12,16 +12,7 @@ from typing import Any
 
 from t5x_harness.execute import sizes
 from t5x_harness.gin.config import BindingKey, GinConfig
-from t5x_harness.resolve.resolved import (
-    EMBEDDING_ROWS,
-    HEAD_DIM,
-    HEADS,
-    KV_HEADS,
-    LAYERS,
-    MLP,
-    WIDTH,
-    bound_integers,
-)
+from t5x_harness.resolve.resolved import EMBEDDING_ROWS, HEAD_DIM, HEADS, KV_HEADS, LAYERS, MLP, WIDTH, bound_integers
 from t5x_harness.spec import Change, Mode, Reason
 
 _FEW_HEADS = 8

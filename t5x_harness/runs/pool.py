@@ -24,13 +24,7 @@ from t5x_harness.variables import (
     TPU_NUMERICS_VARIABLE,
     WORKER_SOCKET_VARIABLE,
 )
-from t5x_harness.workers import (
-    WARM_WORKER_UNUSED,
-    InProcess,
-    Zygote,
-    compile_cache_environment,
-    default_cache_folder,
-)
+from t5x_harness.workers import WARM_WORKER_UNUSED, InProcess, Zygote, compile_cache_environment, default_cache_folder
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool

@@ -161,13 +161,7 @@ class RunRegistry:
         return self._folder
 
     def stage(
-        self,
-        spec: RunSpec,
-        stage: Stage,
-        context: RunContext,
-        *,
-        origin: str,
-        pending: Callable[[], list[PendingRun]],
+        self, spec: RunSpec, stage: Stage, context: RunContext, *, origin: str, pending: Callable[[], list[PendingRun]]
     ) -> StageResult:
         """Returns the result of one stage of a run, which is run once however often it is asked for.
 

@@ -25,10 +25,7 @@ FOLDER = "compile-cache"
 _LEAST_ROOM = 16 * 1024**2  # for the programs of one small run
 
 
-_OPTIONS = (
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-)
+_OPTIONS = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true")
 # XLA ends a process that names an option it does not know.
 _SINCE_0_10 = (
     "--xla_cpu_opt_preset=FAST_COMPILE",

@@ -151,11 +151,7 @@ train_eval/utils.DatasetConfig.split = 'valid'
             id="steps-behind-the-checkpoint",
         ),
         pytest.param(
-            "TRAIN_STEPS = 1e3",
-            "GIN09",
-            "the train steps are 1000.0, a float",
-            "give a whole number",
-            id="float-steps",
+            "TRAIN_STEPS = 1e3", "GIN09", "the train steps are 1000.0, a float", "give a whole number", id="float-steps"
         ),
     ],
 )

@@ -74,10 +74,7 @@ train_script.train.eval_period = 1000
     changes = {c.binding: (c.before, c.after) for c in result.changes if c.why == "shrink"}
     assert changes["network.T5Config.num_heads"] == ("12", "2")
     assert changes["TRAIN_STEPS"] == ("1020000", "1000004")
-    assert changes["TASK_FEATURE_LENGTHS"] == (
-        "{'inputs': 512, 'targets': 114}",
-        "{'inputs': 64, 'targets': 16}",
-    )
+    assert changes["TASK_FEATURE_LENGTHS"] == ("{'inputs': 512, 'targets': 114}", "{'inputs': 64, 'targets': 16}")
     assert changes["BATCH_SIZE"] == ("128", "8")
     assert result.standins == ("utils.RestoreCheckpointConfig.path: 'gs://somewhere/t5_1_1_base/checkpoint_1000000'",)
     about_it = [text for stage in result.stages for text in stage.not_checked if "gs://somewhere" in text]

@@ -117,9 +117,7 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
         pool.close()
 
 
-def test_two_runs_at_once_start_from_the_same_checkpoint(
-    run: Callable[..., RunResult],
-) -> None:
+def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunResult]) -> None:
     """Each has a stand-in of its own at the address that both name, and neither reads the other's.
 
     One of them writes beside the checkpoint, which it restores all the same.

@@ -40,12 +40,7 @@ def test_an_evaluation_of_no_checkpoint_fails(backend: Backend, eval_text: str) 
     ("task", "reason", "also", "warned"),
     [
         ("undefined_metric", "it gave no finite number", (), ["pearson of undefined_metric is nan"]),
-        (
-            "no_result",
-            "it gave no finite number",
-            ("the metrics of no_result: its metric_fns return none",),
-            [],
-        ),
+        ("no_result", "it gave no finite number", ("the metrics of no_result: its metric_fns return none",), []),
     ],
 )
 def test_metrics_without_a_number_are_no_evaluation(

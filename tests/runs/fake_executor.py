@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import t5x_harness
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import Finding, Outcome, RunSpec, Stage, StageResult
+
+EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 
 
 class FakeExecutor:
@@ -47,3 +51,10 @@ class FakeExecutor:
 
     def close(self) -> None:
         self.closed = True
+
+
+def linted(spec: RunSpec, executor: FakeExecutor, **options: Any) -> Run:
+    """Makes a run whose lint has passed."""
+    run = Run(spec, executor, t5x_parent=EMBEDDED, **options)
+    run.done[Stage.LINT] = StageResult(Stage.LINT, Outcome.PASSED, exercised=1)
+    return run

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_executor import FakeExecutor
+from fake_executor import FakeExecutor, linted
 
-import t5x_harness
 from t5x_harness.runs.pool import RunContext, RunPool
-from t5x_harness.runs.run import Run
 from t5x_harness.runs.session import RunRegistry
 from t5x_harness.spec import Mode, Outcome, RunSettings, RunSpec, Stage, StageResult
 
-EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 STAGES = (Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.TRAIN)
 SPEC = RunSpec(("run.gin",), mode=Mode.TRAIN, settings=RunSettings(until=Stage.TRAIN))
 
@@ -31,14 +28,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
             raise Limit("Timeout (>3.0s) from a plugin.")
 
     executor = FakeExecutor(end)
-    monkeypatch.setattr(RunPool, "run", lambda *_: run_with(executor))
+    monkeypatch.setattr(RunPool, "run", lambda *_: linted(SPEC, executor))
     return executor
-
-
-def run_with(executor: FakeExecutor) -> Run:
-    run = Run(SPEC, executor, t5x_parent=EMBEDDED)
-    run.done[Stage.LINT] = StageResult(Stage.LINT, Outcome.PASSED, exercised=1)
-    return run
 
 
 @pytest.fixture
@@ -89,7 +80,7 @@ def test_errors_and_ctrl_c_are_for_others(error: type[BaseException], runs: RunR
 
 def test_an_earlier_stage_that_was_at_work_is_the_one_that_failed(slow: FakeExecutor) -> None:
     """The one that is asked for needs those before it, which may be what takes long."""
-    run = run_with(slow)
+    run = linted(SPEC, slow)
     with pytest.raises(Limit):
         run.stage(Stage.TRAIN)
     run.cut_off("a limit")

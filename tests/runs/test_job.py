@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from t5x_harness.promotion.settings import JobOrder
 from t5x_harness.runs.job import JobExecutor
@@ -21,8 +24,22 @@ CHANGES = (
 )
 
 
-def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., tuple[JobExecutor, Run]]:
+    """Makes the executor of a promoted run out of one that runs stages here, and the run."""
     (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
+    target = VertexTarget("p", "us-central1", "my-bucket", "image")
+    order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)
+
+    def made(local: Any, **jobs: Any) -> tuple[JobExecutor, Run]:
+        executor = JobExecutor(local, order, lambda: SimpleNamespace(**jobs))
+        spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
+        return executor, Run(spec, executor, workspace=tmp_path)
+
+    return made
+
+
+def test_a_job_binds_only_bindings(make: Any) -> None:
     sent: list[Any] = []
     local: Any = SimpleNamespace(
         close=lambda: None,
@@ -37,28 +54,19 @@ def test_a_job_binds_only_bindings(tmp_path: Path) -> None:
         sent.append(container)
         return SimpleNamespace(submitted=None)
 
-    target = VertexTarget("p", "us-central1", "my-bucket", "image")
-    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
-    order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)
-    jobs: Any = SimpleNamespace(send=send, sends=False)
-    executor = JobExecutor(local, order, lambda: jobs)
-    executor.submit(Run(spec, executor, workspace=tmp_path))
+    executor, run = make(local, send=send, sends=False)
+    executor.submit(run)
     (container,) = sent
     assert [argument for argument in container.args if "TRAIN_STEPS" in argument]
     assert not [argument for argument in container.args if "vocabulary" in argument or "mesh" in argument]
 
 
-def test_a_vocabulary_that_a_job_will_not_have_is_said_once_resolve_knows_it(tmp_path: Path) -> None:
-    (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
+def test_a_vocabulary_that_a_job_will_not_have_is_said_once_resolve_knows_it(make: Any, tmp_path: Path) -> None:
     (tmp_path / "own.model").write_text("")
     table = FactTable("vocabulary", ("of", "file"), (("my_task", f"{tmp_path}/own.model"),))
     resolved = StageResult(Stage.RESOLVE, Outcome.PASSED, not_checked=("a",), tables=(table,), exercised=1)
-    local: Any = SimpleNamespace(stage=lambda run, stage: resolved)
-    order = JobOrder("name", VertexTarget("p", "us-central1", "my-bucket", "image"), Machine.parse("v3-8"), timeout=900)
-    spec = RunSpec(("run.gin",), mode=Mode.TRAIN, cwd=str(tmp_path))
-    jobs: Any = SimpleNamespace()
-    executor = JobExecutor(local, order, lambda: jobs)
-    found = executor.stage(Run(spec, executor, workspace=tmp_path), Stage.RESOLVE)
+    executor, run = make(SimpleNamespace(stage=lambda run, stage: resolved))
+    found = executor.stage(run, Stage.RESOLVE)
     assert found.not_checked == (
         "a",
         f"whether the job has {tmp_path}/own.model, the vocabulary of my_task: a job does not have this machine's "

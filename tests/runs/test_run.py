@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_executor import FakeExecutor
+from fake_executor import EMBEDDED, FakeExecutor
 
-import t5x_harness
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import last_line, run_failure
@@ -17,19 +16,8 @@ from t5x_harness.runs.job import JobExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.runs.several import run_specs
 from t5x_harness.runs.stages import stages_of
-from t5x_harness.spec import (
-    AotMode,
-    Finding,
-    Location,
-    Mode,
-    Outcome,
-    RunSettings,
-    RunSpec,
-    Severity,
-    Stage,
-)
+from t5x_harness.spec import AotMode, Finding, Location, Mode, Outcome, RunSettings, RunSpec, Severity, Stage
 
-EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 RUN = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'
 include 't5x/configs/runs/pretrain.gin'
@@ -74,15 +62,6 @@ def made_of(executor: FakeExecutor, folder: Path, gin: str = RUN, mode: Mode | N
     (folder / "run.gin").write_text(gin)
     spec = RunSpec(("run.gin",), mode=mode, cwd=str(folder), settings=RunSettings(**options))
     return Run(spec, executor, workspace=folder / "work", t5x_parent=EMBEDDED)
-
-
-@pytest.mark.parametrize(
-    ("mode", "last"),
-    [(Mode.TRAIN, (Stage.TRAIN, Stage.EVAL, Stage.INFER)), (Mode.EVAL, (Stage.EVAL,)), (Mode.INFER, (Stage.INFER,))],
-)
-def test_the_stages_of_a_mode(mode: Mode, last: tuple[Stage, ...]) -> None:
-    assert stages_of(RunSpec((), mode=mode)) == (Stage.LINT, Stage.RESOLVE, Stage.PLAN, *last)
-    assert stages_of(RunSpec(())) == (Stage.LINT,)
 
 
 def test_the_mode_is_seen_from_the_config(tmp_path: Path, executor: FakeExecutor) -> None:
@@ -236,13 +215,17 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     return made
 
 
-def test_runs_share_one_warmed_worker_that_is_closed(
-    tmp_path: Path, executors: list[FakeExecutor], worker: Worker
-) -> None:
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
     (tmp_path / "run.gin").write_text(RUN)
-    specs = [RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))] * 2
+    return RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
+
+
+def test_runs_share_one_warmed_worker_that_is_closed(
+    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], worker: Worker
+) -> None:
     events: list[str] = []
-    results = run_specs(specs, tmp_path / "w", on_progress=lambda spec: lambda event: events.append("x"))
+    results = run_specs([spec] * 2, tmp_path / "w", on_progress=lambda spec: lambda event: events.append("x"))
     assert [result.passed for result in results] == [True, True]
     assert worker.calls == ["warm", "close"]
     assert [each.runs[0].workspace for each in executors] == [tmp_path / "w" / "01-run", tmp_path / "w" / "02-run"]
@@ -252,13 +235,8 @@ def test_runs_share_one_warmed_worker_that_is_closed(
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(("network", "policy"), [(False, "forbid"), (True, "allow")])
 def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_them(
-    network: bool,
-    policy: str,
-    tmp_path: Path,
-    executors: list[FakeExecutor],
+    network: bool, policy: str, tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor]
 ) -> None:
-    (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
     list(run_specs([spec], tmp_path / "w", network=network))
     [made] = executors
     assert vars(made)["options"]["env"]["T5X_HARNESS_NETWORK"] == policy
@@ -266,14 +244,8 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
 
 
 @pytest.mark.usefixtures("executors", "worker")
-def test_until_ends_a_run_early(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(
-        ("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off", until=Stage.PLAN)
-    )
-    (result,) = run_specs([spec], tmp_path / "w")
+def test_until_ends_a_run_early(tmp_path: Path, spec: RunSpec) -> None:
+    (result,) = run_specs([spec.with_settings(until=Stage.PLAN)], tmp_path / "w")
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
 
 
@@ -281,13 +253,16 @@ def test_until_ends_a_run_early(
     ("mode", "until", "stages"),
     [
         (Mode.INFER, Stage.TRAIN, "lint resolve plan"),
+        (Mode.INFER, None, "lint resolve plan infer"),
         (Mode.EVAL, Stage.EVAL, "lint resolve plan eval"),
+        (Mode.EVAL, None, "lint resolve plan eval"),
         (Mode.TRAIN, Stage.EVAL, "lint resolve plan train eval"),
         (Mode.TRAIN, None, "lint resolve plan train eval infer"),
         (None, Stage.TRAIN, "lint"),
+        (None, None, "lint"),
     ],
 )
-def test_the_last_stage_need_not_be_one_of_the_mode(mode: Mode | None, until: Stage | None, stages: str) -> None:
+def test_the_stages_of_a_mode_up_to_the_last_one_asked_for(mode: Mode | None, until: Stage | None, stages: str) -> None:
     assert " ".join(stages_of(RunSpec((), mode=mode, settings=RunSettings(until=until)))) == stages
 
 
@@ -303,9 +278,9 @@ def test_strictly_a_warning_fails_its_stage_and_leaves_out_the_next(
     assert run.result().passed is not strict
 
 
-def test_an_interrupted_caller_leaves_no_worker(tmp_path: Path, executors: list[FakeExecutor], worker: Worker) -> None:
-    (tmp_path / "run.gin").write_text(RUN)
-    spec = RunSpec(("run.gin",), cwd=str(tmp_path), runtime="embedded", settings=RunSettings(gcs="off"))
+def test_an_interrupted_caller_leaves_no_worker(
+    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], worker: Worker
+) -> None:
     results = run_specs([spec] * 2, tmp_path / "w")
     next(results)
     with pytest.raises(KeyboardInterrupt):

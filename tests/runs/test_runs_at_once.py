@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_executor import FakeExecutor
+from fake_executor import FakeExecutor, linted
 
-import t5x_harness
 from t5x_harness.runs.pool import RunPool, runs_at_once
 from t5x_harness.runs.run import Run
-from t5x_harness.spec import Mode, Outcome, RunSpec, Stage, StageResult
+from t5x_harness.spec import Mode, Outcome, RunSpec, Stage
 
-EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 STAGES = (Stage.RESOLVE, Stage.PLAN, Stage.TRAIN)
 LONG = 30.0  # seconds that no test takes unless it fails
 
@@ -52,9 +49,7 @@ class Begun:
 
     def __call__(self, name: str, on_progress: Callable[[Mapping[str, Any]], None] | None = None) -> Run:
         executor = self.executors[name] = Waiting()
-        spec = RunSpec((f"{name}.gin",), mode=Mode.TRAIN)
-        run = Run(spec, executor, on_progress=on_progress, t5x_parent=EMBEDDED)
-        run.done[Stage.LINT] = StageResult(Stage.LINT, Outcome.PASSED, exercised=1)
+        run = linted(RunSpec((f"{name}.gin",), mode=Mode.TRAIN), executor, on_progress=on_progress)
         self.pool.begin(run, STAGES)
         return run
 
@@ -124,8 +119,7 @@ def test_what_stops_a_run_is_raised_where_it_is_asked_for(begin: Begun) -> None:
     def fail(_: Stage) -> None:
         raise ValueError("no such folder")
 
-    run = Run(RunSpec(("a.gin",), mode=Mode.TRAIN), FakeExecutor(fail), t5x_parent=EMBEDDED)
-    run.done[Stage.LINT] = StageResult(Stage.LINT, Outcome.PASSED)
+    run = linted(RunSpec(("a.gin",), mode=Mode.TRAIN), FakeExecutor(fail))
     begin.pool.begin(run, STAGES)
     with pytest.raises(ValueError, match="no such folder"):
         run.stage(Stage.RESOLVE)

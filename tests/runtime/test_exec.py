@@ -26,21 +26,21 @@ MAIN = (
 EXEC = (sys.executable, "-c", MAIN)
 
 
-def run_exec(
-    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*EXEC, *arguments], check=False, capture_output=True, text=True, cwd=cwd, env=env, timeout=120
-    )
+Done = subprocess.CompletedProcess[str]
+
+
+def python(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Done:
+    words = (sys.executable, *words)
+    return subprocess.run(words, check=False, capture_output=True, text=True, cwd=cwd, env=env, timeout=120)
+
+
+def run_exec(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Done:
+    return python("-c", MAIN, *arguments, cwd=cwd, env=env)
 
 
 def test_modules_of_the_project_are_found(tmp_path: Path) -> None:
-    for folder, name in (
-        ("src", "of_project"),
-        ("given", "of_option"),
-        ("more", "of_second"),
-        ("other", "of_variable"),
-    ):
+    modules = {"src": "of_project", "given": "of_option", "more": "of_second", "other": "of_variable"}
+    for folder, name in modules.items():
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{name}.py").write_text("")
     (tmp_path / "pyproject.toml").write_text('[tool.t5x_harness]\npython_path = ["src"]\n')
@@ -171,10 +171,7 @@ def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) ->
     """-S stands for another environment: no site-packages, so no t5x_harness but the one exec came from."""
     environment = program_environment(get_slice("v3-8"), find_runtime("embedded"))
     program = "import sitecustomize; import t5x; print(t5x.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", program],
-        check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120,
-    )  # fmt: skip
+    done = python("-S", "-c", program, env=environment, cwd=tmp_path)
     assert done.stdout.strip().endswith("embedded/t5x/__init__.py"), done.stderr
 
 
@@ -185,8 +182,7 @@ def test_a_program_in_a_python_of_its_own_notices_nothing(tmp_path: Path) -> Non
         **program_setup.variables(str(tmp_path)),
         "T5X_HARNESS_GCS_ROOT": str(tmp_path),
     }
-    words = [sys.executable, "-S", "-c", "import sitecustomize; print('ran')"]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, env=environment, timeout=120)
+    done = python("-S", "-c", "import sitecustomize; print('ran')", env=environment)
     assert (done.stdout, done.stderr, done.returncode) == ("ran\n", "", 0)
 
 
@@ -195,8 +191,7 @@ def test_what_is_wrong_with_the_harness_itself_is_seen() -> None:
         **program_environment(None, find_runtime("embedded")),
         "T5X_HARNESS_START": "t5x_harness.no_such_module:start",
     }
-    words = [sys.executable, "-c", "pass"]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, env=environment, timeout=120)
+    done = python("-c", "pass", env=environment)
     assert "No module named 't5x_harness.no_such_module'" in done.stderr
 
 
@@ -218,8 +213,8 @@ def test_an_old_python_is_silent_until_it_imports_t5x() -> None:
     except ImportError:
         pass
     """
-    words = [sys.executable, "-I", "-c", textwrap.dedent(program)]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    done = python("-I", "-c", textwrap.dedent(program))
+    assert done.returncode == 0, done.stderr
     silent, *said = done.stderr.splitlines()
     assert silent == "silent"
     assert said == [
@@ -242,7 +237,7 @@ def test_start_up_loads_nothing_heavy_and_no_more_than_needed() -> None:
         "import sys; print(*sorted(m for m in sys.modules"
         " if m.partition('.')[0] in ('t5x_harness', 'dataclasses', 'jax', 'numpy', 't5x', 'argparse', 'json')))"
     )
-    plain = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    plain = python("-c", program).stdout.split()
     under = run_exec("--", sys.executable, "-c", program)
     assert set(under.stdout.split()) - set(plain) == {
         "t5x_harness",

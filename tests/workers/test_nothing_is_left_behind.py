@@ -22,6 +22,11 @@ AssertGone = Callable[..., None]
 STARTERS = ["start_child", "start_stubborn_child", "start_daemon", "start_fork"]
 
 
+def kill_the_guard_of(run: RunProcess) -> None:
+    parent = Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(parent), signal.SIGKILL)
+
+
 def test_closing_a_run_ends_all_that_it_started(start: Start, assert_gone: AssertGone) -> None:
     run = start()
     started = [run.call(starter) for starter in STARTERS]
@@ -78,8 +83,7 @@ def test_what_a_run_leaves_in_its_temporary_folder_is_removed(
         with pytest.raises(RunDied):
             run.call("abort")
     elif ending == "kill the guard":
-        guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(guard, signal.SIGKILL)
+        kill_the_guard_of(run)
         with pytest.raises(RunDied):
             run.call("hang")
     run.close()
@@ -141,8 +145,7 @@ def test_a_killed_guard_leaves_nothing_and_harms_no_other_run(start: Start, asse
     run, other = start(), start()
     others_child = other.call("start_daemon")
     started = [run.call(starter) for starter in STARTERS]
-    guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(guard, signal.SIGKILL)
+    kill_the_guard_of(run)
     with pytest.raises(RunDied, match="The run's guard process was killed"):
         run.call("hang")
     assert_gone(run.pid, *started)
@@ -154,9 +157,8 @@ def test_a_run_does_not_outlive_its_guard_and_its_zygote(tmp_path: Path, assert_
     with Zygote() as zygote:
         run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
         run.call("echo")
-        guard = int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(zygote.pid or 0, signal.SIGKILL)
-        os.kill(guard, signal.SIGKILL)
+        kill_the_guard_of(run)
         with pytest.raises(RunDied, match="guard process was killed"):
             run.call("hang")
         assert_gone(run.pid)
@@ -180,9 +182,7 @@ def test_a_killed_zygote_harms_no_run_and_is_replaced(tmp_path: Path, assert_gon
     assert_gone(first.pid, second.pid)
 
 
-def test_many_runs_leak_neither_descriptors_nor_processes(
-    tmp_path: Path,
-) -> None:
+def test_many_runs_leak_neither_descriptors_nor_processes(tmp_path: Path) -> None:
     with Zygote() as zygote:
 
         def use(count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -178,3 +179,14 @@ def test_a_closed_zygote_says_so(tmp_path: Path) -> None:
     zygote.close()
     with pytest.raises(RuntimeError, match="this zygote was closed"):
         zygote.start("run_objects:Calculator", {}, log=tmp_path / "log")
+
+
+def test_the_example_in_the_docs_runs(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (repository / "docs" / "workers.md").read_text(), re.DOTALL)
+    module, program = blocks
+    (tmp_path / "my_runs.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "docs/workers.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "{'stage': 'count', 'step': 8, 'of': 8}"

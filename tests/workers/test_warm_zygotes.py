@@ -208,12 +208,7 @@ _READ = os.readlink
     ],
 )
 def test_a_session_with_another_python_or_in_another_namespace_is_refused(
-    session: Session,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    value: Any,
-    refusal: str,
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, refusal: str
 ) -> None:
     zygote = session()
     with monkeypatch.context() as patch:

@@ -50,10 +50,7 @@ def test_a_module_is_imported_once_for_all_runs(modules: str, tmp_path: Path) ->
         assert importers == {zygote.pid}
 
 
-def test_what_an_import_puts_into_the_environment_stays(
-    modules: str,
-    tmp_path: Path,
-) -> None:
+def test_what_an_import_puts_into_the_environment_stays(modules: str, tmp_path: Path) -> None:
     with Zygote(preload=["good_module"], python_path=[modules], env={"SET_BY_IMPORT": None}) as zygote:
         with zygote.start("good_module:Made", {}, log=tmp_path / "log") as run:
             assert run.call("environment") == "yes"
