@@ -25,7 +25,7 @@ class Writer:
 
     def write(self, folders: Mapping[str, str], step: int) -> int:
         """Writes a checkpoint below each folder, in the layout that is its key; gives the number of arrays."""
-        from t5x_harness.execute.checkpoint_standin import write_standin
+        from t5x_harness.execute.starting_checkpoint import write_standin
         from t5x_harness.standins.checkpoints import CheckpointKind
 
         run_stage(self._run, Stage.RESOLVE)

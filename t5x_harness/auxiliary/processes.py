@@ -15,8 +15,7 @@ from t5x_harness.auxiliary.backend import JobStatus
 from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import AuxiliaryJob
 from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
-from t5x_harness.runtime.choice import runtime_of
-from t5x_harness.runtime.program_environment import program_environment
+from t5x_harness.runtime.choice import program_environment, runtime_of
 from t5x_harness.slices.slice import get_slice
 
 _NICE = 10

@@ -21,8 +21,7 @@ from t5x_harness.commands.arguments import USAGE
 from t5x_harness.commands.google_arguments import add_google_arguments, options_of, project_of, root_of
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.settings import VertexOptions
-from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
-from t5x_harness.runtime.program_environment import program_environment
+from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of, program_environment
 from t5x_harness.settings.command_line import add_option, from_environment
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import RUNS

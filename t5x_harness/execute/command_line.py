@@ -35,7 +35,9 @@ def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
         yield
     except SystemExit as stop:
         by = "argparse does not know them; call parse_known_args, or parse in a function of your own program"
-        advice = f": {by}" if _is_of_argparse(stop) else ""
+        frames = traceback.walk_tb(stop.__traceback__)
+        is_of_argparse = any(frame.f_code.co_filename == argparse.__file__ for frame, _ in frames)
+        advice = f": {by}" if is_of_argparse else ""
         message = (
             f"it ends the program with status {stop.code!r}, and T5X's, too, whose flags are in sys.argv, such as "
             f"{sys.argv[2]}{advice}"
@@ -73,8 +75,3 @@ def _parse_flags(words: Sequence[str]) -> None:
     for flag, value in known:
         flag.parse(value)
     flags.FLAGS.mark_as_parsed()
-
-
-def _is_of_argparse(stop: SystemExit) -> bool:
-    frames = traceback.walk_tb(stop.__traceback__)
-    return any(frame.f_code.co_filename == argparse.__file__ for frame, _ in frames)

@@ -206,7 +206,7 @@ class _ProcessStandIns:
     def _write(self, path: str, folder: str, step: int, arguments: Mapping[str, Any]) -> None:
         import jax
 
-        from t5x_harness.execute.checkpoint_standin import write_standin
+        from t5x_harness.execute.starting_checkpoint import write_standin
         from t5x_harness.plan.state_shapes import StateShapes
         from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 

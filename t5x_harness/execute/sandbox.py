@@ -9,7 +9,6 @@ from pathlib import Path
 
 from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import store
-from t5x_harness.execute.shrink import as_gin
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT
 from t5x_harness.spec import Change, Mode, Reason, StandInPolicy
@@ -102,15 +101,15 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
     output = output_key(config)
     if config.value(output) != model_dir:
         left_open = not config.is_bound(output) or config.is_required(config.value(output))
-        before = as_gin(config.value(output)) if config.is_bound(output) else "nothing"
+        before = repr(config.value(output)) if config.is_bound(output) else "nothing"
         config.bind(output, model_dir)
         why = Reason.GIVEN if left_open else Reason.SANDBOX
-        changes.append(Change(output.short, before, as_gin(model_dir), why))
+        changes.append(Change(output.short, before, repr(model_dir), why))
     path = config.restore_key("path")
     owner = config.owner(path) if path else None
     if policy is not StandInPolicy.OFF and owner and config.is_required(config.value(owner)):
         value = str(workspace / "standin" / UNSET_CHECKPOINT)
-        changes.append(Change(owner.short, as_gin(config.value(owner)), as_gin(value), Reason.STANDIN))
+        changes.append(Change(owner.short, repr(config.value(owner)), repr(value), Reason.STANDIN))
         config.bind(owner, value)
     return changes
 

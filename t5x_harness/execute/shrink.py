@@ -23,11 +23,6 @@ _MLP_TARGET = 64
 _SEED = 0
 
 
-def as_gin(value: Any) -> str:
-    """Returns a value as gin text."""
-    return repr(value)
-
-
 @dataclasses.dataclass
 class Shrinker:
     """Applies the rules to one config.
@@ -79,9 +74,9 @@ class Shrinker:
         before = self.config.value(owner)
         if type(before) is type(value) and before == value:
             return False
-        shown = as_gin(before) if self.config.is_bound(owner) else "the default"
+        shown = repr(before) if self.config.is_bound(owner) else "the default"
         self.config.bind(owner, value)
-        self.changes.append(Change(owner.short, shown, as_gin(value), why))
+        self.changes.append(Change(owner.short, shown, repr(value), why))
         return True
 
     def _model(self) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from t5x_harness.execute.evaluate import eval_stage
+from t5x_harness.execute.evaluate import eval_stage, infer_stage
 from t5x_harness.execute.execution import Execution
-from t5x_harness.execute.infer import infer_stage
 from t5x_harness.execute.sandbox import output_folder, sandbox
 from t5x_harness.execute.train import train_stage
 from t5x_harness.findings.stage_report import StageReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gin
@@ -16,12 +16,20 @@ from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.execution import Execution, Trained
-from t5x_harness.execute.learned import nothing_learnt, sampled
 from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.upstream.t5x import count_batches
+
+_SAMPLE = 4096
+"""How many values of each array are compared. In a model that trains, all values of some array change."""
+
+_NOTHING = 1e-7
+"""A change, relative to the array's size, that float32 can hardly represent."""
+
+_LEAST_RATE = 1e-5
+"""The sum of all steps' learning rates below which parameters may well stay the same."""
 
 
 def train_stage(run: Execution, report: StageReport) -> None:
@@ -130,6 +138,61 @@ def _learnt(counter: _Counter, state: Any, scalars: dict[str, dict[int, float]],
             fix="look for a number out of its range: an epsilon, a threshold or an offset of the optimizer, or a share "
             "of dropout",
         )
+
+
+def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
+    """Copies the first values of each array, before T5X's train step reuses its memory.
+
+    Args:
+      params: a tree of arrays.
+
+    Returns:
+      The copies; none if this process does not hold all of the arrays.
+    """
+    leaves = jax.tree.leaves(params)
+    if not all(getattr(leaf, "is_fully_addressable", True) for leaf in leaves):
+        return []
+    return [np.array(np.asarray(leaf).reshape(-1)[:_SAMPLE], np.float32) for leaf in leaves]
+
+
+def largest_change(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> float:
+    """Returns the largest change of any array, relative to the array's own size.
+
+    The change of an array that was all zeros is 1 or more; NaN counts as a change.
+    """
+    return max((_change(one, other) for one, other in zip(before, after, strict=True)), default=0.0)
+
+
+def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float:
+    if before.shape != after.shape:
+        return 1.0
+    difference = np.linalg.norm(after - before)
+    if not np.isfinite(difference):
+        return 1.0
+    size = float(np.linalg.norm(before)) or float(difference) or 1.0
+    return float(difference) / size
+
+
+def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: Sequence[float]) -> str | None:
+    """Describes a training that changed no parameter although its learning rates were not zero.
+
+    Args:
+      before: what :func:`sampled` returned before training.
+      params: the parameters after it.
+      rates: the learning rate of each step, as T5X wrote it.
+
+    Returns:
+      None if a parameter changed, or if that cannot be decided.
+    """
+    if not before or not rates or sum(rates) < _LEAST_RATE:
+        return None
+    change = largest_change(before, sampled(params))
+    if change >= _NOTHING:
+        return None
+    return (
+        f"training changed nothing: at learning rates up to {max(rates):.3g}, no parameter changed by more than "
+        f"{change:.1g} of its size"
+    )
 
 
 def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: StageReport) -> None:

@@ -95,7 +95,7 @@ class LocalExecutor:
         """Does nothing: no stage is a job."""
 
     def job(self, run: Run, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
-        """Returns what a job that makes this planned run is to bind; see :mod:`t5x_harness.execute.for_job`.
+        """Returns what a job that makes this planned run is to bind; see :func:`t5x_harness.execute.process.job`.
 
         Raises:
           WorkerError: the run's process is gone.

@@ -1,4 +1,4 @@
-"""Which T5X runs: an installed one if there is any, otherwise the embedded one.
+"""Which T5X runs, an installed one or the embedded one, and the environment that programs find it in.
 
 Nothing here imports T5X: a runtime is found through the import system and described from what is on disk.
 """
@@ -11,17 +11,22 @@ import json
 import os
 import sys
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Literal
 
 from t5x_harness.runtime import import_hooks
+from t5x_harness.slices.devices import device_environment
+from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import RunSpec, RuntimeChoice
+from t5x_harness.variables import RUNTIME_FOLDER_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.version import __version__
 
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"
+_PROGRAMS = os.path.join(import_hooks.BOOTSTRAP_PATH, "programs")
 
 
 class RuntimeChoiceError(RuntimeError):
@@ -176,10 +181,12 @@ def _same(one: str, other: str) -> bool:
 
 def _how(finder: object, spec: ModuleSpec) -> str:
     dist = _distribution_of(_folder(spec))
-    if finder is not PathFinder or (dist is not None and _points_at_checkout(dist)):
+    if finder is not PathFinder:
         return "editable install"
     if dist is not None:
-        return "installed package"
+        # `setup.py develop` leaves a link to the checkout, whose metadata list no installed files.
+        listed = dist.read_text("RECORD") or dist.read_text("installed-files.txt")
+        return "editable install" if _editable_root(dist) is not None or listed is None else "installed package"
     is_here = _same(os.path.dirname(_folder(spec)), os.curdir)
     return "the package t5x of the working folder" if is_here else "folder on the import path"
 
@@ -200,12 +207,6 @@ def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
         if root is not None and Path(os.path.realpath(location)).is_relative_to(os.path.realpath(root)):
             return dist
     return None
-
-
-def _points_at_checkout(dist: importlib.metadata.Distribution) -> bool:
-    # `setup.py develop` leaves a link to the checkout, whose metadata list no installed files.
-    listed = dist.read_text("RECORD") or dist.read_text("installed-files.txt")
-    return _editable_root(dist) is not None or listed is None
 
 
 def _direct_url(dist: importlib.metadata.Distribution) -> dict[str, object]:
@@ -254,3 +255,42 @@ def _git_commit(checkout: str) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return next((line.split()[0] for line in packed if line.endswith(f" {name}")), None)
+
+
+def program_environment(
+    slice: Slice | None,
+    runtime: Runtime,
+    preference: str = "auto",
+    environment: Mapping[str, str] | None = None,
+    pod: Pod | None = None,
+) -> dict[str, str]:
+    """Returns the whole environment that a command runs in: which T5X it finds, and on which slice.
+
+    It consists of variables alone. A folder at the start of PYTHONPATH has a ``sitecustomize`` that sets up each
+    interpreter when it starts; a folder at the start of PATH has a ``python`` and ``python3`` that put that folder back
+    if a script has set its own PYTHONPATH.
+
+    Args:
+      slice: the slice to emulate; None leaves devices and meshes as they are.
+      runtime: the T5X that was found here.
+      preference: ``auto`` lets each process look again, because its import path may differ. Processes that find no T5X
+        use the one that was found here.
+      environment: what to start from; this process's own by default.
+      pod: the process's place, if it is one of the slice's hosts and not all of them.
+    """
+    base = dict(os.environ if environment is None else environment)
+    processes = pod.processes if pod else 1
+    return {
+        **base,
+        **({**device_environment(slice, base, processes=processes), SLICE_VARIABLE: slice.name} if slice else {}),
+        **(pod.variables() if pod else {}),
+        RUNTIME_VARIABLE: runtime.kind if preference != "auto" else "auto",
+        RUNTIME_FOLDER_VARIABLE: folder_to_import_from(runtime) or "",
+        "PYTHONPATH": _in_front(import_hooks.BOOTSTRAP_PATH, base.get("PYTHONPATH", "")),
+        "PATH": _in_front(_PROGRAMS, base.get("PATH", os.defpath)),
+    }
+
+
+def _in_front(folder: str, path: str) -> str:
+    """Returns a path list that begins with this folder."""
+    return os.pathsep.join([folder, *(p for p in path.split(os.pathsep) if p != folder)]) if path else folder

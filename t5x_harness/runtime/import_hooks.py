@@ -40,14 +40,24 @@ class RuntimeFinder:
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of ``t5x``; None for every other module."""
+        """Returns the spec of ``t5x``; None for every other module.
+
+        Raises:
+          ModuleNotFoundError: the harness was installed without the embedded T5X.
+        """
         if fullname != "t5x":
             return None
         if self.preference != "embedded":
             for _, spec in installed_specs(last=self.folder):
                 if holds_t5x(spec):
                     return spec
-        return embedded_spec() if self.preference != "installed" else None
+        if self.preference == "installed":
+            return None
+        if (own := PathFinder.find_spec("t5x", [EMBEDDED_PATH])) is None:
+            raise ModuleNotFoundError(
+                f"the embedded T5X is missing from {EMBEDDED_PATH}; reinstall t5x-harness", name="t5x"
+            )
+        return own
 
 
 class _GuidePrograms:
@@ -66,20 +76,6 @@ class _GuidePrograms:
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: no T5X has it; use t5x.main --run_mode={mode}", name=fullname
         )
-
-
-def embedded_spec() -> ModuleSpec:
-    """Returns the import spec of the embedded runtime.
-
-    Raises:
-      ModuleNotFoundError: the harness was installed without it.
-    """
-    spec = PathFinder.find_spec("t5x", [EMBEDDED_PATH])
-    if spec is None:
-        raise ModuleNotFoundError(
-            f"the embedded T5X is missing from {EMBEDDED_PATH}; reinstall t5x-harness", name="t5x"
-        )
-    return spec
 
 
 def installed_specs(folders: Sequence[str] = (), last: str = "") -> Iterator[tuple[Any, ModuleSpec]]:

@@ -1,4 +1,4 @@
-"""The outcome of a run and of each of its stages."""
+"""What a run and each of its stages find, establish and change, and their outcome."""
 
 from __future__ import annotations
 
@@ -8,10 +8,184 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from t5x_harness.spec.choices import Stage
-from t5x_harness.spec.facts import BoundValue, Change, FactTable, Measure
-from t5x_harness.spec.findings import Finding, Severity
 from t5x_harness.spec.run import RunSpec
 from t5x_harness.system.decode import JsonValue
+from t5x_harness.system.shortening import shorten
+
+
+class Severity(enum.StrEnum):
+    """How much a finding matters: an error fails its stage, a warning and a note do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclasses.dataclass(frozen=True)
+class Location(JsonValue):
+    """A line of a file, with the include statements that led to it (outermost first)."""
+
+    file: str
+    line: int
+    included_from: tuple[Location, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit(JsonValue):
+    """Whole lines of a file, and what to put in their place.
+
+    Attributes:
+      file: the file's name as locations show it: relative to the run's working directory, or absolute.
+      first: the first line to replace, counted from 1.
+      last: the last line to replace; ``first - 1`` to replace none and insert ``text`` in front of line ``first``.
+      text: the replacement, in which each line ends with a line feed whatever the file's own line ends are; empty to
+        remove the lines.
+    """
+
+    file: str
+    first: int
+    last: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding(JsonValue):
+    """One thing to tell the user: what is wrong, where, and the smallest change that fixes it.
+
+    A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.shortening.shorten`.
+
+    Attributes:
+      code: stable id from the failure catalogue, such as ``GIN01``.
+      severity: see :class:`Severity`.
+      stage: the stage that found it.
+      message: what failed, with the values that disagree.
+      location: the binding, import or include at fault; None if no line is (say so in the message).
+      fix: the smallest fix, as an instruction.
+      binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
+      edits: the same fix for a program to make, all of it or none; empty if a person has to decide.
+    """
+
+    code: str
+    severity: Severity
+    stage: Stage
+    message: str
+    location: Location | None = None
+    fix: str | None = None
+    binding: str | None = None
+    edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shorten(self.message))
+        if self.fix is not None:
+            object.__setattr__(self, "fix", shorten(self.fix))
+
+
+class Reason(enum.StrEnum):
+    """What a change is for.
+
+    ``SANDBOX``: a path that was moved into the run's folder.
+    ``GIVEN``: a folder that the config leaves to the command line of the job.
+    ``STEPS``: the steps that a promoted test asks for.
+    ``REPEATABLE``: a seed where T5X would take the clock.
+    """
+
+    SHRINK = "shrink"
+    STANDIN = "standin"
+    SANDBOX = "sandbox"
+    GIVEN = "given"
+    STEPS = "steps"
+    REPEATABLE = "repeatable"
+
+
+class Changed(enum.StrEnum):
+    """What was changed: a binding of the config, or what no binding says."""
+
+    BINDING = "binding"
+    MESH = "mesh"
+    DATA = "data"
+    VOCABULARY = "vocabulary"
+
+
+@dataclasses.dataclass(frozen=True)
+class Change(JsonValue):
+    """A value that the harness changed to run a config here: by shrinking it or by a stand-in.
+
+    Attributes:
+      binding: the full gin name, such as ``network.T5Config.emb_dim``; a name in words for anything else.
+      before: the config's own value, as gin text.
+      after: the value that ran, as gin text.
+      why: what the change is for.
+      what: what was changed.
+    """
+
+    binding: str
+    before: str
+    after: str
+    why: Reason
+    what: Changed = Changed.BINDING
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure(JsonValue):
+    """A number that a stage established; the stage's facts say the same for people.
+
+    Attributes:
+      name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
+      value: the number; not finite if the run's own number is not.
+      unit: what it counts: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
+      of: the dataset, task, module of the model or part of the state that was measured; empty for the run.
+      step: the train step that it belongs to, or None.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    of: str = ""
+    step: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FactTable(JsonValue):
+    """A fact that is a table, for programs; its text is among the stage's facts under the same name.
+
+    Attributes:
+      name: of the fact.
+      columns: the heads; empty for a table without them.
+      rows: the cells, text or numbers; a short row lacks its last cells.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int | float | str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment(JsonValue):
+    """One gin statement that gives a value: the value as gin text, and the statement's location."""
+
+    value: str
+    location: Location
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundValue(JsonValue):
+    """What a parameter or a macro is bound to once the whole config was read, and by which statements.
+
+    Attributes:
+      name: as the winning statement writes it, ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
+      configurable: the full name of the parameter's configurable, such as ``t5x.utils.DatasetConfig``; None for a
+        macro.
+      assignment: the statement that won.
+      overridden: the statements that lost against later ones, in the order in which they were read.
+    """
+
+    name: str
+    configurable: str | None
+    assignment: Assignment
+    overridden: tuple[Assignment, ...] = ()
 
 
 class Outcome(enum.StrEnum):

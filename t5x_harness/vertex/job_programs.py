@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_harness.google.vertex.jobs.programs import Programs
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.choice import find_runtime, program_environment
 from t5x_harness.runtime.compile_cache import compile_cache_environment, compile_cheaply, default_cache_folder
-from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
 from t5x_harness.system.switch import is_on

@@ -243,18 +243,15 @@ class Zygote(Closing):
     def _await_ready(self) -> None:
         started = time.monotonic()
         try:
-            self._import()
+            self._warm()
+            while not self._ready and not self._failure:
+                if not self._listen(max(0.001, self._deadline - time.monotonic())):
+                    where = f"importing {self._importing}" if self._importing else "starting Python"
+                    self._fail(f"The worker process was still {where} after {self._start_timeout:g} s")
+                elif self._host is None and not self._failure:
+                    self._warm()  # the kept one would not have it: another begins
         finally:
             self.seconds_waited += time.monotonic() - started
-
-    def _import(self) -> None:
-        self._warm()
-        while not self._ready and not self._failure:
-            if not self._listen(max(0.001, self._deadline - time.monotonic())):
-                where = f"importing {self._importing}" if self._importing else "starting Python"
-                self._fail(f"The worker process was still {where} after {self._start_timeout:g} s")
-            elif self._host is None and not self._failure:
-                self._warm()  # the kept one would not have it: another begins
         if self._failure:
             message, module, tail = self._failure
             if self._was_killed:  # from outside: nothing says that the next one is, too

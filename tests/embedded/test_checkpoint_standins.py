@@ -17,7 +17,7 @@ from flax import serialization
 from small_states import assert_same, factoring_adafactor, flat, partitioner, shapes, state
 from t5x import checkpoints, optimizers, state_utils, train_state
 
-from t5x_harness.execute.checkpoint_standin import write_standin
+from t5x_harness.execute.starting_checkpoint import write_standin
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, read_tree
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at
 from t5x_harness.variables import ROOT_VARIABLE

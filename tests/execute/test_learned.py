@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import t5x_in_use
 
-from t5x_harness.execute.learned import largest_change, nothing_learnt, sampled
+t5x_in_use.use()
+
+from t5x_harness.execute.train import largest_change, nothing_learnt, sampled  # noqa: E402
 
 RATES = [0.001] * 4
 BEFORE = {"kernel": np.linspace(-1, 1, 10_000).reshape(100, 100), "scale": np.ones(3), "bias": np.zeros(3)}

@@ -17,7 +17,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 from local_run import LocalRun  # noqa: E402
 
-from t5x_harness.execute.numerics import note_numerics  # noqa: E402
+from t5x_harness.execute.execution import note_numerics  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
 from t5x_harness.spec import Outcome, Stage  # noqa: E402
 from t5x_harness.upstream.tpu_numerics import Contractions, lowered, use_tpu_numerics  # noqa: E402

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.execute import program_setup
-from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.runtime.choice import find_runtime, program_environment
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-from t5x_harness.runtime.program_environment import program_environment
 from t5x_harness.slices.slice import get_slice
 
 MAIN = (
