@@ -16,9 +16,8 @@ import ml_dtypes
 import numpy as np
 from reporting import report
 
-from t5x_harness.conversion.architecture import Architecture
-from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.t5x_checkpoint import LazyArray, write_checkpoint
+from t5x_harness.conversion.architecture import Architecture, parameters
+from t5x_harness.conversion.stored import LazyArray, write_checkpoint
 
 XL = Architecture(
     vocab_size=32128,

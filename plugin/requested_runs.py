@@ -68,7 +68,7 @@ def run_auxiliary_for(
 def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked: Layer, mode: AotMode) -> AotNumbers:
     """Compiles a config's programs for a test: see ``fixtures.runs.T5XAot``."""
     from t5x_harness.aot.numbers import AotNumbers
-    from t5x_harness.aot.verdicts import TOO_LARGE
+    from t5x_harness.aot.stage import TOO_LARGE
     from t5x_harness.report.properties import stage_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext
@@ -156,7 +156,7 @@ def _run(
 @contextlib.contextmanager
 def _auxiliary_errors() -> Iterator[None]:
     """Fails the test without a traceback if its auxiliary jobs are wrong or their results cannot be stored."""
-    from t5x_harness.auxiliary.errors import AuxiliaryError
+    from t5x_harness.auxiliary.request import AuxiliaryError
     from t5x_harness.buckets.folders import StorageError
 
     try:

@@ -12,9 +12,9 @@ from t5x_harness.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from t5x_harness.aot.numbers import AotNumbers as AotNumbers
-    from t5x_harness.conversion.errors import ConversionError as ConversionError
-    from t5x_harness.conversion.process import convert as convert
     from t5x_harness.conversion.request import Conversion as Conversion
+    from t5x_harness.conversion.request import ConversionError as ConversionError
+    from t5x_harness.conversion.request import convert as convert
     from t5x_harness.fixtures.runs import AuxiliaryJobs as AuxiliaryJobs
     from t5x_harness.fixtures.runs import T5XAot as T5XAot
     from t5x_harness.fixtures.runs import T5XRun as T5XRun

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from t5x_harness.aot.compiling import CompiledProgram
+from t5x_harness.aot.compiling import CompiledProgram, Compiler
 from t5x_harness.aot.costs import DeviceCosts
-from t5x_harness.aot.depth import at_full_depth
+from t5x_harness.aot.depth import HIGH, LOW, at_full_depth, depths_of, highest
+from t5x_harness.aot.hlo import T, added_up
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.memory import DeviceMemory
-from t5x_harness.aot.request import ProgramSpec
-from t5x_harness.aot.tallies import T, added_up
+from t5x_harness.aot.request import AotRun, ProgramSpec
+from t5x_harness.spec import AotMode, RunSpec
 
 CODE_OF_A_PRODUCT = 2**20
 """Bytes of code for each instruction with products: a bound for programs whose code was not generated.
@@ -29,30 +31,23 @@ class ProgramAccount:
 
     Attributes:
       program: the program.
-      depths: the layers of each stack that it is extrapolated from; empty if all layers were compiled.
       why_whole: why all layers were compiled although the run asked for a few; empty otherwise.
       memory: in bytes.
       costs: of one run.
       code_bytes: size of the program's code; None if no code was generated.
       cpu_seconds: that lowering and compiling took; 0 if earlier runs had compiled it.
       host_bytes: the most memory of this machine that a compiling process had.
-      mesh: devices by axis.
+      is_extrapolated: whether its numbers are extrapolated from fewer layers.
     """
 
     program: ProgramSpec
-    depths: tuple[Mapping[str, int], ...]
     why_whole: str
     memory: DeviceMemory
     costs: DeviceCosts
     code_bytes: int | None
     cpu_seconds: float
     host_bytes: int
-    mesh: Mapping[str, int]
-
-    @property
-    def is_extrapolated(self) -> bool:
-        """Whether its numbers are extrapolated from fewer layers."""
-        return bool(self.depths)
+    is_extrapolated: bool
 
     @property
     def needed_bytes(self) -> int:
@@ -65,34 +60,86 @@ class ProgramAccount:
         return self.costs.products * CODE_OF_A_PRODUCT if self.code_bytes is None else 0
 
 
+def account_program(
+    run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: Compiler
+) -> ProgramAccount | CompilerResult:
+    """Compiles one program at the depths that ``spec.settings.aot`` asks for.
+
+    Returns:
+      Its account; or the compiler's result if it needs more memory than a device has, or was only lowered.
+
+    Raises:
+      NotCompiled: it cannot be lowered or compiled.
+      WorkerError: a process cannot be started, or takes longer than it may.
+    """
+    mode = spec.settings.aot
+    if mode is AotMode.LOWER:
+        return compiler.compile(program, spec, None).result
+    why = ""
+    if mode is AotMode.DEPTHS:
+        if run.scanned:
+            why = "which are one loop"  # compiles as fast as one layer
+        elif not depths_of(run.stacks)[0]:
+            why = "which are few" if run.stacks else "as no binding says how many"
+        elif (account := _extrapolated(run, program, spec, compiler)) is not None:
+            return account
+        else:
+            why = "which are not equal"
+    whole = compiler.compile(program, spec, Until.CODE if mode is AotMode.FULL else Until.MEMORY)
+    if whole.result.verdict is CompilerVerdict.OUT_OF_MEMORY:
+        return whole.result
+    return account_of(program, [whole], [1.0], why)
+
+
+def _extrapolated(
+    run: AotRun, program: ProgramSpec, spec: RunSpec, compiler: Compiler
+) -> ProgramAccount | CompilerResult | None:
+    """Extrapolates the program from a few layers; None if that is not possible, because layers differ."""
+    depths, weights = depths_of(run.stacks)
+
+    def compiled_at(depth: int, again: bool = False) -> CompiledProgram:
+        layers = (f"{binding} = {number}" for binding, number in depths[depth].items())
+        few = dataclasses.replace(spec, bindings=(*spec.bindings, *layers))
+        return compiler.compile(program, few, Until.MEMORY, f", {HIGH if depth else LOW} layers", again)
+
+    compiled = [compiled_at(depth) for depth in range(len(depths))]
+    for each in compiled:
+        if each.result.verdict is CompilerVerdict.OUT_OF_MEMORY:
+            return each.result
+    moment = highest([each.live for each in compiled], weights)
+    state = sum(each.lowered.state_bytes * weight for each, weight in zip(compiled, weights, strict=True))
+    if moment is None or round(state) != run.state_bytes[program.name]:  # not a straight line
+        return None
+    for depth, each in enumerate(compiled):
+        memory = compiler.memory_at(each, moment)
+        if memory is None:
+            memory = compiler.memory_at(compiled_at(depth, again=True), moment)
+        compiled[depth] = dataclasses.replace(each, memory=memory)
+    return account_of(program, compiled, weights)
+
+
 def account_of(
-    program: ProgramSpec,
-    compiled: Sequence[CompiledProgram],
-    depths: Sequence[Mapping[str, int]],
-    weights: Sequence[float],
-    why_whole: str = "",
+    program: ProgramSpec, compiled: Sequence[CompiledProgram], weights: Sequence[float], why_whole: str = ""
 ) -> ProgramAccount:
     """Makes the account of a program.
 
     Args:
       program: the program.
-      compiled: the program at each depth, none of which exceeds the device's memory.
-      depths: layers by binding; empty if all layers were compiled.
+      compiled: the program with all layers, or at each of several depths; none exceeds the device's memory.
       weights: of the depths; see :mod:`t5x_harness.aot.depth`.
       why_whole: why all layers were compiled although the run asked for a few.
     """
-    results = [each.result for each in compiled if each.result is not None]
+    results = [each.result for each in compiled]
     code = [each.code_bytes for each in results if each.code_bytes is not None]
     return ProgramAccount(
         program,
-        tuple(depths),
         why_whole,
         _memory([each.memory for each in compiled if each.memory is not None], weights),
         _costs([each.costs for each in compiled if each.costs is not None], weights),
         at_full_depth(code, weights) if len(code) == len(compiled) else None,
-        sum(each.result.cpu_seconds for each in compiled if each.result is not None and not each.is_kept),
+        sum(each.result.cpu_seconds for each in compiled if not each.is_kept),
         max(each.host_bytes for each in results),
-        compiled[0].lowered.mesh,
+        is_extrapolated=len(compiled) > 1,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5x_harness.aot.shapes import HBM
+from t5x_harness.aot.hlo import HBM
 
 _ALLOCATION = re.compile(r"allocation \d+: (?:size (\d+), )?(?:color (\d+), )?(?:page \d+, )?(.*)")
 _VALUE = re.compile(r" value: <\d+ (.+?)(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)")
@@ -99,7 +99,11 @@ class BufferAssignment:
         for allocation in self.allocations:
             if allocation.is_temporary and allocation.space == HBM:
                 for values in allocation.slots.values():
-                    total += _highest(values, len(total))
+                    highest = np.zeros_like(total)
+                    for value in values:
+                        part = highest[value.first : value.last + 1]
+                        np.maximum(part, value.bytes, out=part)
+                    total += highest
         return total
 
 
@@ -114,15 +118,6 @@ def read_assignment(assignment: Path, live_ranges: Path) -> BufferAssignment:
     if not allocations:
         raise MemoryTextError(f"{assignment}: no allocation in it: not a whole buffer assignment of XLA")
     return BufferAssignment(allocations, sequence)
-
-
-def _highest(values: Sequence[PlacedValue], length: int) -> np.ndarray:
-    """Returns the bytes of the largest value at one offset, for each moment."""
-    used = np.zeros(length, dtype=np.int64)
-    for value in values:
-        part = used[value.first : value.last + 1]
-        np.maximum(part, value.bytes, out=part)
-    return used
 
 
 def _read_ranges(file: Path) -> tuple[tuple[str, ...], Mapping[tuple[str, str], tuple[int, int]]]:

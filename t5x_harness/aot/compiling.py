@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -13,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.aot.buffers import BufferAssignment, read_assignment
-from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.costs import DeviceCosts, costs_of
-from t5x_harness.aot.host_memory import available_bytes, needed_bytes
+from t5x_harness.aot.depth import moments_of
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.memory import DeviceMemory, memory_of
-from t5x_harness.aot.moments import moments_of
 from t5x_harness.aot.program_text import HloProgram, read_program
 from t5x_harness.aot.refusals import NotCompiled, crashed, refused, too_little_memory
 from t5x_harness.aot.request import LoweredProgram, ProgramSpec
@@ -26,6 +27,47 @@ from t5x_harness.spec import Finding, RunSpec, Stage
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, RunProcess
+
+# Bytes of the process before it compiles, and for each operation: a little above what benchmarks/aot.py prints.
+_BEGINNING = 1.0 * 2**30
+_FOR_EACH_OPERATION = {Until.MEMORY: 60_000.0, Until.CODE: 300_000.0}
+
+# Of both versions of control groups.
+_GROUP_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+
+
+def needed_bytes(operations: int, until: Until) -> int:
+    """Estimates the memory of this machine that a compilation takes, in bytes.
+
+    Args:
+      operations: number of StableHLO operations.
+      until: how far the program is compiled.
+    """
+    return int(_BEGINNING + _FOR_EACH_OPERATION[until] * operations)
+
+
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Returns the free memory in bytes, of the machine or of the process's control group, whichever has less.
+
+    Args:
+      root: the root of the file system.
+
+    Returns:
+      None if the system does not say.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        meminfo = (root / "proc/meminfo").read_text(encoding="utf-8")
+        found += [int(size) * 1024 for size in re.findall(r"^MemAvailable:\s*(\d+)", meminfo, re.MULTILINE)]
+    for limit, used in _GROUP_FILES:
+        with contextlib.suppress(OSError, ValueError):  # of another version, or without a limit
+            most, taken = ((root / "sys/fs/cgroup" / name).read_text(encoding="utf-8") for name in (limit, used))
+            found.append(int(most) - int(taken))
+    return min(found, default=None)
+
 
 _FORMAT = 8
 """The version of kept results; results of other versions are not read."""
@@ -37,16 +79,16 @@ class CompiledProgram(JsonValue):
 
     Attributes:
       lowered: what was known before.
-      result: the compiler's result; None if the program was only lowered.
+      result: the compiler's result.
       memory: the memory of one device; None if the program did not compile or was only lowered.
       costs: of one run on one device; None likewise.
-      live: bytes of temporary values by moment; see :mod:`t5x_harness.aot.moments`.
+      live: bytes of temporary values by moment; see :mod:`t5x_harness.aot.depth`.
       at: the memory at other moments than the peak, by name, for those that were asked for.
       is_kept: whether an earlier run compiled it.
     """
 
     lowered: LoweredProgram
-    result: CompilerResult | None = None
+    result: CompilerResult
     memory: DeviceMemory | None = None
     costs: DeviceCosts | None = None
     live: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -74,7 +116,7 @@ class Compiler:
     waits: list[float] = dataclasses.field(default_factory=list)
     readings: dict[str, tuple[HloProgram, BufferAssignment]] = dataclasses.field(default_factory=dict)
 
-    def memory_at(self, compiled: CompiledProgram, until: Until, moment: str) -> DeviceMemory | None:
+    def memory_at(self, compiled: CompiledProgram, moment: str) -> DeviceMemory | None:
         """Returns a compiled program's memory at one of its moments; None if an earlier run did not keep it."""
         if (known := compiled.at.get(moment)) is not None:
             return known
@@ -82,7 +124,7 @@ class Compiler:
         if (reading := self.readings.pop(fingerprint, None)) is None:
             return None
         found = memory_of(*reading, moments_of(*reading)[moment])
-        if (kept := _kept(fingerprint, until)) is not None:
+        if (kept := _kept(fingerprint, Until.MEMORY)) is not None:
             _write(kept, dataclasses.replace(compiled, at={**compiled.at, moment: found}))
         return found
 
@@ -110,28 +152,30 @@ class Compiler:
         try:
             answer = run.call("lower", timeout=self.timeout, program=program.to_json())
             if "finding" in answer:
-                raise NotCompiled(program.name, Finding.from_json(answer["finding"]))
+                raise NotCompiled(Finding.from_json(answer["finding"]))
             lowered = LoweredProgram.from_json(answer)
             if until is None:
-                return CompiledProgram(lowered)
+                return CompiledProgram(lowered, CompilerResult(CompilerVerdict.LOWERED))
             kept = _kept(lowered.fingerprint, until)
             if not again and (known := _read(kept, lowered)) is not None:
                 return known
-            waited = self._await_turn(run, about)
-            if waited and not again and (known := _read(kept, lowered)) is not None:
-                return known  # the other process compiled the same
-            _require_memory(program, lowered, until)
+            self._await_turn(run, about)
+            if not again and (known := _read(kept, lowered)) is not None:
+                return known  # another process has compiled the same meanwhile
+            needed, free = needed_bytes(lowered.operations, until), available_bytes()
+            if free is not None and needed > free:
+                raise too_little_memory(needed, free, until)
             self._tell(f"compiling {about}")
             answer = run.call("compile", timeout=self.timeout, folder=str(folder / "compiler"), until=until.value)
             result = CompilerResult.from_json(answer)
             if result.verdict is CompilerVerdict.FAILED:
-                raise refused(program.name, result.message, run.log)
+                raise refused(result.message, run.log)
             compiled = self._account(program, lowered, result, folder / "compiler", is_whole=not depth)
             if kept is not None:
                 _write(kept, compiled)
             return compiled
         except RunDied as error:
-            raise crashed(program.name, error, run.log) from error
+            raise crashed(error, run.log) from error
         finally:
             run.close()
             shutil.rmtree(folder / "compiler", ignore_errors=True)
@@ -154,18 +198,14 @@ class Compiler:
         moments = moments_of(text, assignment)
         return dataclasses.replace(compiled, live={name: int(live[moment]) for name, moment in moments.items()})
 
-    def _await_turn(self, run: RunProcess, about: str) -> bool:
-        """Waits until no other process of this user compiles, and returns whether one did."""
+    def _await_turn(self, run: RunProcess, about: str) -> None:
+        """Waits until no other process of this user compiles."""
+        root = harness_cache_folder(os.environ)
+        lock = root / "aot.lock" if root else Path(tempfile.gettempdir(), f"t5x-harness-{os.getuid()}-aot.lock")
         began = time.monotonic()
-        others = []
-
-        def wait(event: Mapping[str, Any]) -> None:
-            others.append(event)
-            self._tell(f"{about}: waiting for another compilation")
-
-        run.call("await_turn", on_progress=wait, lock=str(_lock()))
+        note = f"{about}: waiting for another compilation"
+        run.call("await_turn", on_progress=lambda event: self._tell(note), lock=str(lock))
         self.waits.append(time.monotonic() - began)
-        return bool(others)
 
     def _tell(self, note: str) -> None:
         if self.on_progress is not None:
@@ -177,22 +217,10 @@ def _one(folder: Path, ending: str) -> Path:
     return max(folder.glob(f"*.{ending}"), key=lambda file: file.stat().st_size)
 
 
-def _require_memory(program: ProgramSpec, lowered: LoweredProgram, until: Until) -> None:
-    needed, there = needed_bytes(lowered.operations, until), available_bytes()
-    if there is not None and needed > there:
-        raise too_little_memory(program.name, needed, there, until)
-
-
 def _kept(fingerprint: str, until: Until) -> Path | None:
     """Returns the file for the result of a program; None if nothing is kept."""
     root = harness_cache_folder(os.environ)
     return None if root is None else root / "aot" / f"{fingerprint}-{until}.json"
-
-
-def _lock() -> Path:
-    """Returns the file that a process locks while it compiles."""
-    root = harness_cache_folder(os.environ)
-    return Path(tempfile.gettempdir(), f"t5x-harness-{os.getuid()}-aot.lock") if root is None else root / "aot.lock"
 
 
 def _read(kept: Path | None, lowered: LoweredProgram) -> CompiledProgram | None:

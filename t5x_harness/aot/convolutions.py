@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_harness.aot.tallies import Tally
+from t5x_harness.aot.hlo import Tally
 
 if TYPE_CHECKING:
-    from t5x_harness.aot.instructions import Instruction
-    from t5x_harness.aot.shapes import Shape
+    from t5x_harness.aot.hlo import Instruction, Shape
 
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
 _FIELD = re.compile(r"(\w+)=(\S+)")
+_WINDOW = {"size": 1, "stride": 1, "pad": 0, "lhs_dilate": 1, "rhs_dilate": 1}
+"""What says how a kernel moves along one dimension, and what each is by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,17 +44,6 @@ class ProductSize(Tally):
         compiler chooses which operand, so the better side counts. Zeros fill the rest.
         """
         return _filled(self.contracted, unit) * max(_filled(side, unit) for side in self.sides)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Window:
-    """How a convolution's kernel moves along one dimension."""
-
-    size: int = 1
-    stride: int = 1
-    before: int = 0
-    input_dilation: int = 1
-    kernel_dilation: int = 1
 
 
 def product_size(instruction: Instruction, left: Shape, right: Shape) -> ProductSize | None:
@@ -91,42 +81,26 @@ def _pairs(instruction: Instruction, labels: re.Match[str], left: Shape, result:
     pairs = sizes["b"] * sizes["f"] * outputs["f"]
     for key in ("feature_group_count", "batch_group_count"):
         pairs //= int(instruction.text(key) or 1)
-    for number, window in enumerate(_windows(instruction.text("window") or "", len(labels[1]) - 2)):
+    # In ``{size=16x1 stride=15x1 pad=0_0x0_0}``, each field has a value for each dimension.
+    fields = {key: value.split("x") for key, value in _FIELD.findall((instruction.text("window") or "").strip("{}"))}
+    for number in range(len(labels[1]) - 2):
+        window = tuple(
+            int(fields[key][number].partition("_")[0]) if key in fields else default for key, default in _WINDOW.items()
+        )
         pairs *= _positions(sizes[str(number)], outputs[str(number)], window)
     return pairs
 
 
+@functools.cache
+def _positions(size: int, results: int, window: tuple[int, ...]) -> int:
+    """Counts the pairs of a result and a kernel position that meet an element of the input, along one dimension."""
+    length, stride, before, input_dilation, kernel_dilation = window
+    starts, last = np.arange(results) * stride - before, (size - 1) * input_dilation
+    total = 0
+    for at in (starts + offset for offset in np.arange(length) * kernel_dilation):
+        total += int(((at >= 0) & (at <= last) & (at % input_dilation == 0)).sum())
+    return total
+
+
 def _filled(size: int, unit: int) -> float:
     return size / (-(-size // unit) * unit)
-
-
-def _windows(text: str, count: int) -> list[_Window]:
-    """Returns the window of each dimension; ``size=16x1 stride=15x1 pad=0_0x0_0`` has two."""
-    fields = {key: value.split("x") for key, value in _FIELD.findall(text.strip("{}"))}
-
-    def at(key: str, number: int, default: int) -> int:
-        return int(fields[key][number].partition("_")[0]) if key in fields else default
-
-    return [
-        _Window(
-            at("size", number, 1),
-            at("stride", number, 1),
-            at("pad", number, 0),
-            at("lhs_dilate", number, 1),
-            at("rhs_dilate", number, 1),
-        )
-        for number in range(count)
-    ]
-
-
-@functools.cache
-def _positions(size: int, results: int, window: _Window) -> int:
-    """Counts the pairs of a result and a kernel position that meet an element of the input, along one dimension."""
-    starts = np.arange(results) * window.stride - window.before
-    offsets = np.arange(window.size) * window.kernel_dilation
-    last = (size - 1) * window.input_dilation
-    total = 0
-    for offset in offsets:
-        at = starts + offset
-        total += int(((at >= 0) & (at <= last) & (at % window.input_dilation == 0)).sum())
-    return total

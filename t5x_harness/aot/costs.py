@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t5x_harness.aot.convolutions import ProductSize, product_size
-from t5x_harness.aot.shapes import HBM, Shape
-from t5x_harness.aot.tallies import Tally, added_up
+from t5x_harness.aot.hlo import HBM, Shape, Tally, added_up, groups_of
 
 if TYPE_CHECKING:
-    from t5x_harness.aot.groups import Groups
-    from t5x_harness.aot.instructions import Computation, Instruction
+    from t5x_harness.aot.hlo import Computation, Groups, Instruction
     from t5x_harness.aot.program_text import HloProgram
 
 _PRODUCTS = frozenset(("dot", "convolution"))
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
-_NO_ARITHMETIC = frozenset(
+_NO_ARITHMETIC = _PRODUCTS | frozenset(
     """parameter constant get-tuple-element tuple bitcast copy broadcast reshape transpose slice dynamic-slice
     dynamic-update-slice concatenate pad gather scatter iota reverse while conditional call fusion custom-call after-all
     partition-id replica-id optimization-barrier opt-barrier rng-bit-generator sort async-start async-update async-done
@@ -104,7 +102,7 @@ def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1
         flops=product_flops + sum(times * counter.other_flops(computation) for computation, times in runs),
         product_flops=product_flops,
         hbm_bytes=sum(times * counter.traffic(computation) for computation, times in runs),
-        collectives=added_up(_collectives(counter, runs, mesh), by="bytes"),
+        collectives=added_up(counter.collectives(runs, mesh), by="bytes"),
         loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
         products=sum(len(counter.products(computation)) for computation in {c.name: c for c, _ in runs}.values()),
@@ -182,18 +180,17 @@ class _CostCounter:
     @functools.cache  # noqa: B019
     def other_flops(self, computation: Computation) -> int:
         """Returns the operations of a computation and its fusions, without products."""
-        return sum(self._other_flops_of(computation, instruction) for instruction in computation.instructions)
-
-    def _other_flops_of(self, computation: Computation, instruction: Instruction) -> int:
-        opcode = instruction.opcode
-        if (inside := self._inside(instruction)) is not None:
-            return self.other_flops(inside)
-        if opcode in _PRODUCTS or opcode in _NO_ARITHMETIC or opcode.startswith(_COLLECTIVES):
-            return 0
-        if opcode == "reduce":
-            inputs = instruction.operands[: len(instruction.operands) // 2]
-            return sum(computation.by_name[name].arrays[0].elements for name in inputs)
-        return instruction.arrays[0].elements
+        total = 0
+        for instruction in computation.instructions:
+            opcode = instruction.opcode
+            if (inside := self._inside(instruction)) is not None:
+                total += self.other_flops(inside)
+            elif opcode == "reduce":
+                inputs = instruction.operands[: len(instruction.operands) // 2]
+                total += sum(computation.by_name[name].arrays[0].elements for name in inputs)
+            elif opcode not in _NO_ARITHMETIC and not opcode.startswith(_COLLECTIVES):
+                total += instruction.arrays[0].elements
+        return total
 
     def _flops(self, computation: Computation) -> int:
         products = sum(size.flops for each in self.products(computation) for size in each)
@@ -231,17 +228,20 @@ class _CostCounter:
         return sum(_in_hbm(operand.arrays) for operand in operands) + _in_hbm(instruction.arrays)
 
     def collectives(
-        self, runs: Iterable[tuple[Computation, int]]
-    ) -> Iterator[tuple[str, Instruction, Computation, int]]:
-        """Yields kind, instruction, computation and count of each collective; one that is spread over fusions once."""
+        self, runs: Iterable[tuple[Computation, int]], mesh: Mapping[str, int]
+    ) -> Iterator[tuple[Collective, int]]:
+        """Yields each collective of several devices, and how often it runs; one that is spread over fusions once."""
         for computation, times in runs:
-            seen: set[tuple[str, int]] = set()
+            seen: set[tuple[str, str | None]] = set()
             for kind, instruction, where in self._collectives_in(computation):
-                channel = instruction.channel
-                if channel is None or where is computation or (kind, channel) not in seen:
-                    yield kind, instruction, where, times
-                if channel is not None:
-                    seen.add((kind, channel))
+                channel = instruction.text("channel_id")
+                is_new = channel is None or where is computation or (kind, channel) not in seen
+                seen.add((kind, channel))
+                groups = groups_of(instruction.attributes)
+                members = len(groups.members[0]) if groups and groups.members else math.prod(mesh.values())
+                if is_new and (members > 1 or (groups and groups.pairs)):
+                    size = _size(kind, instruction, where)
+                    yield Collective(kind, axes_of(groups, mesh), 1, size, _sent(kind, size, members)), times
 
     def _collectives_in(self, computation: Computation) -> Iterator[tuple[str, Instruction, Computation]]:
         for instruction in computation.instructions:
@@ -259,19 +259,13 @@ def _read_of(called: Computation, number: int) -> int:
     parameter = called.parameters.get(number)
     if parameter is None:
         return 0
-    whole = _in_hbm(parameter.arrays)
-    users = called.users.get(parameter.name, ())
-    if not whole or not users:
-        return 0
-    parts = 0
-    for user in users:
-        if user.opcode in _READS_PART and user.operands[0] == parameter.name:
+    whole, parts = _in_hbm(parameter.arrays), 0
+    for user in called.users.get(parameter.name, ()):
+        is_first = user.operands[0] == parameter.name
+        if is_first and user.opcode in _READS_PART:
             parts += sum(shape.padded_bytes for shape in user.arrays)
-        elif user.opcode == "dynamic-update-slice" and user.operands[0] == parameter.name:
-            continue  # the rest of it stays where it is
-        elif user.is_root and user.opcode == "tuple":
-            continue  # passed on unchanged
-        else:
+        # The rest of what is updated stays where it is, and a tuple passes it on unchanged.
+        elif not (is_first and user.opcode == "dynamic-update-slice") and not (user.is_root and user.opcode == "tuple"):
             return whole
     return min(parts, whole)
 
@@ -298,27 +292,13 @@ def _in_hbm(shapes: Iterable[Shape]) -> int:
     return sum(shape.padded_bytes for shape in shapes if shape.space == HBM)
 
 
-def _collectives(
-    counter: _CostCounter, runs: Iterable[tuple[Computation, int]], mesh: Mapping[str, int]
-) -> Iterator[tuple[Collective, int]]:
-    """Yields each collective in which several devices take part, and how often it runs."""
-    for kind, instruction, where, times in counter.collectives(runs):
-        groups = instruction.groups
-        members = len(groups.members[0]) if groups and groups.members else math.prod(mesh.values())
-        if members > 1 or (groups and groups.pairs):
-            size = _size(kind, instruction, where)
-            yield Collective(kind, axes_of(groups, mesh), 1, size, _sent(kind, size, members)), times
-
-
 def _size(kind: str, instruction: Instruction, where: Computation) -> int:
     """Returns the bytes of a collective's operands, or of its result if it gathers."""
-    operands = [shape for name in instruction.operands for shape in where.by_name[name].arrays]
-    if kind != "all-gather":
-        return sum(shape.bytes for shape in operands)
-    results = instruction.arrays
-    if instruction.opcode.endswith("-start"):  # its value has the operands, too
-        results = results[len(operands) : 2 * len(operands)]
-    return sum(shape.bytes for shape in results)
+    moved = [shape for name in instruction.operands for shape in where.by_name[name].arrays]
+    if kind == "all-gather":
+        is_started = instruction.opcode.endswith("-start")  # its value has the operands, too
+        moved = list(instruction.arrays[len(moved) : 2 * len(moved)] if is_started else instruction.arrays)
+    return sum(shape.bytes for shape in moved)
 
 
 def _sent(kind: str, size: int, members: int) -> int:

@@ -2,42 +2,42 @@
 
 Where every deep stack has as many layers as the others, two depths give the line. Otherwise there is one depth of all,
 and one more for each stack.
+
+What is live at a moment of a step grows by the same bytes with each further layer. But moments grow differently: the
+one with the most live bytes at few layers need not have them at many. So each moment is extrapolated by itself. A
+moment is known by JAX's name of the instruction that the device runs, with layers counted from the nearer end of their
+stack: the first is ``layers_0``, the last ``layers_-1``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
+from t5x_harness.aot.buffers import BufferAssignment
+from t5x_harness.aot.program_text import HloProgram
 from t5x_harness.aot.request import LayerStack
 
 LOW, HIGH = 2, 6
 """Layers of each stack: even, as models may alternate between two kinds. Further apart is slower and more exact."""
 
 
-def depths_of(stacks: Sequence[LayerStack]) -> list[dict[str, int]]:
-    """Chooses the depths to compile: layers by binding for each; empty if all layers are compiled at once.
+def depths_of(stacks: Sequence[LayerStack]) -> tuple[list[dict[str, int]], list[float]]:
+    """Chooses the depths to compile, and the weight of each in a sum that is the full depth; they add up to 1.
 
     Stacks of few layers keep them.
+
+    Returns:
+      Layers by binding for each depth, and the weights; no depth if all layers are compiled at once.
     """
-    deep = _deep(stacks)
+    deep = [stack for stack in stacks if stack.layers > HIGH]
     if not deep:
-        return []
+        return [], [1.0]
     low = {stack.binding: LOW if stack in deep else stack.layers for stack in stacks}
-    if len({stack.layers for stack in deep}) == 1:
-        return [low, low | {stack.binding: HIGH for stack in deep}]
-    return [low, *(low | {stack.binding: HIGH} for stack in deep)]
-
-
-def weights_of(stacks: Sequence[LayerStack], depths: Sequence[Mapping[str, int]]) -> list[float]:
-    """Returns the weight of each depth in a sum that is the full depth; they add up to 1.
-
-    Args:
-      stacks: the config's stacks.
-      depths: the result of :func:`depths_of`.
-    """
-    # Two depths are enough where all deep stacks have the same number of layers.
-    further = [(stack.layers - LOW) / (HIGH - LOW) for stack in _deep(stacks)][: max(0, len(depths) - 1)]
-    return [1 - sum(further), *further]
+    groups = [deep] if len({stack.layers for stack in deep}) == 1 else [[stack] for stack in deep]
+    weights = [(group[0].layers - LOW) / (HIGH - LOW) for group in groups]
+    higher = [low | {stack.binding: HIGH for stack in group} for group in groups]
+    return [low, *higher], [1 - sum(weights), *weights]
 
 
 def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> int:
@@ -45,5 +45,45 @@ def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> int:
     return max(0, round(sum(value * weight for value, weight in zip(values, weights, strict=True))))
 
 
-def _deep(stacks: Sequence[LayerStack]) -> list[LayerStack]:
-    return [stack for stack in stacks if stack.layers > HIGH]
+_NUMBERED = re.compile(r"(.*?/\w+_)(\d+)(/.*)")
+_EDGE = LOW // 2
+"""How many layers at either end of a stack are known by name: all of them at the lowest depth."""
+
+_HALF = 0.5
+"""The least part of a depth's peak that makes a moment comparable: the compiler orders lower ones as it likes."""
+
+
+def moments_of(program: HloProgram, assignment: BufferAssignment) -> dict[str, int]:
+    """Numbers a program's moments in its sequence, by name; of equal names, the moment with the most live bytes."""
+    run = (program.instructions.get(name) for name in assignment.sequence)
+    named = [(name, _NUMBERED.fullmatch(name)) for name in (each.op_name if each else "" for each in run)]
+    depths: dict[str, int] = {}
+    for _, part in named:
+        if part is not None:
+            depths[part[1]] = max(depths.get(part[1], 0), int(part[2]) + 1)
+    live = assignment.live_bytes()
+    found: dict[str, int] = {}
+    for moment, (name, part) in enumerate(named):
+        known = name
+        if part is not None and (layer := int(part[2])) >= _EDGE:  # named from the other end, unless in between
+            from_end = layer - depths[part[1]]
+            known = f"{part[1]}{from_end}{part[3]}" if from_end >= -_EDGE else ""
+        if known and (known not in found or live[moment] > live[found[known]]):
+            found[known] = moment
+    return found
+
+
+def highest(depths: Sequence[Mapping[str, int]], weights: Sequence[float]) -> str | None:
+    """Returns the name of the moment with the most memory in use at the full depth; None if no moment is comparable.
+
+    Args:
+      depths: bytes of temporary values by moment, at each depth.
+      weights: of the depths; see :mod:`t5x_harness.aot.depth`.
+    """
+    least = [_HALF * max(live.values(), default=0) for live in depths]
+    common = [
+        name
+        for name in depths[0]
+        if all(name in live and live[name] >= low for live, low in zip(depths, least, strict=True))
+    ]
+    return max(common, key=lambda name: at_full_depth([live[name] for live in depths], weights), default=None)

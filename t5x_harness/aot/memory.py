@@ -2,7 +2,7 @@
 
 The peak is the compiler's own. Arguments, constants and results that take no argument's place are in memory all the
 time; temporary values count if they are live at the moment at which most of them are. The compiler reserves more,
-because temporary values of different sizes leave gaps.
+because temporary values of different sizes leave gaps. Uses and modules are read from JAX's names of instructions.
 
 JAX's ``memory_analysis().peak_memory_in_bytes`` is the same figure on v2 to v4, and says neither kinds nor modules. On
 v5e it also counts memory on the chip. JAX gives it only once code was generated, which is most of a compilation.
@@ -11,23 +11,87 @@ v5e it also counts memory on the chip. JAX gives it only once code was generated
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
-from t5x_harness.aot.module_names import MemoryKind, argument, is_backward, module_of, primitive_of
-from t5x_harness.aot.shapes import HBM, Shape, parse_arrays
-from t5x_harness.aot.tallies import Tally, added_up
+from t5x_harness.aot.hlo import HBM, Shape, Tally, added_up, parse_arrays
 from t5x_harness.plan.arrays import folded_path
 
 if TYPE_CHECKING:
-    from t5x_harness.aot.instructions import Instruction
+    from t5x_harness.aot.hlo import Instruction
     from t5x_harness.aot.program_text import HloProgram
 
+_ARGUMENT = re.compile(r"^[A-Za-z_]\w*(?:\.\w+|\[[^\]]*\])+$")
+_STEP = re.compile(r"\.(\w+)|\[['\"]?([^'\"\]]*)['\"]?\]")
+_TRANSFORMED = re.compile(r"[(<>]")
+_CLASS_AND_METHOD = re.compile(r"[A-Z]\w*\.\w+")
+_CONTROL = re.compile(
+    r"while|body|cond|branch_\d+_fun|closed_call|core_call|checkpoint|remat2?|rematted_computation|pjit|scan|"
+    r"custom_[jv]vp_call(_jaxpr)?"
+)
+_STATE = ("_optimizer", "optimizer", "state", "param_states")
+_BACKWARD = "transpose(jvp("
 _NESTED_LOOPS = 8
 _UNNAMED = ("copy", "bitcast", "get-tuple-element", "tuple", "opt-barrier", "convert")
+
+
+class MemoryKind(enum.StrEnum):
+    """What memory is used for."""
+
+    PARAMETERS = "parameters"
+    OPTIMIZER = "optimizer"
+    INPUTS = "inputs"
+    """Batches, random keys, the learning rate: every argument that is neither of the two."""
+    GRADIENTS = "gradients"
+    TEMPORARIES = "activations and temporaries"
+    CONSTANTS = "constants"
+    OUTPUTS = "outputs"
+    PADDING = "padding"
+
+
+def argument(name: str) -> tuple[MemoryKind, str]:
+    """Reads an argument's use and path from its name, ``train_state._optimizer.target['decoder']['wo']['kernel']``.
+
+    T5X's train states have parameters in ``_optimizer.target`` and the rest in ``_optimizer.state``; its steps for
+    evaluation and prediction take parameters as ``params``.
+    """
+    steps = [name.partition(".")[0].partition("[")[0], *(plain or key for plain, key in _STEP.findall(name))]
+    if "target" in steps and steps[max(0, steps.index("target") - 1)] in ("_optimizer", "optimizer"):
+        return MemoryKind.PARAMETERS, "/".join(steps[steps.index("target") + 1 :])
+    if "_optimizer" in steps or "optimizer" in steps:
+        return MemoryKind.OPTIMIZER, "/".join(step for step in steps[1:] if step not in _STATE)
+    for start in ("params", "_params"):
+        if start in steps[:2]:
+            return MemoryKind.PARAMETERS, "/".join(steps[steps.index(start) + 1 :])
+    return MemoryKind.INPUTS, "/".join(steps)
+
+
+def module_of(op_name: str) -> str:
+    """Returns the module that an instruction comes from, such as ``decoder/layers_1/mlp/wi_0``; empty if it has none.
+
+    Args:
+      op_name: JAX's name for it: transformed functions, then Flax's modules, then the primitive.
+    """
+    if _ARGUMENT.match(op_name):
+        return argument(op_name)[1]
+    steps = op_name.split("/")[:-1]
+    parts = [
+        part
+        for part, following in zip(steps, [*steps[1:], ""], strict=False)
+        if not following.startswith(f"{part}.")  # the model's own name, before its class and method
+        if not _CONTROL.fullmatch(part) and not _TRANSFORMED.search(part) and not _CLASS_AND_METHOD.fullmatch(part)
+    ]
+    return "/".join(parts)
+
+
+def primitive_of(op_name: str) -> str:
+    """Returns the primitive that an instruction computes, such as ``dot_general``; empty for an argument."""
+    return "" if _ARGUMENT.match(op_name) else op_name.rpartition("/")[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,27 +216,23 @@ class _Namer:
 
     def buffer(self, allocation: Allocation, value: PlacedValue) -> Buffer:
         """Describes a value in an allocation."""
-        return self._temporary(value) if allocation.is_temporary else self._lasting(allocation, value)
-
-    def _lasting(self, allocation: Allocation, value: PlacedValue) -> Buffer:
-        shape = _shape(value)
+        shape, primitive = _shape(value), ""
         if allocation.parameter is not None:
-            known = argument(self._arguments.get(allocation.parameter, ""))
-            return _buffer(known.kind, known.path, "", shape, value.bytes)
-        kind = MemoryKind.CONSTANTS if allocation.kind == "constant" else MemoryKind.OUTPUTS
-        name = self._name(*self._maker(value))
-        return _buffer(kind, module_of(name), primitive_of(name), shape, value.bytes)
-
-    def _temporary(self, value: PlacedValue) -> Buffer:
-        instruction, index = self._maker(value)
-        name, shape = self._name(instruction, index), _shape(value)
-        if shape and instruction is not None and self._is_accumulated(instruction, name, shape):
-            operands = (self._name(self._program.instructions.get(operand), ()) for operand in instruction.operands)
-            added = next(filter(module_of, operands), "")
-            return _buffer(MemoryKind.GRADIENTS, module_of(added), primitive_of(name), shape, value.bytes)
-        module = module_of(name)
-        kind = MemoryKind.GRADIENTS if shape and self._is_gradient(name, module, shape) else MemoryKind.TEMPORARIES
-        return _buffer(kind, module, primitive_of(name), shape, value.bytes)
+            kind, module = argument(self._arguments.get(allocation.parameter, ""))
+        else:
+            instruction, index = self._maker(value)
+            name = self._name(instruction, index)
+            module, primitive = module_of(name), primitive_of(name)
+            if not allocation.is_temporary:
+                kind = MemoryKind.CONSTANTS if allocation.kind == "constant" else MemoryKind.OUTPUTS
+            elif shape and instruction is not None and self._is_accumulated(instruction, name, shape):
+                operands = (self._name(self._program.instructions.get(operand), ()) for operand in instruction.operands)
+                kind, module = MemoryKind.GRADIENTS, module_of(next(filter(module_of, operands), ""))
+            else:
+                is_gradient = shape is not None and self._is_gradient(name, module, shape)
+                kind = MemoryKind.GRADIENTS if is_gradient else MemoryKind.TEMPORARIES
+        dims, dtype, filled = (shape.dims, shape.dtype, min(shape.bytes, value.bytes)) if shape else ((), "tuple", 0)
+        return Buffer(kind, folded_path(module), primitive, dims, dtype, 1, value.bytes, value.bytes - filled)
 
     def _is_gradient(self, name: str, module: str, shape: Shape) -> bool:
         """Checks whether the backward pass makes an array that is as large as a parameter of the same module.
@@ -180,7 +240,7 @@ class _Namer:
         A transposed copy of a parameter that the backward pass makes counts as a gradient, too.
         """
         sizes = _sizes(shape)
-        return is_backward(name) and any(
+        return _BACKWARD in name and any(
             _sizes(own) == sizes and (not module or path.startswith(f"{module}/"))
             for path, own in self._parameters.items()
         )
@@ -275,12 +335,12 @@ class _Namer:
     @functools.cached_property
     def _parameters(self) -> Mapping[str, Shape]:
         """The model's parameters, by path."""
-        found = {}
-        for number, name in self._arguments.items():
-            known = argument(name)
-            if known.kind is MemoryKind.PARAMETERS:
-                found[known.path] = self._program.main.parameters[number].arrays[0]
-        return found
+        known = {number: argument(name) for number, name in self._arguments.items()}
+        return {
+            path: self._program.main.parameters[number].arrays[0]
+            for number, (kind, path) in known.items()
+            if kind is MemoryKind.PARAMETERS
+        }
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
@@ -290,12 +350,6 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 def _shape(value: PlacedValue) -> Shape | None:
     """Returns the array of a value; None for a tuple, which is a list of addresses."""
     return None if value.type.startswith("(") else parse_arrays(value.type)[0]
-
-
-def _buffer(kind: MemoryKind, module: str, primitive: str, shape: Shape | None, size: int) -> Buffer:
-    filled = min(shape.bytes, size) if shape else 0
-    dims, dtype = (shape.dims, shape.dtype) if shape else ((), "tuple")
-    return Buffer(kind, folded_path(module), primitive, dims, dtype, 1, size, size - filled)
 
 
 def _padded(shape: Shape) -> Iterator[PaddedSize]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from t5x_harness.spec import Location
 from t5x_harness.system.decode import JsonValue
 
+if TYPE_CHECKING:
+    from t5x_harness.plan.arrays import Leaf
+
 TRAIN, EVAL, PREDICT, SCORE = "train", "train_eval", "predict", "score"
 """The kinds of programs."""
+
+_HEADS, _KV, _HEADS_AND_KV = "heads", "kv", "joined_kv"
+"""Logical axes of attention; networks whose parameters join heads and kv do not name kv alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,15 +114,34 @@ class LoweredProgram(JsonValue):
     """What is known of a program before it is compiled.
 
     Attributes:
-      fingerprint: programs with equal ones compile to the same; see :func:`t5x_harness.aot.compiler.fingerprint`.
+      fingerprint: programs with equal ones compile to the same; see :func:`t5x_harness.aot.libtpu.fingerprint`.
       operations: number of StableHLO operations, with which the compiler's own memory grows.
       mesh: devices by axis.
-      devices: ids of the mesh's devices in its order, flattened; one for each partition of the program.
       state_bytes: bytes of its train state or parameters on each device, without padding.
     """
 
     fingerprint: str
     operations: int
     mesh: Mapping[str, int]
-    devices: tuple[int, ...]
     state_bytes: int
+
+
+def axis_sizes(leaves: Iterable[Leaf], mesh: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Returns the sizes that the logical axes of parameters have on a device.
+
+    Args:
+      leaves: the leaves of the train state.
+      mesh: devices by axis.
+    """
+    found: dict[str, set[int]] = {}
+    for leaf in leaves:
+        if leaf.path.startswith("target/"):
+            for name, size in zip(leaf.names, leaf.device_shape(mesh), strict=False):
+                if name:
+                    found.setdefault(name, set()).add(size)
+    joined, heads = found.get(_HEADS_AND_KV, set()), found.get(_HEADS, set())
+    if _KV not in found and len(joined) == len(heads) == 1:
+        (together,), (number,) = joined, heads
+        if together % number == 0:
+            found[_KV] = {together // number}
+    return {name: tuple(sorted(sizes)) for name, sizes in found.items()}

@@ -10,15 +10,13 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from t5x_harness.aot.account import ProgramAccount
+from t5x_harness.aot.account import ProgramAccount, account_program
 from t5x_harness.aot.compiling import Compiler
-from t5x_harness.aot.measuring import account_program
-from t5x_harness.aot.prices import price_of
+from t5x_harness.aot.libtpu import CompilerResult
 from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
-from t5x_harness.aot.speed import RunEstimate, Span, estimate, step_time
+from t5x_harness.aot.speed import RunEstimate, Span, estimate, price_of, step_time
 from t5x_harness.aot.variants import REMAT, RunVariant, TunedRun, VariantRefused, tune
-from t5x_harness.aot.verdicts import required_bytes
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.decode import JsonValue
@@ -136,16 +134,17 @@ class FitSearch:
         done: list[FitRow] = []
         combinations = grid.combinations
         for number, variant in enumerate(combinations, start=1):
-            if grid.stop and self._is_enough(done, variant):
+            if grid.stop and any(
+                row.fits is Fits.YES
+                and row.variant.slice != variant.slice
+                and (row.estimate is None or row.ends_within(self.hours))
+                for row in done
+            ):
                 return
             self.on_row(number, len(combinations), variant)
             row = self._row(variant, programs, [] if grid.every else done)
             done.append(row)
             yield row
-
-    def _is_enough(self, done: Sequence[FitRow], variant: RunVariant) -> bool:
-        found = [row for row in done if row.fits is Fits.YES and row.variant.slice != variant.slice]
-        return any(row.estimate is None or row.ends_within(self.hours) for row in found)
 
     def _row(self, variant: RunVariant, programs: Sequence[ProgramSpec], done: Sequence[FitRow]) -> FitRow:
         try:
@@ -154,15 +153,16 @@ class FitSearch:
             return FitRow(variant, "", Fits.REFUSED, str(refused))
         usable = get_slice(tuned.spec.slice).usable_hbm_bytes
         row = FitRow(tuned.variant, tuned.changes, Fits.UNKNOWN, usable_bytes=usable)
-        if any(_same(each.variant, tuned.variant, but=()) for each in done):
+        if any(each.variant == tuned.variant for each in done):
             return dataclasses.replace(row, fits=Fits.LEFT_OUT, why="the same as a combination above")
+        batch = tuned.variant.batch_size
         for each in done:
-            if each.fits is Fits.NO and _is_smaller_batch(each.variant, tuned.variant):
-                why = f"a batch of {each.variant.batch_size} does not fit either"
-                return dataclasses.replace(row, fits=Fits.NO, why=why)
-            if each.fits is Fits.YES and _saves_less(each.variant, tuned.variant):
-                why = f"it fits with {_saving(each.variant)} already"
-                return dataclasses.replace(row, fits=Fits.LEFT_OUT, why=why)
+            other, size = each.variant, each.variant.batch_size
+            is_smaller = dataclasses.replace(other, batch_size=batch) == tuned.variant and (size or 0) < (batch or 0)
+            if each.fits is Fits.NO and is_smaller:
+                return dataclasses.replace(row, fits=Fits.NO, why=f"a batch of {size} does not fit either")
+            if each.fits is Fits.YES and _saves_less(other, tuned.variant):
+                return dataclasses.replace(row, fits=Fits.LEFT_OUT, why=f"it fits with {_saving(other)} already")
         return self._compiled(row, tuned)
 
     def _compiled(self, row: FitRow, tuned: TunedRun) -> FitRow:
@@ -173,8 +173,8 @@ class FitSearch:
             except (NotCompiled, WorkerError) as error:
                 first = str(error).partition("\n")[0]
                 return dataclasses.replace(row, fits=Fits.UNKNOWN, why=f"{program.name} is not compiled: {first}")
-            if not isinstance(account, ProgramAccount):
-                needed = required_bytes(account) if account is not None else None
+            if isinstance(account, CompilerResult):
+                needed = account.required_bytes
                 return dataclasses.replace(row, fits=Fits.NO, program=program.name, needed_bytes=needed)
             if account.needed_bytes > (row.needed_bytes or 0):
                 row = dataclasses.replace(
@@ -192,11 +192,11 @@ class FitSearch:
     def _timed(self, row: FitRow, account: ProgramAccount) -> FitRow:
         slice_ = get_slice(row.variant.slice or self.spec.slice)
         time = step_time(account.costs, slice_.generation)
-        row = dataclasses.replace(row, step_seconds=time.seconds)
-        if self.run.steps is None:
-            return row
-        price = price_of(slice_, self.prices)
-        return dataclasses.replace(row, estimate=estimate(time, slice_, self.run.steps, account.program.tokens, price))
+        whole = None
+        if self.run.steps is not None:
+            price = price_of(slice_, self.prices)
+            whole = estimate(time, slice_, self.run.steps, account.program.tokens, price)
+        return dataclasses.replace(row, step_seconds=time.seconds, estimate=whole)
 
 
 def smallest(rows: Sequence[FitRow]) -> FitRow | None:
@@ -217,21 +217,13 @@ def _cost(row: FitRow) -> float:
     return (row.estimate.usd or row.estimate.chip_hours).worst
 
 
-def _same(one: RunVariant, other: RunVariant, but: Sequence[str]) -> bool:
-    fields = (field.name for field in dataclasses.fields(RunVariant) if field.name not in but)
-    return all(getattr(one, name) == getattr(other, name) for name in fields)
-
-
-def _is_smaller_batch(one: RunVariant, other: RunVariant) -> bool:
-    return _same(one, other, but=("batch_size",)) and (one.batch_size or 0) < (other.batch_size or 0)
-
-
 def _saves_less(one: RunVariant, other: RunVariant) -> bool:
     """Returns whether the variants differ only in that the first has fewer microbatches or less rematerialization."""
     policies = [v.remat_policy if v.remat_policy in REMAT else REMAT[0] for v in (one, other)]
     weaker = REMAT.index(policies[0]) <= REMAT.index(policies[1])
     fewer = (one.num_microbatches or 1) <= (other.num_microbatches or 1)
-    return _same(one, other, but=("num_microbatches", "remat_policy")) and weaker and fewer
+    alike = dataclasses.replace(one, num_microbatches=other.num_microbatches, remat_policy=other.remat_policy)
+    return alike == other and weaker and fewer
 
 
 def _saving(variant: RunVariant) -> str:

@@ -1,22 +1,84 @@
-"""The least time of a compiled step, the time of real runs of T5, and the cost of the planned steps.
+"""The least time of a compiled step, the time of real runs of T5, and the cost of the planned steps at list prices.
 
 The bound is what the hardware allows: all operations at the peak of the matrix units, all bytes at the peak of the
 memory. No run reaches it. The band is from public reports about runs of T5 on TPUs:
 https://github.com/google-research/text-to-text-transfer-transformer/issues/282 has three of the 11B model. They reached
 28 %, 40 % and 42 % of the peak, with the products of attention included as they are here.
+
+Prices are from public pages; what a project really pays is not known here. ``[tool.t5x_harness.prices]`` of
+pyproject.toml overrides them by generation: ``v3 = 2.0`` is 2 USD for an hour of one chip.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-from t5x_harness.aot.prices import Price
 
 if TYPE_CHECKING:
     from t5x_harness.aot.costs import DeviceCosts
-    from t5x_harness.slices.generations import Generation
-    from t5x_harness.slices.slice import Slice
+    from t5x_harness.slices.slice import Generation, Slice
+
+_PAGE = "https://cloud.google.com/tpu/pricing"
+_CATALOG = "Google's billing catalog, as SkyPilot's catalog v8 has it"
+_OWN = "[tool.t5x_harness.prices]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Price:
+    """The on-demand price of an hour of one chip.
+
+    Attributes:
+      usd: US dollars, without tax and discounts.
+      region: the region that it applies to.
+      source: where it was published.
+      date: the day on which it was; empty if that is not known.
+      usd_several_hosts: US dollars in a slice of several hosts, if that differs.
+    """
+
+    usd: float
+    region: str
+    source: str
+    date: str = ""
+    usd_several_hosts: float | None = None
+
+    def __str__(self) -> str:
+        date = self.date or ("" if self.is_own else "no date known")
+        where = filter(None, (self.region, self.source, date))
+        return f"{self.usd:g} USD per chip-hour ({', '.join(where)})"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user set it."""
+        return self.source == _OWN
+
+
+PRICES: Mapping[str, Price] = {
+    "v2": Price(1.125, "us-central1", _CATALOG, usd_several_hosts=1.5),
+    "v3": Price(2.0, "us-central1, us-east1", _CATALOG),
+    "v4": Price(3.22, "us-central2", "Google's announcement of Cloud TPU v5p", "2023-12-06"),
+    "v5e": Price(1.2, "us-central1, us-east1", _PAGE, "2026-09-17"),
+    "v5p": Price(4.2, "us-central1, us-east5", _PAGE, "2026-09-17"),
+    "v6e": Price(2.7, "us-east1, us-east5", _PAGE, "2026-09-17"),
+}
+"""List prices by generation."""
+
+
+def price_of(where: Slice, own: Mapping[str, float] | None = None) -> Price | None:
+    """Returns the price of a slice's chips; None for a generation whose price has no source.
+
+    Args:
+      where: the slice.
+      own: the user's prices by generation in USD per chip-hour, which take precedence.
+    """
+    name = where.generation.name
+    if own and name in own:
+        return Price(own[name], "", _OWN)
+    price = PRICES.get(name)
+    if price is not None and price.usd_several_hosts is not None and where.hosts > 1:
+        return dataclasses.replace(price, usd=price.usd_several_hosts, usd_several_hosts=None)
+    return price
+
 
 REPORTED_UTILIZATION = (0.25, 0.45)
 """The band: parts of the peak operations per second that reported T5 runs reached."""
@@ -134,7 +196,7 @@ def estimate(time: StepTime, where: Slice, steps: int, tokens: int, price: Price
       where: the slice.
       steps: the number of planned steps.
       tokens: tokens of one step's batch, inputs and targets, with padding.
-      price: the price of a chip-hour, as ``prices.price_of`` returns it.
+      price: the price of a chip-hour, as :func:`price_of` returns it.
     """
     seconds = time.seconds
     hours = seconds.times(steps / _HOUR)

@@ -1,21 +1,19 @@
-"""What is wrong with a request, before a job is started for each of many checkpoints: AUX01 to AUX10."""
+"""What is wrong with a request, before a job is started for each of many checkpoints: AUX01 to AUX10, and its plan."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from t5x_harness.auxiliary.jobs import JobTemplate
-from t5x_harness.auxiliary.train_job import TrainJob
-from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
+from t5x_harness.auxiliary.jobs import JobTemplate, TrainJob
+from t5x_harness.gin.program import MAIN, Binding, MacroBinding
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
-from t5x_harness.lint.configured import restore_config
+from t5x_harness.lint.configured import ConfiguredObject, restore_config
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.stage import lint
-from t5x_harness.spec import Finding, Severity, Stage
+from t5x_harness.spec import Finding, RunResult, Severity, Stage
 from t5x_harness.vertex.arguments import RunMode, normalized, output_folder_of
 
 _JUDGED_HERE = ("AUX02", "AUX04", "AUX05", "CKP05")
@@ -91,17 +89,16 @@ def _of_bindings(template: JobTemplate) -> Iterator[Finding]:
         name = binding.partition(" = ")[0]
         if name in REPLACED_MACROS:
             yield _error("AUX05", f"{binding}: the controller gives each job its own {name}", f"leave {name} out")
-    if request.replace_gin_file:
-        for binding in normalized(request.train.bindings):
-            name = binding.partition(" = ")[0]
-            if name not in REPLACED_MACROS and " = " in binding:
-                yield Finding(
-                    "AUX05",
-                    Severity.WARNING,
-                    Stage.LINT,
-                    f"{binding} is for the train job: with replace_gin_file the auxiliary jobs do not get it",
-                    fix=f"give --auxiliary_job_binding='{binding}' too if they are to have it",
-                )
+    for binding in normalized(request.train.bindings) if request.replace_gin_file else ():
+        name, equals, _ = binding.partition(" = ")
+        if equals and name not in REPLACED_MACROS:
+            yield Finding(
+                "AUX05",
+                Severity.WARNING,
+                Stage.LINT,
+                f"{binding} is for the train job: with replace_gin_file the auxiliary jobs do not get it",
+                fix=f"give --auxiliary_job_binding='{binding}' too if they are to have it",
+            )
 
 
 def _of_job(template: JobTemplate) -> Iterator[Finding]:
@@ -119,7 +116,8 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
     program = program_of(job.spec)
     if not program.complete or program.mode is None:
         return
-    restore = restore_config(Context(program, snapshot_of(program)))
+    context = Context(program, snapshot_of(program))
+    restore = restore_config(context)
     path = restore.parameter("path")
     if path is None or path.value != checkpoint:
         shown = f"{path.at} = {format_value(path.value)}" if path is not None else "no checkpoint"
@@ -148,8 +146,9 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
             f"leave {output.name} open, or bind it to %MODEL_DIR",
         )
     if template.mode is RunMode.TRAIN:
-        yield from _of_steps(program, step + template.request.final_steps)
-    if mixture not in _mixtures(program):
+        yield from _of_steps(ConfiguredObject(context, f"{MAIN}.train"), step + template.request.final_steps)
+    datasets = [binding for binding in program.final_bindings if binding.param == "mixture_or_task_name"]
+    if mixture not in [program.resolve(binding).value for binding in datasets]:
         yield _error(
             "AUX01",
             f"no dataset of the jobs is of {mixture}: nothing reads MIXTURE_OR_TASK_NAME, so the jobs of all "
@@ -158,36 +157,24 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
         )
 
 
-def _of_steps(program: GinProgram, steps: int) -> Iterator[Finding]:
-    bound = program.lookup(f"{MAIN}.train", "total_steps")
-    total = program.resolve(bound) if bound is not None else None
+def _of_steps(train: ConfiguredObject, steps: int) -> Iterator[Finding]:
+    total, relative = train.parameter("total_steps"), train.parameter("relative_steps")
     if total is not None and total.value != steps:
         yield _error(
             "AUX06",
-            f"{total} = {format_value(total.value)} is where the jobs end, whatever they begin with: nothing reads "
+            f"{total.at} = {format_value(total.value)} is where the jobs end, whatever they begin with: nothing reads "
             "TRAIN_STEPS",
             "bind train.total_steps = %TRAIN_STEPS",
-            at=total,
+            at=total.at,
         )
-
-    relative = program.lookup(f"{MAIN}.train", "relative_steps")
-    given = program.resolve(relative) if relative is not None else None
-    if given is not None and given.value is not None:
+    if relative is not None and relative.value is not None:
         yield _error(
             "AUX06",
-            f"{given} = {format_value(given.value)} counts in place of TRAIN_STEPS, and so of "
+            f"{relative.at} = {format_value(relative.value)} counts in place of TRAIN_STEPS, and so of "
             "final_auxiliary_job_steps",
-            f"leave {given} out",
-            at=given,
+            f"leave {relative.at} out",
+            at=relative.at,
         )
-
-
-def _mixtures(program: GinProgram) -> Sequence[Any]:
-    return [
-        program.resolve(binding).value
-        for binding in program.final_bindings
-        if binding.param == "mixture_or_task_name" and isinstance(binding, Binding)
-    ]
 
 
 def _error(code: str, message: str, fix: str, at: Binding | MacroBinding | None = None) -> Finding:
@@ -200,3 +187,17 @@ def _error(code: str, message: str, fix: str, at: Binding | MacroBinding | None 
         fix=fix,
         binding=str(at) if at is not None else None,
     )
+
+
+def plan_jobs(template: JobTemplate, last_step: int | None) -> list[RunResult]:
+    """Lints, resolves and plans one job for each mixture: a mistake in one job is in all of them.
+
+    Args:
+      template: what the jobs have in common.
+      last_step: of the train job, if known; the checkpoint need not exist yet.
+    """
+    from t5x_harness.runs.several import plan_specs
+
+    step = last_step or 1
+    checkpoint = f"{template.model_dir}/checkpoint_{step}"
+    return plan_specs([template.job(checkpoint, step, mixture).spec for mixture in template.request.mixtures])

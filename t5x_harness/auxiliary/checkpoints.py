@@ -1,12 +1,20 @@
-"""The finished checkpoints of a train job, without those that are still being written."""
+"""The finished checkpoints of a train job, and holds that keep it from removing those that jobs read.
+
+How a checkpoint is held depends on what would remove it. T5X's older layout never removes a checkpoint with a file
+named PINNED. Orbax has no such file, so the jobs get a copy: links on a file system, which take no space, or objects in
+a bucket.
+
+In a bucket the jobs always get a copy. When orbax restores a checkpoint from a bucket, it removes every folder next to
+it or in it that lacks the object that commits a checkpoint: results, and a checkpoint that is just being written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
 
+from t5x_harness.auxiliary.jobs import FOLDER
 from t5x_harness.buckets.addresses import GCS, GS
 from t5x_harness.buckets.folders import COMMITTED, AnyFolder
 
@@ -26,11 +34,6 @@ class FinishedCheckpoint:
     step: int
     by_orbax: bool
 
-    @property
-    def name(self) -> str:
-        """Its name in the train job's folder."""
-        return f"checkpoint_{self.step}"
-
 
 def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoint]:
     """Returns the finished checkpoints of a train job, by step.
@@ -46,14 +49,9 @@ def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoin
     Raises:
       StorageError: the bucket does not exist, or access is refused.
     """
-    return sorted(_finished(place, given), key=lambda checkpoint: checkpoint.step)
-
-
-def _finished(place: AnyFolder, given: str) -> Iterator[FinishedCheckpoint]:
-    names = place.children()
+    finished, names = [], place.children()
     for name in names:
-        found = _FINISHED.fullmatch(name)
-        if not found:
+        if not (found := _FINISHED.fullmatch(name)):
             continue
         held = set(place.children(name))
         being_renamed = any(other.startswith((f"{name}.tmp", f"{name}.orbax-checkpoint-tmp")) for other in names)
@@ -64,7 +62,8 @@ def _finished(place: AnyFolder, given: str) -> Iterator[FinishedCheckpoint]:
         elif given.startswith(GCS) and not by_orbax and "state" in held and not being_renamed:
             by_orbax = _is_committed(place, name)
         if by_t5x or by_orbax:
-            yield FinishedCheckpoint(int(found[1]), by_orbax=not by_t5x)
+            finished.append(FinishedCheckpoint(int(found[1]), by_orbax=not by_t5x))
+    return sorted(finished, key=lambda checkpoint: checkpoint.step)
 
 
 def _is_committed(place: AnyFolder, name: str) -> bool:
@@ -74,3 +73,74 @@ def _is_committed(place: AnyFolder, name: str) -> bool:
         return bool(found and json.loads(found[0]).get("commit_timestamp_nsecs"))
     except (ValueError, AttributeError):
         return False
+
+
+_PINNED = "PINNED"
+_MARK = b"held by t5x-harness for auxiliary jobs\n"
+_HOLDERS = f"{FOLDER}/holders"
+
+
+class Holds:
+    """The checkpoints that one request holds; several requests may hold the same one.
+
+    Args:
+      place: the train job's folder.
+      holder: the name of the request.
+
+    Attributes:
+      in_bucket: whether checkpoints have to be held even if the train job removes none.
+    """
+
+    def __init__(self, place: AnyFolder, holder: str) -> None:
+        self._place = place
+        self._holder = holder
+        self.in_bucket = place.address.startswith(GS)
+
+    def held(self) -> list[int]:
+        """Returns the steps of the checkpoints that this request holds."""
+        names = self._place.children(_HOLDERS)
+        steps = [name for name in names if self._holder in self._place.children(f"{_HOLDERS}/{name}")]
+        return sorted(int(name.removeprefix("checkpoint_")) for name in steps)
+
+    def take(self, checkpoint: FinishedCheckpoint) -> bool:
+        """Holds a checkpoint, which may be held already, and returns whether it still existed."""
+        name = f"checkpoint_{checkpoint.step}"
+        self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")
+        if not (checkpoint.by_orbax or self.in_bucket):
+            if "checkpoint" in self._place.children(name):
+                self._place.create(f"{name}/{_PINNED}", _MARK)
+            if "checkpoint" in self._place.children(name):  # still, now that it is marked
+                return True
+        elif self._is_copied(checkpoint.step) or self._place.copy(name, self._copy_of(checkpoint.step)):
+            return True
+        self.release(checkpoint.step)
+        return False
+
+    def name_of(self, step: int) -> str:
+        """Returns the name in the train job's folder by which jobs find a checkpoint: its own, or its copy's."""
+        return self._copy_of(step) if self._is_copied(step) else f"checkpoint_{step}"
+
+    def release(self, step: int) -> None:
+        """Releases a checkpoint: removes the copy, and the mark once no request holds the checkpoint.
+
+        A PINNED file that somebody else created stays.
+        """
+        name = f"checkpoint_{step}"
+        self._place.delete(self._copy_of(step).rpartition("/")[0])
+        self._place.delete(f"{_HOLDERS}/{name}/{self._holder}")
+        if self._place.children(f"{_HOLDERS}/{name}"):
+            return
+        found = self._place.read_version(f"{name}/{_PINNED}")
+        if found is not None and found[0] == _MARK:
+            self._place.delete(f"{name}/{_PINNED}")
+        if self._place.children(f"{_HOLDERS}/{name}") and found is not None:  # another request came meanwhile
+            self._place.create(f"{name}/{_PINNED}", _MARK)
+
+    def _copy_of(self, step: int) -> str:
+        """Returns the place of a copy, which is a folder of its own: orbax may remove what is next to a checkpoint."""
+        return f"{FOLDER}/{self._holder}/held/{step}/checkpoint_{step}"
+
+    def _is_copied(self, step: int) -> bool:
+        """Returns whether there is a complete copy."""
+        names = self._place.children(self._copy_of(step))
+        return bool(names) and (not self.in_bucket or COMMITTED in names or "checkpoint" in names)

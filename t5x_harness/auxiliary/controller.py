@@ -6,14 +6,10 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 
-from t5x_harness.auxiliary.backend import JobBackend, PassingError
-from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, finished_checkpoints
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.hold import Holds
-from t5x_harness.auxiliary.jobs import JobTemplate
+from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, Holds, finished_checkpoints
+from t5x_harness.auxiliary.jobs import JobBackend, JobTemplate, PassingError, TrainJob
 from t5x_harness.auxiliary.journal import Journal, Record, State, now
-from t5x_harness.auxiliary.request import plain
-from t5x_harness.auxiliary.train_job import TrainJob
+from t5x_harness.auxiliary.request import AuxiliaryError, plain
 from t5x_harness.buckets.folders import AnyFolder
 
 _MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has too little memory
@@ -54,7 +50,7 @@ class Controller:
         self._say = say
         self._holds = Holds(place, self._request.name)
         self._held = set(self._holds.held())
-        self._must_hold = train.removes or self._holds.are_needed
+        self._must_hold = train.removes or self._holds.in_bucket
         self._seen: set[int] = set()
         self._disturbed = ""
         if retry_failed:

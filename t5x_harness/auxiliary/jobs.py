@@ -1,18 +1,72 @@
-"""The job for one checkpoint and one mixture: its config with the macros replaced."""
+"""A train job as its config describes it, the job for one checkpoint and one mixture, and where such jobs run."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+from typing import Protocol
 
-from t5x_harness.auxiliary.request import AuxiliaryRequest, plain
-from t5x_harness.gin.program import GinProgram
-from t5x_harness.gin.reading import program_of
+from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest, plain
+from t5x_harness.buckets.addresses import object_address
+from t5x_harness.gin.program import MAIN, GinProgram
+from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS
+from t5x_harness.lint.configured import ConfiguredObject, save_config
+from t5x_harness.lint.rule import Context
 from t5x_harness.spec import Mode, RunSpec
-from t5x_harness.vertex.arguments import RunMode, argument_of, normalized, output_macro_of
+from t5x_harness.vertex.arguments import RunMode, argument_of, normalized, output_folder_of, output_macro_of
 
 FOLDER = "auxiliary"
 """The folder in the train job's folder that belongs to auxiliary jobs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainJob:
+    """A train job, as its config describes it.
+
+    Attributes:
+      model_dir: its output folder, an absolute path if it is on this machine.
+      last_step: the step of its last checkpoint; None if the config does not say.
+      removes: whether it removes checkpoints while it trains.
+      evaluates_by_loss: whether it evaluates by teacher forcing while it trains.
+    """
+
+    model_dir: str
+    last_step: int | None
+    removes: bool
+    evaluates_by_loss: bool
+
+
+def train_job_of(request: AuxiliaryRequest) -> TrainJob:
+    """Reads the train job's config.
+
+    Raises:
+      AuxiliaryError: the config is not a train job's, or its folder is not known.
+    """
+    program = program_of(request.train)
+    if not program.complete:
+        what = "; ".join(f"{problem.location}: {problem.subject or problem.detail}" for problem in program.problems)
+        raise AuxiliaryError(f"the train job's config cannot be read: {what}. t5x-harness lint says more")
+    context = Context(program, snapshot_of(program))
+    train = ConfiguredObject(context, f"{MAIN}.train")
+    if train.target not in {binding.target for binding in program.entries}:
+        files = ", ".join(request.train.gin_files)
+        raise AuxiliaryError(
+            f"{files}: binds no parameter of train, so it is not a train job's config; name the train job's file"
+        )
+    model_dir = request.model_dir or output_folder_of(program, RunMode.TRAIN).value
+    if not model_dir:
+        raise AuxiliaryError("MODEL_DIR of the train job is open: give --model_dir, the folder that it writes into")
+    if not object_address(model_dir):
+        model_dir = os.path.abspath(os.path.join(request.train.cwd, model_dir))
+    total, save = train.value("total_steps"), save_config(context)
+    is_known = isinstance(total, int) and train.value("relative_steps") is None
+    return TrainJob(
+        model_dir.rstrip("/"),
+        request.last_step or (total if is_known else None),
+        removes=save.value("keep") is not None,
+        evaluates_by_loss=train.value("train_eval_dataset_cfg") is not None,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,34 +120,23 @@ class JobTemplate:
         folder = self.model_dir
         if not self.shares_folder:
             folder = f"{folder}/{FOLDER}/{self.request.name}/{plain(mixture)}/checkpoint_{step}"
-        macros = self._macros(checkpoint, step, mixture, folder)
+        macros: dict[str, str | int] = {"MODEL_DIR": folder}
+        if self.shares_folder or self.mode is RunMode.INFER:
+            macros[output_macro_of(self.mode or RunMode.EVAL)] = folder
+        macros["MIXTURE_OR_TASK_NAME"] = mixture
+        checkpoints = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
+        macros |= dict.fromkeys(checkpoints or CHECKPOINT_MACROS[:1], checkpoint)
+        macros["TRAIN_STEPS"] = step + self.request.final_steps
         # Macros that the config does not have are left out, so that the job's config shows only what has an effect.
         has = {*self.program.macros, *self.program.read_macros} if self.mode is not None else {*macros}
         replaced = (f"{name} = {value!r}" for name, value in macros.items() if name in has)
-        bindings = (*self.request.all_bindings, *replaced)
-        return AuxiliaryJob(step, mixture, dataclasses.replace(self._spec, bindings=bindings), folder, self.mode)
+        spec = dataclasses.replace(self.program.spec, bindings=(*self.request.all_bindings, *replaced))
+        return AuxiliaryJob(step, mixture, spec, folder, self.mode)
 
     @property
     def shares_folder(self) -> bool:
         """Whether jobs write into the train job's folder, so that TensorBoard shows all metrics together."""
         return self.request.final_steps == 0 and self.mode is not RunMode.INFER
-
-    @property
-    def _spec(self) -> RunSpec:
-        return self.program.spec
-
-    def _macros(self, checkpoint: str, step: int, mixture: str, folder: str) -> dict[str, str | int]:
-        checkpoints = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
-        outputs = (
-            [output_macro_of(self.mode or RunMode.EVAL)] if self.shares_folder or self.mode is RunMode.INFER else []
-        )
-        return {
-            "MODEL_DIR": folder,
-            **dict.fromkeys(outputs, folder),
-            "MIXTURE_OR_TASK_NAME": mixture,
-            **dict.fromkeys(checkpoints or CHECKPOINT_MACROS[:1], checkpoint),
-            "TRAIN_STEPS": step + self.request.final_steps,
-        }
 
 
 def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
@@ -119,3 +162,51 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
         mode = RunMode(meant.value) if meant is not None else None
     spec = dataclasses.replace(spec, mode=Mode(mode.value) if mode is not None else None)
     return JobTemplate(request, model_dir, dataclasses.replace(program, spec=spec), mode)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobStatus:
+    """How a job stands.
+
+    Attributes:
+      running: whether it has not ended.
+      succeeded: whether it did all of its work.
+      killed: whether it was ended from outside and has no result, so that it has to be started again.
+      message: why it did not succeed.
+    """
+
+    running: bool = False
+    succeeded: bool = False
+    killed: bool = False
+    message: str = ""
+
+
+class PassingError(Exception):
+    """A backend cannot do something now, but may be able to soon."""
+
+
+class JobBackend(Protocol):
+    """Starts jobs, which continue without their controller, and finds them again."""
+
+    def start(self, name: str, job: AuxiliaryJob) -> str:
+        """Starts a job under a name that no other job has, and returns where it runs.
+
+        Raises:
+          AuxiliaryError: it cannot be started.
+          PassingError: it cannot be started now.
+        """
+
+    def find(self, name: str) -> str | None:
+        """Returns where the job with a name runs or has run; None if there is no such job.
+
+        Raises:
+          PassingError: that cannot be known now.
+        """
+
+    def status(self, where: str) -> JobStatus:
+        """Looks up how a job stands.
+
+        Raises:
+          AuxiliaryError: it cannot be seen from here.
+          PassingError: it cannot be seen now.
+        """

@@ -1,7 +1,7 @@
-"""The durable records of jobs, stored next to the checkpoints; a restarted controller continues from them.
+"""The durable records of jobs, stored next to the checkpoints, and the status that they show.
 
-A record is written before its job is started, and only if there is none yet. So neither a killed controller nor two
-controllers start the job for one checkpoint and mixture twice.
+A restarted controller continues from the records. One is written before its job is started, and only if there is none
+yet. So neither a killed controller nor two controllers start the job for one checkpoint and mixture twice.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from t5x_harness.auxiliary.errors import AuxiliaryError
 from t5x_harness.auxiliary.jobs import FOLDER
-from t5x_harness.auxiliary.request import plain
+from t5x_harness.auxiliary.request import AuxiliaryError, plain
 from t5x_harness.buckets.folders import AnyFolder
+from t5x_harness.findings.tables import columns
 from t5x_harness.system.decode import JsonValue
 
 
@@ -61,11 +63,6 @@ class Record(JsonValue):
     ended: str = ""
 
     @property
-    def key(self) -> tuple[int, str]:
-        """What identifies the record."""
-        return self.step, self.mixture
-
-    @property
     def file(self) -> str:
         """Its name in the journal."""
         return f"checkpoint_{self.step}/{plain(self.mixture)}.json"
@@ -86,8 +83,7 @@ class Journal:
     def __init__(self, place: AnyFolder, name: str) -> None:
         self._place = place
         self.folder = f"{FOLDER}/{name}/journal"
-        self._records: dict[tuple[int, str], Record] = {}
-        self._versions: dict[tuple[int, str], int] = {}
+        self._kept: dict[tuple[int, str], tuple[Record, int]] = {}
         for checkpoint in place.children(self.folder):
             for file in place.children(f"{self.folder}/{checkpoint}"):
                 if file.endswith(".json") and not file.startswith("."):
@@ -96,7 +92,7 @@ class Journal:
     @property
     def records(self) -> Mapping[tuple[int, str], Record]:
         """The records by step and mixture, sorted."""
-        return dict(sorted(self._records.items()))
+        return {key: record for key, (record, _) in sorted(self._kept.items())}
 
     def create(self, record: Record) -> None:
         """Writes the first record of a job.
@@ -112,7 +108,7 @@ class Journal:
         Raises:
           AuxiliaryError: another controller has written it since.
         """
-        version = self._versions[record.key]
+        _, version = self._kept[record.step, record.mixture]
         self._write(record, self._place.replace(f"{self.folder}/{record.file}", _bytes(record), version))
 
     def _write(self, record: Record, version: int | None) -> None:
@@ -121,7 +117,7 @@ class Journal:
                 f"{self._place.address}/{self.folder}/{record.file} was written by another controller, which has taken "
                 "over: this one ends, and its jobs go on"
             )
-        self._records[record.key], self._versions[record.key] = record, version
+        self._kept[record.step, record.mixture] = record, version
 
     def _read(self, name: str) -> None:
         found = self._place.read_version(name)
@@ -134,7 +130,7 @@ class Journal:
                 f"{self._place.address}/{name} is not a record of an auxiliary job: {error}. If it is not "
                 "needed, remove it: the job is then started again"
             ) from None
-        self._records[record.key], self._versions[record.key] = record, found[1]
+        self._kept[record.step, record.mixture] = record, found[1]
 
 
 def now() -> str:
@@ -144,3 +140,85 @@ def now() -> str:
 
 def _bytes(record: Record) -> bytes:
     return f"{json.dumps(record.to_json(), indent=1)}\n".encode()
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_PROGRAM = re.compile(r"t5x(-harness[ \w]*)?: ")
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")
+# Gin appends this to the message of an error that passes through it.
+_GIN = re.compile(r"\s*In call to configurable ")
+
+
+def reason_in(text: str) -> str:
+    """Returns the first line of the error at the end of a log, or the log's last line; ``-`` for an empty one.
+
+    Args:
+      text: the end of a log; its first line may be cut off.
+    """
+    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip() and not _GIN.match(line)]
+    if not lines:
+        return "-"
+    if _PROGRAM.match(lines[-1]):  # an error message of a program of T5X or of the harness
+        return lines[-1]
+    begin = max((index for index, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
+    if begin is not None:
+        return next((line for line in lines[begin + 1 :] if not line[0].isspace()), lines[-1])
+    return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The status of jobs.
+
+    Attributes:
+      model_dir: the train job's folder.
+      name: the name of the request.
+      records: records of all jobs that were started or skipped, by step and mixture.
+      last_step: the train job's last step; None if its config does not say.
+      last_seen: the step of the newest finished checkpoint; None if there is none.
+      train_failure: why the train job that the controller started has failed; empty otherwise.
+    """
+
+    model_dir: str
+    name: str
+    records: tuple[Record, ...]
+    last_step: int | None = None
+    last_seen: int | None = None
+    train_failure: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all jobs have succeeded or were skipped on request, and the train job has not failed."""
+        fine = (State.SUCCEEDED, State.SKIPPED)
+        return not self.train_failure and all(record.state in fine for record in self.records)
+
+    @property
+    def running(self) -> tuple[Record, ...]:
+        """The jobs that have not ended."""
+        return tuple(record for record in self.records if not record.state.has_ended)
+
+    def text(self) -> str:
+        """Formats the status as a table and a summary line."""
+        rows = []
+        for record in self.records:
+            took, note = "-", reason_in(record.message or record.job)
+            if record.started and record.ended:
+                lasted = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
+                took = f"{lasted.total_seconds():.0f}"
+            rows.append((record.step, record.mixture, record.state, record.attempt, took, note))
+        header = ("checkpoint", "mixture", "state", "attempt", "seconds", "job, or why")
+        states = [record.state for record in self.records]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in State if state in states)
+        seen = f"checkpoint_{self.last_seen}" if self.last_seen is not None else "none yet"
+        last = f" of {self.last_step} steps" if self.last_step is not None else ""
+        lines = [str(columns(rows, header))] if rows else []
+        lines.append(f"{self.model_dir}, {self.name}: {counts or 'no jobs'}; newest checkpoint: {seen}{last}")
+        if self.train_failure:
+            lines.append(f"the train job failed: {self.train_failure}")
+        return "\n".join(lines)
+
+    def values(self) -> dict[str, Any]:
+        """Returns the status as plain values for JSON."""
+        about = dataclasses.asdict(self)
+        del about["records"]
+        return {**about, "succeeded": self.succeeded, "jobs": [record.to_json() for record in self.records]}

@@ -11,10 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import JobStatus
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.jobs import AuxiliaryJob
-from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import AuxiliaryJob, JobStatus
+from t5x_harness.auxiliary.request import MAIN, AuxiliaryError, AuxiliaryRequest
 from t5x_harness.runtime.choice import program_environment, runtime_of
 from t5x_harness.slices.slice import get_slice
 
@@ -41,7 +39,7 @@ class Processes:
         self._folder = folder.absolute()
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str, nice: int = 0) -> str:
+    def run(self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str) -> str:
         """Starts a command unless it runs already, and returns where it runs."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,9 +50,8 @@ class Processes:
             except BlockingIOError:
                 return where
             (folder / "status").unlink(missing_ok=True)
-            lowered = ["nice", "-n", str(nice), *words] if nice else words
             process = subprocess.Popen(
-                ["sh", "-c", _SCRIPT, "sh", str(folder / "status"), *lowered],
+                ["sh", "-c", _SCRIPT, "sh", str(folder / "status"), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -96,7 +93,7 @@ class Processes:
         return JobStatus(message=f"exit status {status}; the end of {folder}/log:\n{_end_of(folder / 'log')}")
 
 
-class LocalJobs:
+class LocalJobs(Processes):
     """Auxiliary jobs as processes on this machine, each with an emulated slice as under ``t5x-harness exec``.
 
     Args:
@@ -109,8 +106,8 @@ class LocalJobs:
     """
 
     def __init__(self, request: AuxiliaryRequest, folder: Path) -> None:
+        super().__init__(folder)
         self._request = request
-        self._processes = Processes(folder)
         spec = request.train
         path = [*(os.path.join(spec.cwd, each) for each in spec.python_path), os.path.abspath(spec.cwd)]
         inherited = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*path, os.environ.get("PYTHONPATH")]))}
@@ -119,22 +116,11 @@ class LocalJobs:
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
         """Starts the process of a job."""
-        nice = _NICE if self._request.low_priority else 0
-        return self._processes.start(name, command_of(self._request, job), self._environment, job.spec.cwd, nice)
-
-    def find(self, name: str) -> str | None:
-        """Looks for the folder of a job."""
-        return self._processes.find(name)
-
-    def status(self, where: str) -> JobStatus:
-        """Looks up a job by its lock and its exit status."""
-        return self._processes.status(where)
-
-
-def command_of(request: AuxiliaryRequest, job: AuxiliaryJob) -> list[str]:
-    """Returns the words of a job's command."""
-    mode = [f"--run_mode={job.mode}"] if request.module == MAIN else []
-    return [sys.executable, "-m", request.module, *mode, *job.arguments]
+        nice = ["nice", "-n", str(_NICE)] if self._request.low_priority else []
+        module = self._request.module
+        mode = [f"--run_mode={job.mode}"] if module == MAIN else []
+        words = [*nice, sys.executable, "-m", module, *mode, *job.arguments]
+        return self.run(name, words, self._environment, job.spec.cwd)
 
 
 def _is_running(folder: Path) -> bool:

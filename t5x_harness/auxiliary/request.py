@@ -9,6 +9,11 @@ from t5x_harness.spec import DEFAULT_SLICE, RunSpec
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.machine import Machine
 
+
+class AuxiliaryError(Exception):
+    """The controller cannot start or continue; the message says why and what to do."""
+
+
 _MODES = {f"t5x.{mode}": mode for mode in (RunMode.TRAIN, RunMode.EVAL, RunMode.INFER)}
 MAIN = "t5x.main"
 """The module with all of T5X's functions, which jobs run by default."""

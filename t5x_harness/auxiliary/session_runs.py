@@ -9,13 +9,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import JobStatus
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob
-from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob, JobStatus
+from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
 from t5x_harness.buckets.addresses import object_address
-from t5x_harness.buckets.folders import AnyFolder, Folder, folder_at
+from t5x_harness.buckets.folders import Folder, folder_at
 from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary
@@ -56,7 +54,10 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
     """
     request = _request(trained.spec, asked, trained.model_dir, trained.steps)
     place = folder_at(trained.model_dir, project)
-    prepared = prepare(dataclasses.replace(request, name=_free_name(place, request.name)))
+    # Under a name for which no earlier call of the test has started jobs.
+    names = itertools.chain([request.name], (f"{request.name}-{number}" for number in itertools.count(2)))
+    name = next(each for each in names if not place.children(f"{FOLDER}/{each}"))
+    prepared = prepare(dataclasses.replace(request, name=name))
     require_no_errors(prepared)
     runs = SessionRuns(prepared, trained, make, project)
     patience = Patience(longest=0.0, first=0.0)  # a run has ended when it was started
@@ -173,9 +174,3 @@ def _request(train: RunSpec, asked: Auxiliary, model_dir: str, last_step: int | 
         skip_to_newest=asked.skip_to_newest,
         last_step=last_step,
     )
-
-
-def _free_name(place: AnyFolder, name: str) -> str:
-    """Returns a name under which an earlier call of the test has started no jobs in the train job's folder."""
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(each for each in names if not place.children(f"{FOLDER}/{each}"))

@@ -7,13 +7,11 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from t5x_harness.auxiliary.backend import JobStatus, PassingError
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.jobs import AuxiliaryJob
-from t5x_harness.auxiliary.request import AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import AuxiliaryJob, JobStatus, PassingError
+from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.vertex.arguments import RunMode
-from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob, JobOptions
+from t5x_harness.vertex.container import FOUR_HOURS, JobOptions
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
 from t5x_harness.vertex.job_rules import refusals, verdict_of
@@ -68,7 +66,11 @@ class VertexJobs:
         """Stages a job's files and sends the job."""
         with _as_auxiliary_errors():
             sent = self._job(name, job)
-            return LaunchedJob.submit(self._container(sent), {sent.stage: sent.staged_files}).submitted.name
+            container = sent.container
+            if not self.request.is_of_t5x:  # a module of the user's runs in place of the image's program
+                args = tuple(arg for arg in sent.args if not arg.startswith("--run_mode="))
+                container = dataclasses.replace(container, command=("python", "-m", self.request.module), args=args)
+            return LaunchedJob.submit(container, {sent.stage: sent.staged_files}).submitted.name
 
     def find(self, name: str) -> str | None:
         """Finds a job by its label."""
@@ -103,13 +105,6 @@ class VertexJobs:
             labels={**self.labels, _LABEL: _hash(name)},
             options=options,
         )
-
-    def _container(self, job: T5XJob) -> ContainerJob:
-        """Makes the container; a module that is not part of T5X runs in place of the image's program."""
-        if self.request.is_of_t5x:
-            return job.container
-        args = tuple(arg for arg in job.args if not arg.startswith("--run_mode="))
-        return dataclasses.replace(job.container, command=("python", "-m", self.request.module), args=args)
 
 
 @contextlib.contextmanager

@@ -9,17 +9,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import JobBackend, JobStatus
 from t5x_harness.auxiliary.checking import findings_of
 from t5x_harness.auxiliary.checkpoints import finished_checkpoints
 from t5x_harness.auxiliary.controller import Controller
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.jobs import FOLDER, JobTemplate, template_of
-from t5x_harness.auxiliary.journal import Journal
+from t5x_harness.auxiliary.jobs import FOLDER, JobBackend, JobStatus, JobTemplate, TrainJob, template_of, train_job_of
+from t5x_harness.auxiliary.journal import Journal, Status
 from t5x_harness.auxiliary.processes import Processes
-from t5x_harness.auxiliary.request import AuxiliaryRequest
-from t5x_harness.auxiliary.status import Status
-from t5x_harness.auxiliary.train_job import TrainJob, train_job_of
+from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import COMMITTED, AnyFolder, folder_at
 from t5x_harness.buckets.locks import Lock, locked
@@ -90,7 +86,7 @@ class TrainCommand:
         where = self.processes.find(self.name)
         status = self.processes.status(where) if where is not None else JobStatus()
         if where is None or not (status.running or status.succeeded):
-            where = self.processes.start(self.name, self.words, os.environ, cwd)
+            where = self.processes.run(self.name, self.words, os.environ, cwd)
             say(f"the train job started: {where}")
         else:
             say(f"the train job {'goes on' if status.running else 'has succeeded before'}: {where}")

@@ -10,9 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 import seqio
 import tensorflow as tf
 
-from t5x_harness.caching import places
 from t5x_harness.caching.request import CachedSplit, CachedTask, CacheError, CacheRequest
-from t5x_harness.caching.splits import Progress, SplitWriter
+from t5x_harness.caching.splits import (
+    COMPLETED,
+    PARTS,
+    STANDINS,
+    Progress,
+    SplitWriter,
+    alone_in,
+    empty,
+    read_json,
+    remove,
+    write_json,
+)
 from t5x_harness.upstream.seqio import forget_cache, preprocessors
 
 Prepare = Callable[[seqio.Task], Sequence[str]]
@@ -76,16 +86,16 @@ def cache(request: CacheRequest, task: seqio.Task, progress: Progress, prepare: 
     if there and there != folder and not request.ignore_other_caches:
         return CachedTask(task.name, there, left_out=f"it is cached in {there}")
     if _is_complete(folder) and not request.overwrite:
-        generated = " with generated examples" if places.read_json(f"{folder}/{places.STANDINS}") else ""
+        generated = " with generated examples" if read_json(f"{folder}/{STANDINS}") else ""
         return CachedTask(
             task.name, folder, left_out=f"it is cached in {folder}{generated}; --overwrite writes it anew"
         )
     standins = prepare(task)
-    with places.alone_in(folder) as lock:
+    with alone_in(folder) as lock:
         if _is_complete(folder):
             if not request.overwrite:  # another process has just written it
                 return CachedTask(task.name, folder, left_out=f"it is cached in {folder}")
-            places.empty(folder)
+            empty(folder)
 
         def guarded(name: str, split: str, step: str, examples: int) -> None:
             lock.renew()
@@ -93,13 +103,13 @@ def cache(request: CacheRequest, task: seqio.Task, progress: Progress, prepare: 
 
         splits = tuple(_write(request, task, folder, guarded, standins))
         lock.renew()
-        with tf.io.gfile.GFile(f"{folder}/{places.COMPLETED}", "w") as file:
+        with tf.io.gfile.GFile(f"{folder}/{COMPLETED}", "w") as file:
             file.write("")
         return CachedTask(task.name, folder, splits)
 
 
 def _is_complete(folder: str) -> bool:
-    found: bool = tf.io.gfile.exists(f"{folder}/{places.COMPLETED}")
+    found: bool = tf.io.gfile.exists(f"{folder}/{COMPLETED}")
     return found
 
 
@@ -132,6 +142,6 @@ def _write(
     for writer in writers:
         if request.check:
             writer.compare()
-    places.remove(f"{folder}/{places.PARTS}")
+    remove(f"{folder}/{PARTS}")
     if standins:
-        places.write_json(f"{folder}/{places.STANDINS}", list(standins))
+        write_json(f"{folder}/{STANDINS}", list(standins))

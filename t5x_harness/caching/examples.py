@@ -96,12 +96,12 @@ def _short(value: Any) -> str:
 class Statistics:
     """SeqIO's statistics of a split: its examples, and each feature's tokens without padding and end of sequence."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self.counts: dict[str, int] = dict(counts or {"examples": 0})
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {"examples": 0}
 
     def add(self, example: Example, features: Mapping[str, seqio.Feature]) -> None:
         """Counts an example."""
-        self.counts["examples"] += 1
+        counts = {"examples": 1}
         for name, feature in features.items():
             ids = example.get(name)
             if not isinstance(ids, tf.Tensor) or ids.dtype not in (tf.int32, tf.int64):
@@ -109,25 +109,20 @@ class Statistics:
             values = ids.numpy()
             special = [feature.vocabulary.eos_id, feature.vocabulary.pad_id]
             tokens = int(np.sum(~np.isin(values, [one for one in special if one is not None])))
-            self._add(f"{name}_tokens", tokens, f"{name}_max_tokens", tokens)
+            counts |= {f"{name}_tokens": tokens, f"{name}_max_tokens": tokens}
+        self.merge(counts)
 
     def merge(self, counts: Mapping[str, int]) -> None:
         """Adds the examples of other statistics."""
-        self.counts["examples"] += counts["examples"]
-        for name, tokens in counts.items():
-            if name.endswith("_tokens") and not name.endswith("_max_tokens"):
-                largest = f"{name.removesuffix('_tokens')}_max_tokens"
-                self._add(name, tokens, largest, counts[largest])
-
-    def _add(self, total: str, tokens: int, largest: str, most: int) -> None:
-        self.counts[total] = self.counts.get(total, 0) + tokens
-        self.counts[largest] = max(self.counts.get(largest, 0), most)
+        for name, number in counts.items():
+            before = self.counts.get(name, 0)
+            self.counts[name] = max(before, number) if name.endswith("_max_tokens") else before + number
 
 
 def described(example: Example) -> dict[str, Any]:
     """Returns the features of an example as in ``info.<split>.json``, where only the first size is open."""
-    features = {}
-    for name, value in example.items():
-        shape = value.shape.as_list()
-        features[name] = {"shape": [None, *shape[1:]] if shape else [], "dtype": value.dtype.name}
-    return features
+    shapes = {name: value.shape.as_list() for name, value in example.items()}
+    return {
+        name: {"shape": [None, *shape[1:]] if shape else [], "dtype": example[name].dtype.name}
+        for name, shape in shapes.items()
+    }

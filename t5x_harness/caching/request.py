@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+
+from t5x_harness.system.decode import JsonValue
 
 
 class CacheError(Exception):
@@ -58,7 +59,7 @@ class CachedSplit:
 
 
 @dataclasses.dataclass(frozen=True)
-class CachedTask:
+class CachedTask(JsonValue):
     """The result for a task.
 
     Attributes:
@@ -72,7 +73,3 @@ class CachedTask:
     folder: str | None
     splits: tuple[CachedSplit, ...] = ()
     left_out: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
-        return dataclasses.asdict(self)

@@ -1,6 +1,7 @@
 """One split of a task: writes its source's shards as parts, the parts as files for SeqIO, and compares both.
 
-A part is kept until the task is complete, so that the next run resumes a killed one behind its last complete part.
+A part is kept until the task is complete, so that the next run resumes a killed one behind its last complete part. One
+process at a time writes into a task's folder.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +20,8 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from t5x_harness.caching import places
+from t5x_harness.buckets.folders import StorageError, folder_at
+from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.caching.examples import (
     Example,
     Fingerprint,
@@ -29,6 +32,71 @@ from t5x_harness.caching.examples import (
 )
 from t5x_harness.caching.request import CachedSplit, CacheError, CacheRequest
 from t5x_harness.upstream.seqio import cached_source, preprocessors
+
+COMPLETED = "COMPLETED"
+"""The file that makes a folder a cache for SeqIO."""
+
+STANDINS = "stand-ins.json"
+"""The list of stand-ins in a cache with generated examples, which is useless for training."""
+
+PARTS = ".parts"
+"""The folder of finished parts, with which an interrupted run is resumed."""
+
+_WRITER = ".writer.json"
+
+
+@contextlib.contextmanager
+def alone_in(folder: str) -> Iterator[Lock]:
+    """Makes a folder, and keeps other processes from caching into it during the block.
+
+    Raises:
+      CacheError: another process writes it, or it cannot be made.
+    """
+
+    def refusal(who: str) -> CacheError:
+        return CacheError(f"another process is caching into {folder}: {who}. Wait for it")
+
+    try:
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(locked(folder_at(folder), _WRITER, refusal))
+            except OSError as error:
+                raise CacheError(f"{folder} cannot be written: {error.strerror or error}") from None
+            yield lock
+    except StorageError as error:
+        raise CacheError(f"{folder} cannot be written: {error}") from None
+
+
+def read_json(path: str) -> Any:
+    """Returns the content of a JSON file, or None if it does not exist."""
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as file:
+        return json.load(file)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Writes a JSON file atomically."""
+    with tf.io.gfile.GFile(f"{path}.new", "w") as file:
+        file.write(json.dumps(value, sort_keys=True, indent=2) + "\n")
+    tf.io.gfile.rename(f"{path}.new", path, overwrite=True)
+
+
+def remove(folder: str) -> None:
+    """Removes a folder if it exists."""
+    if tf.io.gfile.exists(folder):
+        tf.io.gfile.rmtree(folder)
+
+
+def empty(folder: str) -> None:
+    """Removes the files of this and older caches, but not the file of the lock."""
+    names = tf.io.gfile.listdir(folder)
+    for name in sorted(names, key=lambda name: name != COMPLETED):  # first the file that marks the rest as complete
+        path = f"{folder}/{name.rstrip('/')}"
+        if name.startswith(_WRITER):
+            continue
+        tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+
 
 Progress = Callable[[str, str, str, int], None]
 """Called with a task, a split, the current step, and the number of examples so far."""
@@ -58,22 +126,17 @@ class SplitWriter:
     def _name(self) -> str:
         return f"{self._task.name} {self._split}"
 
-    @property
-    def _shards(self) -> int:
-        shards = max(len(self._sources), self._request.min_shards)
-        return min(shards, self._request.max_shards) if self._request.max_shards else shards
-
     def write_parts(self) -> None:
         """Preprocesses each shard of the source into a part, unless the part exists.
 
         Raises:
           CacheError: an example cannot be stored, or the split has none.
         """
-        folder = f"{self._folder}/{places.PARTS}/{self._fingerprint_of_code()}"
+        folder = f"{self._folder}/{PARTS}/{self._fingerprint_of_code()}"
         tf.io.gfile.makedirs(folder)
         for index in range(len(self._sources)):
             path = f"{folder}/{self._split}-{index:05d}-of-{len(self._sources):05d}"
-            part = places.read_json(f"{path}.json")
+            part = read_json(f"{path}.json")
             if part is None:
                 part = self._write_part(index, path)
             else:
@@ -113,46 +176,42 @@ class SplitWriter:
                 writer.write(self._stored(example))
                 self._progress("written", done + fingerprint.examples)
         part = {"stats": statistics.counts, "sum": f"{fingerprint.total:x}", "features": features, "path": path}
-        places.write_json(f"{path}.json", part)
+        write_json(f"{path}.json", part)
         return part
 
     def _stored(self, example: Example) -> bytes:
         try:
-            stored: bytes = seqio.dict_to_tfexample(example).SerializeToString()
+            return bytes(seqio.dict_to_tfexample(example).SerializeToString())
         except (ValueError, TypeError) as error:
             kinds = ", ".join(f"{name} {getattr(v, 'dtype', type(v)).name}" for name, v in example.items())
             raise CacheError(f"{self._name}: an example cannot be stored ({kinds}): {error}") from None
-        return stored
 
     def write_shards(self) -> CachedSplit:
         """Spreads all parts over the split's files, and writes the other files that SeqIO's reader needs."""
         prefix = seqio.get_cached_tfrecord_prefix(self._folder, self._split)
         for file in tf.io.gfile.glob(f"{prefix}-*"):  # of a run with another number of files
             tf.io.gfile.remove(file)
-        shards, statistics = self._shards, Statistics()
+        shards, statistics = max(len(self._sources), self._request.min_shards), Statistics()
+        if self._request.max_shards:
+            shards = min(shards, self._request.max_shards)
         name = f"{self._task.name} {self._split} {self._request.base_seed}"
         order = np.random.default_rng(list(hashlib.md5(name.encode()).digest()))
         with contextlib.ExitStack() as stack:
             paths = [f"{prefix}-{index:05d}-of-{shards:05d}" for index in range(shards)]
             writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in paths]
-            for number, record in enumerate(self._records()):
+            records: Any = tf.data.TFRecordDataset([f"{part['path']}.tfrecord" for part in self._parts])
+            for number, record in enumerate(records):
                 if number % shards == 0:  # the same number for each file, and no neighbors in one file
                     places_of = order.permutation(shards)
-                writers[places_of[number % shards]].write(record)
+                writers[places_of[number % shards]].write(record.numpy())
                 self._progress("shuffled", number + 1)
         for part in self._parts:
             statistics.merge(part["stats"])
         features = next(part["features"] for part in self._parts if part["features"])
         info = {"num_shards": shards, "features": features, "seqio_version": seqio.__version__}
-        places.write_json(seqio.get_cached_info_path(self._folder, self._split), info)
-        places.write_json(seqio.get_cached_stats_path(self._folder, self._split), statistics.counts)
+        write_json(seqio.get_cached_info_path(self._folder, self._split), info)
+        write_json(seqio.get_cached_stats_path(self._folder, self._split), statistics.counts)
         return CachedSplit(self._split, shards, statistics.counts, self._resumed)
-
-    def _records(self) -> Iterator[bytes]:
-        for part in self._parts:
-            records: Any = tf.data.TFRecordDataset(f"{part['path']}.tfrecord")
-            for record in records:
-                yield record.numpy()
 
     def compare(self) -> None:
         """Compares the written examples with those of SeqIO's own reader, and with a second pass over the source.
@@ -165,7 +224,7 @@ class SplitWriter:
             for number, example in enumerate(self._uncached(index)):
                 again.add(example)
                 self._progress("preprocessed again", number + 1)
-            if _key(again) != (part["stats"]["examples"], part["sum"]):
+            if again != _fingerprint(part):
                 raise CacheError(
                     f"{self._name}: preprocessed twice, shard {index} of the source gives other examples"
                     f"{self._first_difference(index, part)}. Take random choices from seeds that SeqIO passes "
@@ -174,15 +233,14 @@ class SplitWriter:
                 )
         written, read = Fingerprint(), Fingerprint()
         for part in self._parts:
-            written.merge(Fingerprint(part["stats"]["examples"], int(part["sum"], 16)))
+            written.merge(_fingerprint(part))
         try:
             for example in cached_source(self._folder, self._split).get_dataset(self._split, shuffle=False):
                 read.add(example)
                 self._progress("read back", read.examples)
+            refused: Exception | None = None
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:  # of a type or shape
-            refused: Exception | None = error
-        else:
-            refused = None
+            refused = error
         if refused or read != written:
             features = ", ".join(f"{name} {one['dtype']}" for name, one in self._parts[0]["features"].items())
             raise CacheError(
@@ -208,5 +266,5 @@ class SplitWriter:
         return ""
 
 
-def _key(fingerprint: Fingerprint) -> tuple[int, str]:
-    return fingerprint.examples, f"{fingerprint.total:x}"
+def _fingerprint(part: dict[str, Any]) -> Fingerprint:
+    return Fingerprint(part["stats"]["examples"], int(part["sum"], 16))

@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.backend import JobBackend
-from t5x_harness.auxiliary.errors import AuxiliaryError
-from t5x_harness.auxiliary.planning import plan_jobs
+from t5x_harness.auxiliary.checking import plan_jobs
+from t5x_harness.auxiliary.jobs import JobBackend
+from t5x_harness.auxiliary.journal import Status
 from t5x_harness.auxiliary.processes import LocalJobs, Processes
-from t5x_harness.auxiliary.request import MAIN, AuxiliaryRequest
-from t5x_harness.auxiliary.status import Status
+from t5x_harness.auxiliary.request import MAIN, AuxiliaryError, AuxiliaryRequest
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
 from t5x_harness.buckets.folders import StorageError

@@ -120,8 +120,7 @@ def main(arguments: argparse.Namespace) -> int:
     """
     use_cpu_only()
     from t5x_harness.conversion.conversion import convert
-    from t5x_harness.conversion.errors import ConversionError
-    from t5x_harness.conversion.request import describe
+    from t5x_harness.conversion.request import ConversionError, describe
 
     try:
         conversion = convert(_request(arguments))

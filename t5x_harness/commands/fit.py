@@ -162,8 +162,7 @@ def _spec(arguments: argparse.Namespace) -> RunSpec:
 
 
 def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
-    from t5x_harness.slices.generations import GENERATIONS
-    from t5x_harness.slices.slice import SliceError, get_slice
+    from t5x_harness.slices.slice import GENERATIONS, SliceError, get_slice
 
     try:
         own = get_slice(spec.slice)

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from t5x_harness.aot import libtpu
-from t5x_harness.aot.prices import price_of
 from t5x_harness.aot.request import TRAIN, AotRun
 from t5x_harness.aot.search import FitRow, cheapest, smallest
-from t5x_harness.aot.speed import BAND_NAME, Span
+from t5x_harness.aot.speed import BAND_NAME, Span, price_of
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.report_output import PLAIN_WIDTH
 from t5x_harness.findings.printable import printable

@@ -17,7 +17,7 @@ from t5x_harness.report.json import document, json_text
 from t5x_harness.report.programs import verdicts
 from t5x_harness.report.report import Report
 from t5x_harness.spec import RunResult, Stage
-from t5x_harness.system.secrets import masked
+from t5x_harness.system.texts import masked
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError

@@ -6,7 +6,7 @@ Both run in float32 on the CPU, on the same random tokens, some of them padding.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.conversion.architecture import Architecture
-from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.flavors import EOS, PAD, Flavor
 from t5x_harness.conversion.in_transformers import run_in_transformers
-from t5x_harness.conversion.request import Agreement
+from t5x_harness.conversion.request import Agreement, ConversionError
 from t5x_harness.conversion.stored import StoredParameters
 
 if TYPE_CHECKING:
@@ -59,8 +58,9 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
     targets = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _OUTPUT_LENGTH))
     targets[:, 0] = PAD
     parameters = {name: source.read(name) for name in source.shapes}
-    ours, our_tokens = _in_t5x(parameters, sizes, flavor, inputs, targets)
-    theirs, their_tokens = _in_transformers(folder, flavor, inputs, targets)
+    ours, our_rows = _in_t5x(parameters, sizes, flavor, inputs, targets)
+    theirs, their_rows = run_in_transformers(folder, flavor.model_type.model_class, inputs, targets, _OUTPUT_LENGTH - 1)
+    our_tokens, their_tokens = ([list(_until_end(row[1:])) for row in rows] for rows in (our_rows, their_rows))
     return Agreement(
         logits=ours.size,
         difference=float(np.max(np.abs(ours - theirs))),
@@ -72,8 +72,8 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
 
 def _in_t5x(
     parameters: Mapping[str, Array], sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
-) -> tuple[Array, list[list[int]]]:
-    """Returns the logits for targets, and the tokens of greedy decoding up to the end of sequence."""
+) -> tuple[Array, Array]:
+    """Returns the logits for targets, and the tokens of greedy decoding with the one that the decoder starts with."""
     from t5x_harness.runtime.import_hooks import ensure_t5x
 
     ensure_t5x()
@@ -104,20 +104,11 @@ def _in_t5x(
     forward = jax.jit(apply)
     tokens = np.full_like(targets, PAD)
     for position in range(_OUTPUT_LENGTH - 1):
-        chosen = np.argmax(forward(variables, tokens)[:, position], axis=-1)
-        tokens[:, position + 1] = chosen
-    return np.asarray(forward(variables, targets)), [list(_until_end(row[1:])) for row in tokens]
+        tokens[:, position + 1] = np.argmax(forward(variables, tokens)[:, position], axis=-1)
+    return np.asarray(forward(variables, targets)), tokens
 
 
-def _in_transformers(folder: Path, flavor: Flavor, inputs: Array, targets: Array) -> tuple[Array, list[list[int]]]:
-    """Returns the same values as :func:`_in_t5x`, computed in transformers."""
-    logits, tokens = run_in_transformers(folder, flavor.model_type.model_class, inputs, targets, _OUTPUT_LENGTH - 1)
-    return logits, [list(_until_end(row[1:])) for row in tokens]
-
-
-def _until_end(row: Array) -> Iterator[int]:
-    """Yields the tokens of a sequence, its end included."""
-    for token in row:
-        yield int(token)
-        if token == EOS:
-            return
+def _until_end(row: Array) -> list[int]:
+    """Returns the tokens of a sequence, its end included."""
+    tokens = [int(token) for token in row]
+    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens

@@ -1,34 +1,125 @@
-"""Runs a conversion: opens its source, checks it, writes the output, and moves that into place when complete."""
+"""Runs a conversion: opens its source, checks it, writes the output, and moves that into place when complete.
+
+Two conversions into one place exclude each other, and each removes the leftovers of a killed one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from etils import epath
+
+from t5x_harness.buckets.addresses import GS, bucket_of
 from t5x_harness.buckets.emulated import local_path
-from t5x_harness.buckets.folders import COMMITTED
-from t5x_harness.conversion.architecture import Architecture, architecture_of
+from t5x_harness.buckets.folders import COMMITTED, StorageError, folder_at
+from t5x_harness.buckets.locks import Lock, locked
+from t5x_harness.conversion.architecture import Architecture, architecture_of, parameters, require_same
 from t5x_harness.conversion.checking import compare, require_libraries
-from t5x_harness.conversion.comparing import require_same
-from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.flavors import flavor_of
-from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.places import written_whole
-from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
+from t5x_harness.conversion.flavors import BYTES, ModelSettings, Vocabulary, flavor_of, settings_of
+from t5x_harness.conversion.request import Conversion, ConversionError, ConversionRequest, Form, first_line
 from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, dtype_named
-from t5x_harness.conversion.settings import BYTES, ModelSettings, Vocabulary, settings_of
-from t5x_harness.conversion.stored import StoredParameters, read_t5x
-from t5x_harness.conversion.t5x_checkpoint import LazyArray, write_checkpoint
-from t5x_harness.conversion.tokenizer import write_tokenizer
+from t5x_harness.conversion.stored import LazyArray, StoredParameters, read_t5x, write_checkpoint
 from t5x_harness.conversion.transformers_folder import (
     CONFIG,
     STEP,
     read_transformers,
+    write_tokenizer,
     write_transformers,
 )
+
+_ASIDE = ".t5x-harness-convert"
+_LOCK = f"{_ASIDE}.json"
+_LAST = ("config.json", COMMITTED)
+
+
+@contextlib.contextmanager
+def written_whole(place: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields an empty folder that becomes ``place`` at the end; if the block raises, nothing is left.
+
+    Args:
+      place: a folder that does not exist or is empty; or an address such as ``gs://bucket/hf``, to which the content of
+        the folder is copied, and last of all the files that make it complete for readers.
+
+    Raises:
+      ConversionError: the place is not empty, another conversion writes it now, or it cannot be made.
+    """
+    path = os.fspath(place)
+    with _copied_to(path.rstrip("/")) if "://" in path else _moved_to(Path(path)) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _copied_to(address: str) -> Iterator[Path]:
+    place = epath.Path(address)
+    with tempfile.TemporaryDirectory(prefix="t5x-harness-convert-") as scratch:
+        try:
+            _require_empty(place)
+            with _alone_at(address) as lock:
+                yield Path(scratch)
+                _require_empty(place)
+                files = (path for path in Path(scratch).rglob("*") if path.is_file())
+                for path in sorted(files, key=lambda path: (path.name in _LAST, path)):
+                    lock.renew()
+                    epath.Path(path).copy(place / str(path.relative_to(scratch)))
+        except ConversionError:
+            raise
+        except Exception as error:  # of the library for this kind of address
+            raise ConversionError(f"{address} cannot be written: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _moved_to(place: Path) -> Iterator[Path]:
+    _require_free(place)
+    aside = place.parent / f".{place.name}{_ASIDE}"
+    try:
+        with _alone_at(str(place)) as lock:
+            shutil.rmtree(aside, ignore_errors=True)  # of a killed conversion
+            aside.mkdir(parents=True)
+            try:
+                yield aside
+                lock.renew()
+                _require_free(place)
+                aside.rename(place)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    except StorageError as error:
+        raise ConversionError(f"{place} cannot be written: {error}") from None
+    except OSError as error:
+        raise ConversionError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _alone_at(place: str) -> Iterator[Lock]:
+    """Locks a place by a file beside it, because T5X removes a checkpoint's folder that is not committed."""
+
+    def refusal(who: str) -> ConversionError:
+        return ConversionError(f"another conversion is writing {place}: {who}. Wait for it, or name another folder")
+
+    parent, name = os.path.split(place)
+    folder = parent if place != f"{GS}{bucket_of(place)}" else place
+    with locked(folder_at(folder), f".{name}{_LOCK}", refusal) as lock:
+        yield lock
+
+
+def _require_empty(place: epath.Path | Path) -> None:
+    found = (path.name for path in place.iterdir()) if place.is_dir() else ()
+    if names := sorted(name for name in found if not name.endswith(_LOCK))[:4]:
+        raise ConversionError(f"{place} holds {', '.join(names)} already: name a folder that is not there")
+
+
+def _require_free(place: Path) -> None:
+    _require_empty(place)
+    for path in (place, *place.parents):
+        if path.exists() and not path.is_dir():
+            raise ConversionError(f"{path} is a file: name a folder that is not there")
+
 
 _NAMES = "t5x_names"
 _OWN_CONFIG = "config.gin"
@@ -67,7 +158,11 @@ def convert(request: ConversionRequest) -> Conversion:
         source = dataclasses.replace(source, step=step)
         output = os.path.join(output, f"checkpoint_{step}")
         with written_whole(output) as folder:
-            made = write_checkpoint(folder, step, _lazy(source))
+            lazy = {
+                name: LazyArray(each.shape, dtype_named(each.dtype), functools.partial(source.read, name))
+                for name, each in source.tensors.items()
+            }
+            made = write_checkpoint(folder, step, lazy)
             for child in list(made.iterdir()):
                 child.rename(folder / child.name)
             made.rmdir()
@@ -91,7 +186,8 @@ def _opened(request: ConversionRequest) -> tuple[StoredParameters, Architecture 
 
 
 def _to_transformers(request: ConversionRequest, source: StoredParameters, output: str) -> Conversion:
-    config = _config_files(request, source)
+    own = os.path.join(os.path.dirname(source.where), _OWN_CONFIG)
+    config = request.gin_files or ((own,) if os.path.isfile(own) else ())
     settings = _settings(request, config)
     sizes = architecture_of(source.shapes, source.where)
     require_same(
@@ -126,12 +222,6 @@ def _to_transformers(request: ConversionRequest, source: StoredParameters, outpu
     )
 
 
-def _config_files(request: ConversionRequest, source: StoredParameters) -> tuple[str, ...]:
-    """Returns the config files that the user names, or the one beside the checkpoint."""
-    own = os.path.join(os.path.dirname(source.where), _OWN_CONFIG)
-    return request.gin_files or ((own,) if os.path.isfile(own) else ())
-
-
 def _settings(request: ConversionRequest, files: tuple[str, ...]) -> ModelSettings:
     settings = (
         settings_of(files, request.bindings, request.search_paths) if files or request.bindings else ModelSettings()
@@ -155,21 +245,13 @@ def _require_sizes(source: StoredParameters, sizes: Architecture, settings: Mode
         )
 
 
-def _lazy(source: StoredParameters) -> dict[str, LazyArray]:
-    return {
-        each.name: LazyArray(each.shape, dtype_named(each.dtype), functools.partial(source.read, each.name))
-        for each in source.tensors
-    }
-
-
 def _write_safetensors(folder: Path, source: StoredParameters, request: ConversionRequest) -> list[Path]:
     """Writes the parameters under T5X's own names."""
-    tensors = sorted(source.tensors, key=lambda tensor: tensor.name)
+    tensors = sorted(source.tensors.values(), key=lambda tensor: tensor.name)
     metadata = {_NAMES: "1", **({STEP: str(source.step)} if source.step is not None else {})}
     writer = ShardedWriter(folder, tensors, metadata, request.shard_bytes)
     for tensor in tensors:
         writer.write(tensor.name, source.read(tensor.name))
-    writer.finish()
     return writer.files
 
 
@@ -183,8 +265,7 @@ def _read_safetensors(folder: Path) -> StoredParameters:
     return StoredParameters(
         where=str(folder),
         layout="safetensors",
-        shapes={name: tensor.shape for name, tensor in arrays.tensors.items()},
-        dtypes={name: tensor.dtype for name, tensor in arrays.tensors.items()},
+        tensors=arrays.tensors,
         step=arrays.number(STEP),
         others=0,
         read_array=arrays.read,
@@ -194,9 +275,8 @@ def _read_safetensors(folder: Path) -> StoredParameters:
 def _report(
     request: ConversionRequest, source: StoredParameters, model: str, output: str, files: Sequence[Path]
 ) -> Conversion:
-    tensors = source.tensors
+    tensors = source.tensors.values()
     others = f"{source.others} other array{'s' if source.others > 1 else ''}, such as the optimizer's state"
-    left_out = [others] if source.others else []
     return Conversion(
         source=source.where,
         layout=source.layout,
@@ -209,5 +289,5 @@ def _report(
         num_bytes=sum(tensor.num_bytes for tensor in tensors),
         dtypes=tuple(sorted({tensor.dtype for tensor in tensors})),
         files=tuple(file.name for file in files),
-        left_out=tuple(left_out),
+        left_out=(others,) if source.others else (),
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.request import ConversionError
 from t5x_harness.system.diagnosis import describe_returncode, read_tail
 from t5x_harness.system.processes import die_with_parent
 

@@ -1,14 +1,18 @@
-"""Reads the arrays of a checkpoint one at a time, in each layout that T5X reads.
+"""Checkpoints of T5X: their arrays read one at a time in each layout that T5X reads, and written in orbax's.
 
-This runs no part of T5X, except for checkpoints of TensorFlow, whose names T5X translates.
+Reading runs no part of T5X, except for checkpoints of TensorFlow, whose names T5X translates. A written checkpoint has
+parameters and step, without an optimizer's state.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -16,7 +20,7 @@ import numpy as np
 import tensorstore as ts
 from etils import epath
 
-from t5x_harness.conversion.errors import ConversionError, first_line
+from t5x_harness.conversion.request import ConversionError, first_line
 from t5x_harness.conversion.safetensors_files import Tensor, dtype_named
 from t5x_harness.plan.stored_tree import (
     StoredLayout,
@@ -44,8 +48,7 @@ class StoredParameters:
     Attributes:
       where: the checkpoint, for messages.
       layout: its layout on disk, in words.
-      shapes: the shapes by T5X's names, without ``target/``.
-      dtypes: the names of the element types, such as ``bfloat16``, by the same names.
+      tensors: the arrays without their data, by T5X's names without ``target/``.
       step: the train step at which it was written; None if it has none.
       others: the number of other arrays, such as the optimizer's state.
       read_array: reads the array of a name.
@@ -53,25 +56,29 @@ class StoredParameters:
 
     where: str
     layout: str
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
+    tensors: Mapping[str, Tensor]
     step: int | None
     others: int
     read_array: Callable[[str], Array] = dataclasses.field(repr=False)
 
     @property
-    def tensors(self) -> list[Tensor]:
-        """The arrays, without their data."""
-        return [Tensor(name, shape, self.dtypes[name]) for name, shape in self.shapes.items()]
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the arrays."""
+        return {name: tensor.shape for name, tensor in self.tensors.items()}
 
     def as_type(self, dtype: str | None) -> StoredParameters:
         """Returns the same with all floats in another element type; None keeps each as it is."""
         if dtype is None:
             return self
-        dtypes = {name: dtype if "float" in kind else kind for name, kind in self.dtypes.items()}
+        tensors = {
+            name: dataclasses.replace(tensor, dtype=dtype) if "float" in tensor.dtype else tensor
+            for name, tensor in self.tensors.items()
+        }
         read = self.read
         return dataclasses.replace(
-            self, dtypes=dtypes, read_array=lambda name: read(name).astype(dtype_named(dtypes[name]), copy=False)
+            self,
+            tensors=tensors,
+            read_array=lambda name: read(name).astype(dtype_named(tensors[name].dtype), copy=False),
         )
 
     def read(self, name: str) -> Array:
@@ -99,7 +106,7 @@ def read_t5x(path: str) -> StoredParameters:
       ConversionError: there is no checkpoint, or it is damaged.
     """
     path = path if "://" in path else os.path.abspath(path)  # orbax reads no relative path
-    path = _latest_of_tensorflow(path) or _latest_in(path) or path
+    path = _latest_in(path)
     layout = layout_of(path)
     if layout is None:
         raise ConversionError(_nothing_at(path))
@@ -118,18 +125,20 @@ def read_t5x(path: str) -> StoredParameters:
 
 
 def _of_tree(path: str, tree: StoredTree, step: int | None, read: Callable[[str], Array]) -> StoredParameters:
-    of_model = {name: array for name, array in tree.arrays.items() if name.startswith(TARGET)}
-    if not of_model:
+    tensors = {}
+    for name, array in tree.arrays.items():
+        if name.startswith(TARGET):
+            own = name.removeprefix(TARGET)
+            tensors[own] = Tensor(own, array.shape, "bfloat16" if array.dtype == "uint16" else array.dtype)
+    if not tensors:
         first = ", ".join(sorted(tree.arrays)[:3]) or "nothing"
         raise ConversionError(f"{path} holds no parameters: T5X has them under {TARGET}, and there is {first}")
-    dtype = {"uint16": "bfloat16"}
     return StoredParameters(
         where=path,
         layout=str(tree.layout),
-        shapes={name.removeprefix(TARGET): array.shape for name, array in of_model.items()},
-        dtypes={name.removeprefix(TARGET): dtype.get(array.dtype, array.dtype) for name, array in of_model.items()},
+        tensors=tensors,
         step=step,
-        others=len(tree.arrays) - len(of_model) - (_STEP in tree.arrays),
+        others=len(tree.arrays) - len(tensors) - (_STEP in tree.arrays),
         read_array=lambda name: read(f"{TARGET}{name}"),
     )
 
@@ -143,12 +152,9 @@ def _reader_of_orbax(path: str) -> Callable[[str], Array]:
 
     def read(name: str) -> Array:
         within = f"{name.replace('/', '.')}/"
-        place = (
-            {"driver": "ocdbt", "base": folder, "path": within}
-            if is_database
-            else {**folder, "path": folder["path"] + within}
-        )
-        return _read({"kvstore": place}, context)
+        if is_database:
+            return _read({"driver": "ocdbt", "base": folder, "path": within}, context)
+        return _read({**folder, "path": folder["path"] + within}, context)
 
     return read
 
@@ -165,18 +171,17 @@ def _reader_of_file(path: str) -> Callable[[str], Array]:
         relative = stored["kvstore"].get("path") or stored["path"]
         if ".." in relative.split("/"):
             raise ValueError(f"it is said to lie at {relative}, outside of the checkpoint's folder")
-        place = {**folder, "path": f"{folder['path'].rstrip('/')}/{relative.rstrip('/')}/"}
-        return _read({"kvstore": place}, context)
+        return _read({**folder, "path": f"{folder['path'].rstrip('/')}/{relative.rstrip('/')}/"}, context)
 
     return read
 
 
-def _read(spec: Mapping[str, Any], context: Any) -> Array:
+def _read(place: Mapping[str, Any], context: Any) -> Array:
     """Reads a zarr array by its own metadata, because a copy may have other chunks than the checkpoint says."""
     try:
-        array = ts.open({"driver": "zarr", **spec}, context=context).result()
+        array = ts.open({"driver": "zarr", "kvstore": place}, context=context).result()
     except ValueError:
-        array = ts.open({"driver": "zarr3", **spec}, context=context).result()
+        array = ts.open({"driver": "zarr3", "kvstore": place}, context=context).result()
     found: Array = array.read().result()
     return found
 
@@ -190,30 +195,23 @@ def _tensorflow(path: str) -> StoredParameters:
     return StoredParameters(
         where=path,
         layout=str(StoredLayout.TENSORFLOW),
-        shapes={name: tuple(value.shape) for name, value in of_model.items()},
-        dtypes={name: str(value.dtype) for name, value in of_model.items()},
+        tensors={name: Tensor(name, tuple(value.shape), str(value.dtype)) for name, value in of_model.items()},
         step=int(np.asarray(arrays[_STEP].get())) if _STEP in arrays else _step_of(path),
         others=len(arrays) - len(of_model) - (_STEP in arrays),
         read_array=lambda name: np.asarray(of_model[name].get()),
     )
 
 
-def _latest_of_tensorflow(path: str) -> str | None:
-    """Returns the checkpoint that TensorFlow's state file in a folder names, or None if there is no such file."""
-    file = epath.Path(path) / "checkpoint"
-    if not file.is_file():
-        return None
-    with file.open("rb") as stream:
-        match = _STATE_OF_TENSORFLOW.match(stream.read(4096))
-    return os.path.join(path, match[1].decode()) if match else None
-
-
-def _latest_in(path: str) -> str | None:
-    """Returns the latest checkpoint of T5X in a folder, or None if it has none."""
+def _latest_in(path: str) -> str:
+    """Returns the latest checkpoint in a folder, which TensorFlow's state file names; else the path itself."""
     folder = epath.Path(path)
+    if (state := folder / "checkpoint").is_file():
+        with state.open("rb") as stream:
+            if match := _STATE_OF_TENSORFLOW.match(stream.read(4096)):
+                return os.path.join(path, match[1].decode())
     names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
     steps = [int(found[1]) for name in names if (found := re.fullmatch(r"checkpoint_(\d+)", name))]
-    return os.path.join(path, f"checkpoint_{max(steps)}") if steps else None
+    return os.path.join(path, f"checkpoint_{max(steps)}") if steps else path
 
 
 def _step_of(path: str) -> int | None:
@@ -236,3 +234,75 @@ def _nothing_at(path: str) -> str:
         f"{path} holds no checkpoint, but {', '.join(names) or 'nothing'}: one of T5X has a folder state (orbax) or a "
         "file checkpoint (T5X's older layout), and one of transformers config.json and model.safetensors"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class LazyArray:
+    """An array that is made when it is written."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    make: Callable[[], Array]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def nbytes(self) -> int:
+        """The size of its data once it is made."""
+        return self.size * int(np.dtype(self.dtype).itemsize)
+
+
+def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray]) -> Path:
+    """Writes a checkpoint, making and writing its arrays one after another.
+
+    Args:
+      folder: the folder for ``checkpoint_<step>``.
+      step: its train step.
+      parameters: the arrays by T5X's names, without ``target/``.
+
+    Returns:
+      Its folder.
+    """
+    import orbax.checkpoint as ocp
+    from flax import traverse_util
+
+    flat: dict[str, Any] = {f"{TARGET}{name}": array for name, array in parameters.items()}
+    flat[_STEP] = LazyArray((), np.int32, lambda: np.asarray(step, np.int32))
+    tree = traverse_util.unflatten_dict(flat, sep="/")
+    handlers = ocp.type_handlers.create_type_handler_registry((LazyArray, _handler()))
+    absl_logger = logging.getLogger("absl")
+    level = absl_logger.level
+    absl_logger.setLevel(logging.ERROR)  # it warns that these are not JAX arrays
+    try:
+        state = ocp.PyTreeCheckpointHandler(use_ocdbt=True, type_handler_registry=handlers)
+        with ocp.CheckpointManager(
+            folder,
+            options=ocp.CheckpointManagerOptions(step_prefix="checkpoint", enable_async_checkpointing=False),
+            item_handlers={"state": state},
+        ) as manager:
+            manager.save(step, args=ocp.args.Composite(state=ocp.args.PyTreeSave(tree)), force=True)
+            manager.wait_until_finished()
+    finally:
+        absl_logger.setLevel(level)
+    return folder / f"checkpoint_{step}"
+
+
+@functools.cache
+def _handler() -> Any:
+    """Returns the handler that gives orbax the data of a :class:`LazyArray`; the files are those of NumPy arrays."""
+    import orbax.checkpoint as ocp
+
+    class LazyArrayHandler(ocp.type_handlers.NumpyHandler):  # type: ignore[misc]
+        async def serialize(
+            self, values: Sequence[LazyArray], infos: Sequence[Any], args: Sequence[Any] | None = None
+        ) -> Sequence[Any]:
+            options: Iterable[Any] = args or [ocp.SaveArgs()] * len(values)
+            for value, info, option in zip(values, infos, options, strict=True):
+                for future in await super().serialize([value.make()], [info], [option]):
+                    future.result()  # so that one array is in memory at a time
+            return []
+
+    return LazyArrayHandler(deepcopy_host_arrays=False)

@@ -13,8 +13,7 @@ import gin
 import jax
 import seqio
 
-from t5x_harness.aot.programs import capture
-from t5x_harness.aot.run_programs import aot_run
+from t5x_harness.aot.programs import aot_run, capture
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
 from t5x_harness.gin.program import GinProgram

@@ -117,7 +117,7 @@ def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:
 
 def programs(run: Execution) -> dict[str, Any]:
     """Returns what the aot stage has to know of a planned run; see :class:`t5x_harness.aot.request.AotRun`."""
-    from t5x_harness.aot.run_programs import aot_run
+    from t5x_harness.aot.programs import aot_run
 
     return aot_run(run.plan_or_stop()).to_json()
 
@@ -178,21 +178,21 @@ class ProgramProcess:
         Args:
           lock: the file that is locked.
         """
-        from t5x_harness.aot.compiler import one_at_a_time
+        from t5x_harness.aot.libtpu import one_at_a_time
 
         waiting = {"stage": Stage.AOT.value, "waiting": True}
         self._turn.enter_context(one_at_a_time(Path(lock), lambda: self._run.progress(waiting)))
 
     def compile(self, folder: str, until: str) -> dict[str, Any]:
-        """Compiles the program that was lowered; see :func:`t5x_harness.aot.compiler.compile_program`.
+        """Compiles the program that was lowered; see :func:`t5x_harness.aot.libtpu.compile_program`.
 
         Args:
           folder: a new folder, for what the compiler says of it.
-          until: an :class:`~t5x_harness.aot.compiler.Until`.
+          until: an :class:`~t5x_harness.aot.libtpu.Until`.
 
         Returns:
-          A :class:`~t5x_harness.aot.compiler.CompilerResult` as JSON.
+          A :class:`~t5x_harness.aot.libtpu.CompilerResult` as JSON.
         """
-        from t5x_harness.aot.compiler import Until, compile_program
+        from t5x_harness.aot.libtpu import Until, compile_program
 
         return compile_program(self._lowered, Path(folder), Until(until)).to_json()

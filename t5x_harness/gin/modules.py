@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.spec import RunSpec
-from t5x_harness.system.installation import ORIGIN
+from t5x_harness.version import ORIGIN
 
 _HARNESS = __name__.partition(".")[0]
 

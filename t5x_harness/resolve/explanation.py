@@ -44,8 +44,8 @@ from t5x_harness.resolve.registrations import DuplicateRegistration
 from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.hugging_face import request_in
-from t5x_harness.system.addresses import HOW_TO_ALLOW
 from t5x_harness.system.misspelling import closest
+from t5x_harness.system.network_filter import HOW_TO_ALLOW
 
 _REPORT_IT = "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
 _LENGTHS = "SEQ15"

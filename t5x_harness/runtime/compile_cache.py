@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from t5x_harness.system.ownership import foreign_file, foreign_folder
+from t5x_harness.system.own_folders import foreign_file, foreign_folder
 from t5x_harness.variables import CACHE_VARIABLE
 
 MAX_BYTES = 2 * 1024**3

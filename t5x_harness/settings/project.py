@@ -248,7 +248,7 @@ class _ProjectReader:
         return dict(table)
 
     def _prices(self, table: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-        from t5x_harness.slices.generations import GENERATIONS
+        from t5x_harness.slices.slice import GENERATIONS
 
         where, prices = _Table(f"{_TABLE}.prices"), self._part(table, "prices", "a table of TPU generations")
         self._require_known(prices, [generation.name for generation in GENERATIONS], where)

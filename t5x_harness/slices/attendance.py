@@ -47,15 +47,16 @@ class Attendance:
 
     def missing(self) -> list[int]:
         """Returns the hosts on which no program has registered."""
-        return [index for index in range(self._pod.processes) if index != self._pod.index and not self._is_there(index)]
+        found = []
+        for index in range(self._pod.processes):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+                if index != self._pod.index and asking.connect_ex(self._name(index)):
+                    found.append(index)
+        return found
 
     def leave(self) -> None:
         """Releases the name. May be called again."""
         self._own.close()
-
-    def _is_there(self, index: int) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
-            return asking.connect_ex(self._name(index)) == 0
 
     def _name(self, index: int) -> bytes:
         return f"\0t5x-harness-pod/{os.geteuid()}/{self._pod.coordinator}/{index}".encode()

@@ -12,10 +12,134 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from t5x_harness.slices.generations import GENERATIONS, Generation
+_GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """What all slices of one TPU generation share.
+
+    A device is a chip, or one of a chip's two cores on v2 and v3.
+
+    Attributes:
+      name: ``v3``.
+      device_kind: the kind as JAX prints it.
+      cores_per_name: what a chip counts in a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
+      dimensions: dimensions of the grid of chips, 2 or 3.
+      pod_chips: chips of the largest slice.
+      usable_hbm_bytes: memory of a *device* that a program may use; libtpu 0.0.51's compiler refuses more.
+      chip_flops: peak bfloat16 operations per second of a *chip's* matrix units.
+      chip_hbm_bandwidth: peak bytes per second that a chip reads from and writes to its memory.
+      sizes: the number in each slice's name, and the slice's topology.
+      cores_per_chip: devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one (megacore).
+      matrix_unit: rows and columns of a matrix unit.
+      chip_ici_bandwidth: peak bytes per second that a chip sends to its neighbors: half of Google's figure for both
+        directions; None if Google's page of the generation gives no figure.
+    """
+
+    name: str
+    device_kind: str
+    cores_per_name: int
+    dimensions: int
+    pod_chips: int
+    usable_hbm_bytes: int
+    chip_flops: float
+    chip_hbm_bandwidth: float
+    sizes: tuple[tuple[int, tuple[int, ...]], ...]
+    cores_per_chip: int = 1
+    matrix_unit: int = 128
+    chip_ici_bandwidth: float | None = None
+
+
+def _sizes(cores_per_name: int, *topologies: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    shapes = [tuple(int(n) for n in t.split("x")) for t in topologies]
+    return tuple((cores_per_name * math.prod(s), s) for s in shapes)
+
+
+_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
+_FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+
+# Matrix units are 256 x 256 on v6e and 128 x 128 before (https://cloud.google.com/tpu/docs/system-architecture-tpu-vm).
+# Operations and bytes per second of v3 to v6e are from Google's pages, https://cloud.google.com/tpu/docs/v3 and so on.
+# The page of v2 has no figures. These are the 180 teraflops of four chips that Google announced, and the bandwidth in a
+# paper that it cites, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks" (2020).
+GENERATIONS = (
+    Generation(
+        name="v2",
+        device_kind="TPU v2",
+        cores_per_chip=2,
+        cores_per_name=2,
+        dimensions=2,
+        pod_chips=256,
+        usable_hbm_bytes=int(7.48 * _GIB),
+        chip_flops=45e12,
+        chip_hbm_bandwidth=700e9,
+        sizes=_sizes(2, "2x2", "4x4", "8x8", "8x16", "16x16"),
+    ),
+    Generation(
+        name="v3",
+        device_kind="TPU v3",
+        cores_per_chip=2,
+        cores_per_name=2,
+        dimensions=2,
+        pod_chips=1024,
+        usable_hbm_bytes=int(15.48 * _GIB),
+        chip_flops=123e12,
+        chip_hbm_bandwidth=900e9,
+        sizes=_sizes(2, "2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+    ),
+    Generation(
+        name="v4",
+        device_kind="TPU v4",
+        cores_per_name=2,
+        dimensions=3,
+        pod_chips=4096,
+        usable_hbm_bytes=int(30.75 * _GIB),
+        chip_flops=275e12,
+        chip_hbm_bandwidth=1200e9,
+        sizes=_sizes(2, *_CUBES),
+    ),
+    Generation(
+        name="v5e",
+        device_kind="TPU v5 lite",
+        cores_per_name=1,
+        dimensions=2,
+        pod_chips=256,
+        usable_hbm_bytes=int(15.75 * _GIB),
+        chip_flops=197e12,
+        chip_hbm_bandwidth=819e9,
+        chip_ici_bandwidth=200e9,
+        sizes=_sizes(1, *_FLAT),
+    ),
+    Generation(
+        name="v5p",
+        device_kind="TPU v5",
+        cores_per_name=2,
+        dimensions=3,
+        pod_chips=8960,
+        usable_hbm_bytes=int(95.73 * _GIB),
+        chip_flops=459e12,
+        chip_hbm_bandwidth=2765e9,
+        chip_ici_bandwidth=600e9,
+        sizes=_sizes(2, *_CUBES, "16x16x16", "16x16x24"),
+    ),
+    Generation(
+        name="v6e",
+        device_kind="TPU v6 lite",
+        cores_per_name=1,
+        dimensions=2,
+        pod_chips=256,
+        usable_hbm_bytes=int(31.24 * _GIB),
+        chip_flops=918e12,
+        matrix_unit=256,
+        chip_hbm_bandwidth=1638e9,
+        chip_ici_bandwidth=400e9,
+        sizes=_sizes(1, *_FLAT),
+    ),
+)
 
 
 class SliceError(ValueError):
@@ -100,16 +224,15 @@ class Slice:
 
         Devices are listed host by host; hosts, a host's chips and a chip's cores each in raster order, x fastest.
         """
-        return tuple(self._in_device_order())
-
-    def _in_device_order(self) -> Iterator[DeviceCoords]:
         (nx, ny, nz), (hx, hy, hz) = self.topology, self.host_chips
-        corners = ((x, y, z) for z in range(0, nz, hz) for y in range(0, ny, hy) for x in range(0, nx, hx))
+        corners = [(x, y, z) for z in range(0, nz, hz) for y in range(0, ny, hy) for x in range(0, nx, hx)]
         inside = [(x, y, z) for z in range(hz) for y in range(hy) for x in range(hx)]
-        for host, (x0, y0, z0) in enumerate(corners):
-            for x, y, z in inside:
-                for core in range(self.cores_per_chip):
-                    yield DeviceCoords(x0 + x, y0 + y, z0 + z, core, host)
+        return tuple(
+            DeviceCoords(x0 + x, y0 + y, z0 + z, core, host)
+            for host, (x0, y0, z0) in enumerate(corners)
+            for x, y, z in inside
+            for core in range(self.cores_per_chip)
+        )
 
     @property
     def usable_hbm_bytes(self) -> int:
@@ -119,19 +242,10 @@ class Slice:
     def describe(self) -> str:
         """Describes the slice in one line: ``v3-32: 4x4 chips, 32 devices (TPU v3), 4 hosts``."""
         shape = "x".join(str(n) for n in self.topology[: self.generation.dimensions])
-        return f"{self.name}: {_count(shape, 'chip', self.num_chips)}, {_devices(self)}, {_hosts(self.hosts)}"
-
-
-def _count(shown: str, noun: str, number: int) -> str:
-    return f"{shown} {noun}{'' if number == 1 else 's'}"
-
-
-def _devices(slice_: Slice) -> str:
-    return f"{_count(str(slice_.num_devices), 'device', slice_.num_devices)} ({slice_.device_kind})"
-
-
-def _hosts(number: int) -> str:
-    return _count(str(number), "host", number)
+        counts = ((shape, "chip", self.num_chips), (self.num_devices, "device", self.num_devices))
+        chips, devices = (f"{shown} {noun}{'' if number == 1 else 's'}" for shown, noun, number in counts)
+        hosts = f"{self.hosts} host{'' if self.hosts == 1 else 's'}"
+        return f"{self.name}: {chips}, {devices} ({self.device_kind}), {hosts}"
 
 
 def slice_names() -> tuple[str, ...]:
@@ -153,9 +267,7 @@ def get_slice(name: str) -> Slice:
     match = _FORM.fullmatch(text)
     generation = next((g for g in GENERATIONS if match and g.name == match["generation"]), None)
     if match is None or generation is None:
-        raise SliceError(
-            f"{name!r} is not a TPU slice: nearest names: {', '.join(_similar(text))}; or give {_TOPOLOGY_HELP}"
-        )
+        raise SliceError(_no_such(name, _similar(text)))
     if match["size"]:
         topology = _named_topology(name, generation, int(match["size"]))
     else:
@@ -164,38 +276,28 @@ def get_slice(name: str) -> Slice:
 
 
 def _named_topology(name: str, generation: Generation, size: int) -> tuple[int, int, int]:
-    for known, topology in generation.sizes:
-        if known == size:
-            return _three(topology)
+    if topology := dict(generation.sizes).get(size):
+        return _three(topology)
     nearest = sorted(generation.sizes, key=lambda s: abs(math.log(s[0] / max(size, 1))))[:3]
-    names = ", ".join(f"{generation.name}-{n}" for n, _ in sorted(nearest))
-    raise SliceError(f"{name!r} is not a TPU slice: nearest names: {names}; or give {_TOPOLOGY_HELP}")
+    raise SliceError(_no_such(name, [f"{generation.name}-{n}" for n, _ in sorted(nearest)]))
 
 
 def _given_topology(name: str, generation: Generation, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    topology = _three(shape)
+    topology, chips = _three(shape), math.prod(shape)
     if len(shape) > 3 or (generation.dimensions == 2 and topology[2] != 1):
-        raise SliceError(f"{name!r} has too many numbers: {generation.name} chips form a grid of {_grid(generation)}")
-    if 0 in topology:
+        grid = f"{generation.dimensions} dimensions, such as {'4x4' if generation.dimensions == 2 else '2x2x4'}"
+        raise SliceError(f"{name!r} has too many numbers: {generation.name} chips form a grid of {grid}")
+    if not chips:
         raise SliceError(f"{name!r} has no chips: every number of a topology is at least 1")
-    chips = math.prod(topology)
     if chips > generation.pod_chips:
         raise SliceError(f"{name!r} has {chips} chips: the largest {generation.name} slice has {generation.pod_chips}")
     if any(n % h for n, h in zip(topology, _host_chips(generation, topology), strict=True)):
+        nearest = sorted(generation.sizes, key=lambda s: abs(math.log(math.prod(s[1]) / chips)))[:2]
         raise SliceError(
             f"{name!r} cannot be cut into hosts of 2x2 chips: x and y are each 1 or an even number;"
-            f" nearest names: {', '.join(f'{generation.name}-{n}' for n in _nearest_by_chips(generation, chips))}"
+            f" nearest names: {', '.join(f'{generation.name}-{size}' for size, _ in sorted(nearest))}"
         )
     return topology
-
-
-def _grid(generation: Generation) -> str:
-    return f"{generation.dimensions} dimensions, such as {'4x4' if generation.dimensions == 2 else '2x2x4'}"
-
-
-def _nearest_by_chips(generation: Generation, chips: int) -> list[int]:
-    nearest = sorted(generation.sizes, key=lambda s: abs(math.log(math.prod(s[1]) / chips)))[:2]
-    return sorted(size for size, _ in nearest)
 
 
 def _host_chips(generation: Generation, topology: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -208,6 +310,10 @@ def _host_chips(generation: Generation, topology: tuple[int, int, int]) -> tuple
 def _three(shape: tuple[int, ...]) -> tuple[int, int, int]:
     padded = (*shape, 1, 1)
     return padded[0], padded[1], padded[2]
+
+
+def _no_such(name: str, nearest: Sequence[str]) -> str:
+    return f"{name!r} is not a TPU slice: nearest names: {', '.join(nearest)}; or give {_TOPOLOGY_HELP}"
 
 
 def _similar(text: str) -> list[str]:

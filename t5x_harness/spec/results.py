@@ -10,7 +10,7 @@ from typing import Any, Self
 from t5x_harness.spec.choices import Stage
 from t5x_harness.spec.run import RunSpec
 from t5x_harness.system.decode import JsonValue
-from t5x_harness.system.shortening import shorten
+from t5x_harness.system.texts import shorten
 
 
 class Severity(enum.StrEnum):
@@ -55,7 +55,7 @@ class Edit(JsonValue):
 class Finding(JsonValue):
     """One thing to tell the user: what is wrong, where, and the smallest change that fixes it.
 
-    A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.shortening.shorten`.
+    A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.texts.shorten`.
 
     Attributes:
       code: stable id from the failure catalogue, such as ``GIN01``.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from t5x_harness.system import network_filter
-from t5x_harness.system.addresses import HOW_TO_ALLOW, is_here_name, is_here_url
+from t5x_harness.system.network_filter import HOW_TO_ALLOW, is_here_name, is_here_url
 from t5x_harness.variables import NETWORK_VARIABLE
 
 # The proxy variables of a machine.

@@ -1,4 +1,4 @@
-"""The kernel's part of forbidding the network: it asks before it connects.
+"""The kernel's part of forbidding the network, and this machine's addresses, names, URLs and free ports.
 
 A filter (seccomp with user notification) makes the kernel stop some system calls of this process, its threads and all
 that they start: each ``connect``, each ``sendto`` with an address, each ``sendmsg`` and ``sendmmsg`` that opens a
@@ -18,6 +18,7 @@ import ctypes
 import errno
 import fcntl
 import functools
+import ipaddress
 import os
 import select
 import socket
@@ -26,8 +27,63 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from t5x_harness.system import addresses
-from t5x_harness.system.side_process import side_process
+from t5x_harness.system.processes import side_process
+
+HOW_TO_ALLOW = "allow it with @pytest.mark.network, pytest's --t5x-network=allow, or --network=allow of t5x-harness"
+"""The end of every refusal of an address beyond this machine."""
+
+_DISCARD = 9  # a port
+
+
+def is_here(address: str) -> bool:
+    """Tells whether an IP address belongs to this machine: loopback, unspecified, or of one of its interfaces."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(ip, "ipv4_mapped", None)
+    ip = mapped or ip
+    if ip.is_loopback or ip.is_unspecified:
+        return True
+    if ip.is_multicast:
+        return False
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(ip), 0))  # the kernel binds no address of another machine
+            # It does bind broadcast addresses, but connects to them only if a socket asks for broadcasts. Nothing is
+            # sent. The method is that of the interpreter's own class, which no guard has replaced.
+            super(socket.socket, probe).connect((str(ip), _DISCARD))
+        except OSError:
+            return False
+    return True
+
+
+def is_here_name(name: str) -> bool:
+    """Tells whether a host name or an IP address belongs to this machine."""
+    plain = name.lower().rstrip(".")
+    own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
+    return plain in own or plain.endswith(".localhost") or is_here(plain)
+
+
+def is_here_url(url: str) -> bool:
+    """Tells whether a URL, or a host with a port, leads to this machine."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(url if "//" in url else f"//{url}").hostname
+    return bool(host) and is_here_name(str(host))
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns so many different ports of this machine on which no program listens.
+
+    They are not reserved: the program that they are for binds them a moment later.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
 
 
 class _CallNumbers(NamedTuple):
@@ -149,7 +205,7 @@ class _StoppedCall(NamedTuple):
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
-        return "" if address is None or addresses.is_here(address[0]) else f"{address[0]}, port {address[1]}"
+        return "" if address is None or is_here(address[0]) else f"{address[0]}, port {address[1]}"
 
     def _address(self, calls: _CallNumbers) -> tuple[str, int] | None:
         """Returns the IP address and port that it names."""
@@ -228,7 +284,7 @@ def _tell(attempt: _StoppedCall, what: str) -> None:
         program = Path(f"/proc/{attempt.pid}/comm").read_text().strip()
     except OSError:
         program = "a process that is gone"
-    _write(f"t5x-harness: refused {program} {what}: runs reach loopback only; {addresses.HOW_TO_ALLOW}")
+    _write(f"t5x-harness: refused {program} {what}: runs reach loopback only; {HOW_TO_ALLOW}")
 
 
 def _write(line: str) -> None:

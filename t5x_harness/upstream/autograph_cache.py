@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from t5x_harness.runtime.compile_cache import FOLDER
-from t5x_harness.system.ownership import foreign_file, foreign_folder
+from t5x_harness.system.own_folders import foreign_file, foreign_folder
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, ConvertedFunction, functions_of
 
 _FORMAT = 1

@@ -15,7 +15,7 @@ from t5x_harness.runtime.choice import find_runtime, program_environment
 from t5x_harness.runtime.compile_cache import compile_cache_environment, compile_cheaply, default_cache_folder
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.system.switch import is_on
+from t5x_harness.system.texts import is_on
 from t5x_harness.variables import (
     BRIEF_VARIABLE,
     EXACT_NUMERICS_VARIABLE,

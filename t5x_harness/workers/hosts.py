@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from t5x_harness.system.diagnosis import describe_returncode, read_tail
-from t5x_harness.system.installation import ORIGIN
+from t5x_harness.version import ORIGIN
 from t5x_harness.workers.listener import peer_of
 
 # A little more than the zygote waits for its guards.

@@ -19,8 +19,8 @@ from collections.abc import Set as AbstractSet
 from types import ModuleType
 from typing import Any
 
-from t5x_harness.system.installation import ORIGIN
 from t5x_harness.variables import RUNTIME_VARIABLE
+from t5x_harness.version import ORIGIN
 from t5x_harness.workers import framing
 
 # A session has its first message ready when it connects.

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.costs import DeviceCosts
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.memory import DeviceMemory
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
 from t5x_harness.spec import AotMode, Location, RunSettings, RunSpec
@@ -61,7 +61,7 @@ class PretendCompiler:
     def compile(self, program: ProgramSpec, spec: RunSpec, _until: Until | None, _depth: str = "") -> CompiledProgram:
         self.calls.append((program.name, spec.slice, spec.bindings))
         needed = self.needs(program, dict(binding.split(" = ") for binding in spec.bindings))
-        lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, (), 0)
+        lowered = LoweredProgram("", 1, {"data": 8, "model": 1}, 0)
         if needed > self.limit:
             said = f"total memory required ({needed / GIB:.2f}G) exceeds available HBM (15.48G)"
             return CompiledProgram(lowered, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, said))

@@ -8,7 +8,7 @@ from pretend_compiler import GIB, SPEC, PretendCompiler, planned
 
 from t5x_harness.aot.account import CODE_OF_A_PRODUCT, ProgramAccount, account_of
 from t5x_harness.aot.description import describe
-from t5x_harness.aot.verdicts import judge
+from t5x_harness.aot.stage import judge
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Severity, Stage, StageResult
@@ -23,14 +23,13 @@ def account(needed: int, code: int | None = None, *, extrapolated: bool = False)
     """Returns the account of a program that needs some memory beside its code."""
     (step, _) = RUN.programs
     compiled = PretendCompiler(lambda program, bound: needed).compile(step, SPEC, None)
-    assert compiled.result is not None
     assert compiled.costs is not None
     compiled = dataclasses.replace(
         compiled,
         result=dataclasses.replace(compiled.result, code_bytes=code),
         costs=dataclasses.replace(compiled.costs, products=PRODUCTS),
     )
-    return account_of(step, [compiled], [{"layers": 2}] if extrapolated else [], [1.0])
+    return account_of(step, *(([compiled] * 2, [0.5, 0.5]) if extrapolated else ([compiled], [1.0])))
 
 
 def described(of: ProgramAccount) -> StageResult:

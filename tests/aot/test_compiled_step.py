@@ -13,8 +13,7 @@ import pytest
 
 from t5x_harness.aot.buffers import read_assignment
 from t5x_harness.aot.costs import costs_of
-from t5x_harness.aot.memory import memory_of
-from t5x_harness.aot.module_names import MemoryKind
+from t5x_harness.aot.memory import MemoryKind, memory_of
 from t5x_harness.aot.program_text import read_program
 
 pytestmark = [

@@ -9,7 +9,7 @@ import pytest
 
 from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, axes_of, costs_of
-from t5x_harness.aot.groups import Groups
+from t5x_harness.aot.hlo import Groups
 from t5x_harness.aot.program_text import parse_program, read_program
 
 MESH = {"data": 4, "model": 2}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.aot.account import account_of
-from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict
 from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.convolutions import ProductSize
 from t5x_harness.aot.costs import Collective, DeviceCosts
-from t5x_harness.aot.depth import at_full_depth, depths_of, weights_of
-from t5x_harness.aot.memory import Buffer, DeviceMemory, PaddedSize
-from t5x_harness.aot.module_names import MemoryKind
+from t5x_harness.aot.depth import at_full_depth, depths_of
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict
+from t5x_harness.aot.memory import Buffer, DeviceMemory, MemoryKind, PaddedSize
 from t5x_harness.aot.request import LayerStack, LoweredProgram, ProgramSpec
 
 ENCODER, DECODER = "network.T5Config.num_encoder_layers", "network.T5Config.num_decoder_layers"
@@ -23,21 +22,19 @@ def stacks(encoder: int, decoder: int) -> list[LayerStack]:
 
 
 def test_equal_stacks_need_two_depths() -> None:
-    depths = depths_of(stacks(12, 12))
-    assert depths == [{ENCODER: 2, DECODER: 2}, {ENCODER: 6, DECODER: 6}]
-    assert weights_of(stacks(12, 12), depths) == [-1.5, 2.5]
+    assert depths_of(stacks(12, 12)) == ([{ENCODER: 2, DECODER: 2}, {ENCODER: 6, DECODER: 6}], [-1.5, 2.5])
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), [(24, 6), (24, 12), (12, 12), (8, 36)])
 def test_what_grows_with_each_stack_is_found_at_the_full_depth(encoder: int, decoder: int) -> None:
-    depths = depths_of(stacks(encoder, decoder))
+    depths, weights = depths_of(stacks(encoder, decoder))
     values = [100 + 7 * depth[ENCODER] + 11 * depth[DECODER] for depth in depths]
     expected = 100 + 7 * encoder + 11 * decoder
-    assert at_full_depth(values, weights_of(stacks(encoder, decoder), depths)) == expected
+    assert at_full_depth(values, weights) == expected
 
 
 def test_stacks_of_different_depths_need_one_more_each() -> None:
-    assert depths_of(stacks(24, 12)) == [
+    assert depths_of(stacks(24, 12))[0] == [
         {ENCODER: 2, DECODER: 2},
         {ENCODER: 6, DECODER: 2},
         {ENCODER: 2, DECODER: 6},
@@ -45,13 +42,12 @@ def test_stacks_of_different_depths_need_one_more_each() -> None:
 
 
 def test_a_stack_of_few_layers_keeps_them() -> None:
-    assert depths_of(stacks(24, 6)) == [{ENCODER: 2, DECODER: 6}, {ENCODER: 6, DECODER: 6}]
+    assert depths_of(stacks(24, 6))[0] == [{ENCODER: 2, DECODER: 6}, {ENCODER: 6, DECODER: 6}]
 
 
 @pytest.mark.parametrize("shallow", [stacks(4, 6), stacks(1, 1), []])
 def test_shallow_models_are_compiled_with_all_layers(shallow: list[LayerStack]) -> None:
-    assert depths_of(shallow) == []
-    assert weights_of(shallow, []) == [1.0]
+    assert depths_of(shallow) == ([], [1.0])
 
 
 def compiled(layers: int, *, kept: bool = False) -> CompiledProgram:
@@ -75,8 +71,8 @@ def compiled(layers: int, *, kept: bool = False) -> CompiledProgram:
         product_sizes=(ProductSize(512, (64, 32128), 1, 1000), ProductSize(64, (512, 512), layers, 90 * layers)),
     )
     return CompiledProgram(
-        LoweredProgram("f", 10, {"data": 8}, (0,), 1024 * layers),
-        CompilerResult(CompilerVerdict.COMPILED, "", 3.0, 1000, 50 * layers, None),
+        LoweredProgram("f", 10, {"data": 8}, 1024 * layers),
+        CompilerResult(CompilerVerdict.COMPILED, "", 3.0, 1000, 50 * layers),
         memory,
         costs,
         is_kept=kept,
@@ -84,8 +80,7 @@ def compiled(layers: int, *, kept: bool = False) -> CompiledProgram:
 
 
 def test_an_account_is_that_of_the_full_depth() -> None:
-    depths = depths_of(stacks(12, 12))
-    account = account_of(STEP, [compiled(2), compiled(6)], depths, weights_of(stacks(12, 12), depths))
+    account = account_of(STEP, [compiled(2), compiled(6)], depths_of(stacks(12, 12))[1])
     assert account.is_extrapolated
     assert account.memory.peak_bytes == 5000 + 12 * 1024
     assert account.memory.kinds[MemoryKind.PARAMETERS] == 12 * 1024
@@ -104,4 +99,4 @@ def test_an_account_is_that_of_the_full_depth() -> None:
 
 
 def test_what_an_earlier_run_compiled_took_no_time() -> None:
-    assert account_of(STEP, [compiled(2, kept=True)], [], [1.0]).cpu_seconds == 0
+    assert account_of(STEP, [compiled(2, kept=True)], [1.0]).cpu_seconds == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.aot.compiler import fingerprint
+from t5x_harness.aot.libtpu import fingerprint
 from t5x_harness.slices.slice import get_slice
 
 V3 = get_slice("v3-8")

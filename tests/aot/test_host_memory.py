@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.aot.compiler import Until
-from t5x_harness.aot.host_memory import available_bytes, needed_bytes
+from t5x_harness.aot.compiling import available_bytes, needed_bytes
+from t5x_harness.aot.libtpu import Until
 
 GIB = 2**30
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
-from t5x_harness.aot.moments import highest, moments_of
+from t5x_harness.aot.depth import highest, moments_of
 from t5x_harness.aot.program_text import parse_program
 
 STEP = "jit(train_step)/jvp(T)/T.decode"

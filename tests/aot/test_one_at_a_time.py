@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.aot.compiler import Until
 from t5x_harness.aot.compiling import Compiler
+from t5x_harness.aot.libtpu import Until
 from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import ProgramSpec
 from t5x_harness.commands.main import main
@@ -23,7 +23,7 @@ from t5x_harness.workers.run import OnProgress, RunProcess
 COMPILES = """
 import sys, time
 from pathlib import Path
-from t5x_harness.aot.compiler import one_at_a_time
+from t5x_harness.aot.libtpu import one_at_a_time
 with one_at_a_time(Path(sys.argv[1]), lambda: print("waits", flush=True)):
     print("compiles", flush=True)
     time.sleep(300)

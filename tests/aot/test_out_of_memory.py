@@ -10,10 +10,10 @@ import t5x_in_use
 from local_run import LocalRun
 
 from t5x_harness.aot import libtpu
-from t5x_harness.aot.advice import advise
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.rules.programs import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
+from t5x_harness.aot.variants import advise
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage
 from t5x_harness.workers import Zygote

@@ -9,11 +9,11 @@ import pytest
 from pretend_compiler import SPEC, PretendCompiler, planned
 
 from t5x_harness.aot.account import account_of
-from t5x_harness.aot.axes import axis_sizes, names_by_size
 from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.description import describe
+from t5x_harness.aot.description import describe, names_by_size
 from t5x_harness.aot.memory import PaddedSize
 from t5x_harness.aot.numbers import AotNumbers, PaddingNumbers
+from t5x_harness.aot.request import axis_sizes
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.plan.arrays import Leaf
 from t5x_harness.slices.slice import get_slice
@@ -51,14 +51,14 @@ def test_a_size_has_the_name_of_each_axis_that_has_it() -> None:
     assert 7 not in names
 
 
-def described(*padding: PaddedSize, depths: tuple[dict[str, int], ...] = ()) -> StageResult:
+def described(*padding: PaddedSize, weights: tuple[float, ...] = (1.0,)) -> StageResult:
     run = dataclasses.replace(planned(), axes={"mlp": (1000,)})
     (step, _) = run.programs
     compiled = PretendCompiler(lambda program, bound: 100_000).compile(step, SPEC, None)
     assert compiled.memory is not None
     compiled = dataclasses.replace(compiled, memory=dataclasses.replace(compiled.memory, padding=padding))
     report = StageReport(Stage.AOT)
-    describe(account_of(step, [compiled], depths, [1.0]), run, get_slice("v3-8"), {}, report)
+    describe(account_of(step, [compiled] * len(weights), weights), run, get_slice("v3-8"), {}, report)
     return report.result()
 
 
@@ -71,7 +71,7 @@ def test_what_costs_a_part_of_the_peak_is_shown_and_in_the_numbers() -> None:
 
 
 def test_padding_of_few_layers_is_about_right() -> None:
-    result = described(PaddedSize(1000, 1024, 4, 20_000), depths=({"layers": 2},))
+    result = described(PaddedSize(1000, 1024, 4, 20_000), weights=(0.5, 0.5))
     assert dict(result.facts)["train: padding"].splitlines()[0] == "axis  size  in tiles  bytes, about  of the peak"
 
 
@@ -89,7 +89,7 @@ def test_work_on_zeros_is_shown_by_what_is_contracted() -> None:
 
     def of(slice_: str) -> StageResult:
         report = StageReport(Stage.AOT)
-        describe(account_of(step, [compiled], [], [1.0]), run, get_slice(slice_), {}, report)
+        describe(account_of(step, [compiled], [1.0]), run, get_slice(slice_), {}, report)
         return report.result()
 
     head = "axis  contracted  of their work on padding, at least\n"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.aot.groups import groups_of
-from t5x_harness.aot.loops import Trips
-from t5x_harness.aot.program_text import ProgramTextError, parse_program
-from t5x_harness.aot.shapes import Shape, parse_arrays
+from t5x_harness.aot.hlo import Shape, groups_of, parse_arrays
+from t5x_harness.aot.program_text import ProgramTextError, Trips, parse_program
 
 LOOP = """HloModule jit_step, is_scheduled=true, entry_computation_layout={(f32[])->f32[]}
 

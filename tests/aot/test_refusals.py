@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.aot import compiling, measuring
-from t5x_harness.aot.compiler import CompilerResult, CompilerVerdict, Until
+from t5x_harness.aot import account, compiling
 from t5x_harness.aot.compiling import CompiledProgram, Compiler
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
 from t5x_harness.aot.request import AotRun, LayerStack, LoweredProgram, ProgramSpec
 from t5x_harness.spec import AotMode, Finding, RunSettings, RunSpec, Severity, Stage
 from t5x_harness.workers.run import OnProgress, RunProcess
 
 TRAIN = ProgramSpec("train", "train_dataset_cfg", "", {}, {})
-LOWERED = LoweredProgram("f", 10, {"data": 8}, (0,), 4)
+LOWERED = LoweredProgram("f", 10, {"data": 8}, 4)
 SPEC = RunSpec(("a.gin",), settings=RunSettings(aot=AotMode.DEPTHS))
 
 
@@ -76,7 +76,7 @@ def test_the_users_line_is_that_of_the_compilers_account(tmp_path: Path) -> None
         "INVALID_ARGUMENT: Custom emitter for my_target not found\n\nSuspected Python Code Location:\n"
         f"  {pytest.__file__}:3:1 [call]\n  {mine}:6:24 [Odd.decode]\n  {mine}:9:1 [Odd.apply]"
     )
-    found = refused("train", said, Path("run.log")).finding
+    found = refused(said, Path("run.log")).finding
     assert found.message == "the TPU compiler refuses it: Custom emitter for my_target not found"
     assert found.location is not None
     assert Path(found.location.file).name == "custom.py"
@@ -84,8 +84,8 @@ def test_the_users_line_is_that_of_the_compilers_account(tmp_path: Path) -> None
 
 
 def test_one_reason_of_several_programs_is_one_finding() -> None:
-    errors = [refused(name, "INTERNAL: no", Path(name, "run.log")) for name in ("train", "train_eval", "predict")]
-    other = refused("score", "INTERNAL: yes", Path("run.log"))
+    errors = [(name, refused("INTERNAL: no", Path(name, "run.log"))) for name in ("train", "train_eval", "predict")]
+    other = ("score", refused("INTERNAL: yes", Path("run.log")))
     found = list(findings_of([*errors[:2], other, errors[2]]))
     assert [each.message for each in found] == [
         "train, train_eval and predict: the TPU compiler refuses it: no",
@@ -117,7 +117,6 @@ def test_what_another_process_compiled_meanwhile_is_not_compiled_again(
     run = FakeRun(CompilerResult(CompilerVerdict.COMPILED), tmp_path / "aot" / "f-memory.json")
     compiled = Compiler(lambda folder, spec: run, tmp_path / "run").compile(TRAIN, SPEC, Until.MEMORY)
     assert compiled.is_kept
-    assert compiled.result is not None
     assert compiled.result.message == "of another"
     assert run.called == ["lower", "await_turn"]
 
@@ -145,6 +144,6 @@ def test_why_all_layers_were_compiled_is_said(
         def compile(self, *_: Any) -> CompiledProgram:
             return CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.COMPILED))
 
-    monkeypatch.setattr(measuring, "account_of", lambda *given: given[-1])
+    monkeypatch.setattr(account, "account_of", lambda *given: given[-1])
     spec = RunSpec(("a.gin",), settings=RunSettings(aot=mode))
-    assert measuring.account_program(run, TRAIN, spec, Fake()) == why  # type: ignore[arg-type]
+    assert account.account_program(run, TRAIN, spec, Fake()) == why  # type: ignore[arg-type]

@@ -193,7 +193,7 @@ class PretendRun:
 
     def call(self, method: str, **_: Any) -> Mapping[str, Any]:
         if method == "lower":
-            return LoweredProgram("same text", 1, {"data": 8, "model": 1}, (), 0).to_json()
+            return LoweredProgram("same text", 1, {"data": 8, "model": 1}, 0).to_json()
         if method == "await_turn":
             return {}
         PretendRun.compiled += 1

@@ -7,10 +7,8 @@ import re
 import pytest
 
 from t5x_harness.aot.costs import Collective, DeviceCosts
-from t5x_harness.aot.prices import PRICES, price_of
-from t5x_harness.aot.speed import BAND_NAME, REPORTED_UTILIZATION, Span, estimate, step_time
-from t5x_harness.slices.generations import GENERATIONS
-from t5x_harness.slices.slice import get_slice
+from t5x_harness.aot.speed import BAND_NAME, PRICES, REPORTED_UTILIZATION, Span, estimate, price_of, step_time
+from t5x_harness.slices.slice import GENERATIONS, get_slice
 
 
 def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> DeviceCosts:

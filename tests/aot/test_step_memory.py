@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.aot.buffers import MemoryTextError, read_assignment
-from t5x_harness.aot.memory import Buffer, DeviceMemory, PaddedSize, memory_of
-from t5x_harness.aot.module_names import Argument, MemoryKind, argument, module_of
+from t5x_harness.aot.memory import (
+    Buffer,
+    DeviceMemory,
+    MemoryKind,
+    PaddedSize,
+    argument,
+    memory_of,
+    module_of,
+)
 from t5x_harness.aot.program_text import parse_program, read_program
 
 BACKWARD = "jit(train_step)/transpose(jvp(Transformer))/Transformer.decode/decoder"
@@ -269,21 +276,21 @@ def test_a_text_without_live_ranges_is_refused(tmp_path: Path) -> None:
     [
         (
             "train_state._optimizer.target['encoder']['layers_0']['attention']['out']['kernel']",
-            Argument(MemoryKind.PARAMETERS, "encoder/layers_0/attention/out/kernel"),
+            (MemoryKind.PARAMETERS, "encoder/layers_0/attention/out/kernel"),
         ),
         (
             "train_state._optimizer.state.param_states['decoder']['relpos_bias']['rel_embedding'].v",
-            Argument(MemoryKind.OPTIMIZER, "decoder/relpos_bias/rel_embedding/v"),
+            (MemoryKind.OPTIMIZER, "decoder/relpos_bias/rel_embedding/v"),
         ),
-        ("train_state._optimizer.state.step", Argument(MemoryKind.OPTIMIZER, "step")),
-        ("params['token_embedder']['embedding']", Argument(MemoryKind.PARAMETERS, "token_embedder/embedding")),
-        ("train_state.params['wo']['kernel']", Argument(MemoryKind.PARAMETERS, "wo/kernel")),
-        ("batch['target']", Argument(MemoryKind.INPUTS, "batch/target")),
-        ("rng", Argument(MemoryKind.INPUTS, "rng")),
-        ("", Argument(MemoryKind.INPUTS, "")),
+        ("train_state._optimizer.state.step", (MemoryKind.OPTIMIZER, "step")),
+        ("params['token_embedder']['embedding']", (MemoryKind.PARAMETERS, "token_embedder/embedding")),
+        ("train_state.params['wo']['kernel']", (MemoryKind.PARAMETERS, "wo/kernel")),
+        ("batch['target']", (MemoryKind.INPUTS, "batch/target")),
+        ("rng", (MemoryKind.INPUTS, "rng")),
+        ("", (MemoryKind.INPUTS, "")),
     ],
 )
-def test_arguments_are_known_by_name(name: str, expected: Argument) -> None:
+def test_arguments_are_known_by_name(name: str, expected: tuple[MemoryKind, str]) -> None:
     assert argument(name) == expected
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.auxiliary.journal import Record, State
-from t5x_harness.auxiliary.reasons import reason_in
-from t5x_harness.auxiliary.status import Status
+from t5x_harness.auxiliary.journal import Record, State, Status, reason_in
 
 GIN = """\
 exit status 1; the end of /m/log:

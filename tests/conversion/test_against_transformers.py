@@ -16,10 +16,9 @@ import transformers
 from tiny_models import KINDS, parameters_of, write
 
 from t5x_harness.conversion import transformers_folder
+from t5x_harness.conversion.architecture import parameters
 from t5x_harness.conversion.conversion import convert
-from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.names import parameters
-from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
+from t5x_harness.conversion.request import Conversion, ConversionError, ConversionRequest, Form
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.standins.vocabularies import VocabularySize, model_of
 

@@ -22,7 +22,7 @@ pytest.importorskip("tensorflow", reason="reads and writes gs://")
 _IN_ONE_PROCESS = """
 import json, sys
 from t5x_harness.conversion.conversion import convert
-from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.request import ConversionError
 from t5x_harness.conversion.request import Form, ConversionRequest
 made = []
 for fields in json.loads(sys.stdin.read()):
@@ -44,8 +44,8 @@ print(manager.latest_step(), float(np.sum(np.abs(state["target"]["decoder"]["log
 """
 _WRITES = """
 import sys
-from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.places import written_whole
+from t5x_harness.conversion.request import ConversionError
+from t5x_harness.conversion.conversion import written_whole
 for _ in sys.stdin:
     try:
         with written_whole("gs://my-bucket/two") as folder:

@@ -10,11 +10,10 @@ import pytest
 from tiny_models import write
 
 import t5x_harness
-from t5x_harness.conversion import checking, process
+from t5x_harness.conversion import checking, request
 from t5x_harness.conversion.conversion import convert
-from t5x_harness.conversion.errors import ConversionError
 from t5x_harness.conversion.in_transformers import run_in_transformers
-from t5x_harness.conversion.request import ConversionRequest, Form
+from t5x_harness.conversion.request import ConversionError, ConversionRequest, Form
 from t5x_harness.spec import Checkpoint, RunResult, RunSpec
 
 # Torch as it is where it brings Triton, which ends a process that has imported TensorFlow.
@@ -81,7 +80,7 @@ def test_nothing_is_written_where_the_comparison_dies(tmp_path: Path, monkeypatc
     (tmp_path / "modules").mkdir()
     install(tmp_path / "modules", monkeypatch, torch=DIES)
     monkeypatch.setattr(checking, "find_spec", lambda name: object())
-    monkeypatch.setattr(checking, "_in_t5x", lambda *_: (np.zeros(1), [[0]]))
+    monkeypatch.setattr(checking, "_in_t5x", lambda *_: (np.zeros(1), np.zeros((1, 1))))
     checkpoint = write(tmp_path / "run", "t5_1_1")
     with pytest.raises(ConversionError, match="was killed by SIGSEGV"):
         convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), check=True))
@@ -92,7 +91,7 @@ def test_a_conversion_that_is_killed_says_so_to_its_caller(tmp_path: Path, monke
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho begun >&2\nkill -9 $$\n")
     python.chmod(0o755)
-    monkeypatch.setattr(process.sys, "executable", str(python))
+    monkeypatch.setattr(request.sys, "executable", str(python))
     with pytest.raises(ConversionError) as error:
         t5x_harness.convert(tmp_path / "checkpoint_1")
     assert str(error.value) == "the process that converts was killed by SIGKILL (out of memory?)\n  begun"

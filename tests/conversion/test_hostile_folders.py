@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tiny_models
 
-from t5x_harness.conversion.errors import ConversionError
+from t5x_harness.conversion.request import ConversionError
 from t5x_harness.conversion.safetensors_files import INDEX, SINGLE, SafetensorsFolder
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.conversion.transformers_folder import read_transformers

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.conversion import places
-from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.places import written_whole
+from t5x_harness.conversion import conversion
+from t5x_harness.conversion.conversion import written_whole
+from t5x_harness.conversion.request import ConversionError
 
 WRITER = """
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from t5x_harness.conversion.places import written_whole
+from t5x_harness.conversion.conversion import written_whole
 
 with written_whole(Path(sys.argv[1])) as folder:
     (folder / "half").write_text("x")
@@ -149,7 +149,7 @@ def address(
                 raise OSError("the bucket is gone\nand more")
             copied.append(to.path)
 
-    monkeypatch.setattr(places.epath, "Path", Address)
+    monkeypatch.setattr(conversion.epath, "Path", Address)
     return f"{gcs_tree({'other': 'x'})}/hf"
 
 

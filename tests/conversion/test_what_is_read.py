@@ -14,8 +14,7 @@ import pytest
 from tiny_models import KINDS, STEP, parameters_of, write
 
 from t5x_harness.conversion.conversion import convert
-from t5x_harness.conversion.errors import ConversionError
-from t5x_harness.conversion.request import Conversion, ConversionRequest, Form
+from t5x_harness.conversion.request import Conversion, ConversionError, ConversionRequest, Form
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.variables import ROOT_VARIABLE
 
@@ -295,7 +294,6 @@ def test_a_checkpoint_without_a_step_needs_one(tmp_path: Path) -> None:
     folder.mkdir()
     writer = ShardedWriter(folder, [Tensor("x", (2,), "float32")], {"t5x_names": "1"}, 1000)
     writer.write("x", np.zeros(2, np.float32))
-    writer.finish()
     assert "says no train step, and the checkpoint's folder is named by it: give one" in refused(
         folder, tmp_path, Form.T5X
     )

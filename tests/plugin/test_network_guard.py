@@ -16,8 +16,8 @@ import pytest
 from network_objects import Client
 
 from t5x_harness.system import processes
-from t5x_harness.system.addresses import is_here
 from t5x_harness.system.network import NetworkForbidden, forbidden, run_environment
+from t5x_harness.system.network_filter import is_here
 from t5x_harness.variables import NETWORK_VARIABLE
 from t5x_harness.workers import InProcess, RunProcess, RunRaised, Zygote
 

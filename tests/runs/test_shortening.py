@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from t5x_harness.spec import Finding, Severity, Stage
-from t5x_harness.system.shortening import LONGEST, shorten
+from t5x_harness.system.texts import LONGEST, shorten
 
 
 def finding(message: str, fix: str = "") -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.promotion.resources import TpuResources
-from t5x_harness.system.secrets import MASK, masked
+from t5x_harness.system.texts import MASK, masked
 
 
 @pytest.mark.parametrize(

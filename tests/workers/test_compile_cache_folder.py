@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.runtime.compile_cache import trim_cache
-from t5x_harness.system.ownership import foreign_folder
+from t5x_harness.system.own_folders import foreign_folder
 from t5x_harness.workers import compile_cache_environment, default_cache_folder
 
 
@@ -128,8 +128,8 @@ def test_who_may_write_counts_as_who_owns(
     cache.mkdir()
     cache.chmod(mode)
     real = os.stat(cache).st_gid
-    monkeypatch.setattr("t5x_harness.system.ownership._is_private", lambda group: group != real)
-    monkeypatch.setattr("t5x_harness.system.ownership._group_name", lambda group: "54321")
+    monkeypatch.setattr("t5x_harness.system.own_folders._is_private", lambda group: group != real)
+    monkeypatch.setattr("t5x_harness.system.own_folders._group_name", lambda group: "54321")
     reason = foreign_folder(cache)
     assert reason == (f"{cache} {said}" if said else "")
 

@@ -13,7 +13,7 @@ from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, mount
 from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
-from t5x_harness.system.side_process import side_process
+from t5x_harness.system.processes import side_process
 
 _DEVICE = "/dev/fuse"
 # The used fields of setattr: size, modification time, and modification time now.

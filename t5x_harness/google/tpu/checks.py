@@ -11,8 +11,7 @@ from typing import Any
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.validation.machine_types import may_have_tpu, tpu_regions
 from t5x_harness.google.vertex.wire.errors import ApiError, invalid_argument
-from t5x_harness.slices.generations import GENERATIONS
-from t5x_harness.slices.slice import Slice, SliceError, get_slice
+from t5x_harness.slices.slice import GENERATIONS, Slice, SliceError, get_slice
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 _TYPES: Mapping[str, str] = MappingProxyType(

@@ -16,7 +16,7 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.tpu.checks import Json
 from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
-from t5x_harness.system.addresses import free_ports
+from t5x_harness.system.network_filter import free_ports
 
 Result = TypeVar("Result")
 

@@ -36,7 +36,7 @@ from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.errors import failed_precondition
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import Slice
-from t5x_harness.system.ownership import foreign_folder
+from t5x_harness.system.own_folders import foreign_folder
 from t5x_harness.variables import TPU_VM_VARIABLE
 
 _LIMIT = 10  # RLIMIT_LOCKS

@@ -35,7 +35,7 @@ from t5x_harness.google.vertex.jobs.replicas import (
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.slices.pod import Pod
-from t5x_harness.system.addresses import free_ports
+from t5x_harness.system.network_filter import free_ports
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"

@@ -1,0 +1,75 @@
+"""Texts for people, and from them.
+
+Messages are shortened: a long list keeps its beginning and a count, and no message exceeds a page. Values that
+terminals, logs and reports must not show are masked, by the names of variables and the form of values.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 3000
+"""The most characters of a message, about 30 lines of a terminal."""
+
+_LONG = 800
+_LONG_LIST = 400
+_ITEMS = 3
+_HEAD, _END = 2500, 400
+_LIST = re.compile(rf"[\[({{][^\[\](){{}}]{{{_LONG_LIST},}}[\])}}]")
+
+
+def shorten(text: str) -> str:
+    """Returns a message in which each long list in brackets has its first items and the number of the others.
+
+    A message that is still longer than :data:`LONGEST` loses its middle. A message of moderate length is unchanged.
+    """
+    if len(text) <= _LONG:
+        return text
+    text = _LIST.sub(_shorter_list, text)
+    if len(text) <= LONGEST:
+        return text
+    head, end = text[:_HEAD].rpartition(" ")[0] or text[:_HEAD], text[-_END:].partition(" ")[2] or text[-_END:]
+    return f"{head} … {len(text) - len(head) - len(end)} characters left out … {end}"
+
+
+def _shorter_list(match: re.Match[str]) -> str:
+    whole = match[0]
+    items = whole[1:-1].split(", ")
+    if len(items) <= _ITEMS + 1:
+        return whole
+    return f"{whole[0]}{', '.join(items[:_ITEMS])} and {len(items) - _ITEMS} more{whole[-1]}"
+
+
+MASK = "***"
+
+_NAMES = re.compile(
+    r"(token|secret|passw(or)?d|passphrase|credentials?|api_?key)$"
+    r"|(^|[_-])(token|secret|passw(or)?d|auth|credentials?|key)([_-]|$)",
+    re.IGNORECASE,
+)
+# Of Hugging Face, GitHub, OpenAI, Google, Slack and Weights & Biases; keys in PEM; URLs with a password.
+_VALUES = re.compile(
+    r"hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|sk-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|xox[abprs]-[\w-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|(?<![a-z+])[a-z+]+://[^/\s:@]*:[^/\s@]+@"
+)
+
+
+def masked(name: str, value: str) -> str:
+    """Returns the value of a variable, or :data:`MASK` if it looks like a secret."""
+    return MASK if value and (_NAMES.search(name) or _VALUES.search(value)) else value
+
+
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def is_on(text: str) -> bool:
+    """Tells whether a text means on; an empty text means off.
+
+    Raises:
+      ValueError: it means neither.
+    """
+    if text.lower() in _ON:
+        return True
+    if not text or text.lower() in _OFF:
+        return False
+    raise ValueError(f"must be 1 or 0 (or on, off, true, false, yes, no), not {text!r}")
