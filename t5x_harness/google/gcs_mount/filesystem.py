@@ -24,7 +24,7 @@ from t5x_harness.google.gcs_mount.nodes import FileGeneration, Handle, Node, Sta
 from t5x_harness.google.gcs_mount.protocol import Attributes
 from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.layout import StoreLayout
-from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, is_object_name
+from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, object_fault
 from t5x_harness.google.storage.tree import make_folders
 
 Made = TypeVar("Made")
@@ -325,7 +325,7 @@ class FileSystem:
         in_bucket = path.partition(b"/")[2]
         if len(in_bucket) > LONGEST_OBJECT_NAME:
             raise OSError(errno.ENAMETOOLONG, f"names of objects have at most {LONGEST_OBJECT_NAME} bytes")
-        if not is_object_name(os.fsdecode(in_bucket)):
+        if object_fault(os.fsdecode(in_bucket)) is not None:
             raise OSError(errno.EINVAL, "no object can have this name")
         return path
 

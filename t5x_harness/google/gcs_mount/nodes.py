@@ -80,7 +80,7 @@ class StagedContent:
         else:
             # A rename, unlike a link, can replace a file. After a kill in between, the store drops the incoming file
             # when it is opened again.
-            between = os.fsencode(self._layout.incoming_path(f"closing-{secrets.token_hex(8)}"))
+            between = os.fsencode(f"{self._layout.incoming}/closing-{secrets.token_hex(8)}")
             self._link(between)
             os.replace(between, path)
         self.dirty, self._shared = False, True
@@ -114,28 +114,18 @@ class Node:
     """A folder, or one generation of a file, that the kernel knows by a number.
 
     The kernel caches the pages of a file by this number for all processes, so generations must not share it.
-
-    Attributes:
-      path: the path below the mount; empty for the root, ``bucket/a/b`` otherwise.
-      generation: the generation of the stored file; None for a folder, and for a file that was not stored yet.
-      lookups: how often the kernel has looked it up; at 0 it is forgotten.
-      staged: its content while it is open for writing.
-      content: a descriptor of its content while it is open only for reading.
-      writers: the number of handles that are open for writing.
-      readers: the number of handles that are open only for reading.
-      removed: whether it was removed while open, so that further writes are lost.
     """
 
     number: int
-    path: bytes
+    path: bytes  # below the mount; empty for the root, bucket/a/b otherwise
     folder: bool
-    generation: FileGeneration | None = None
-    lookups: int = 0
-    staged: StagedContent | None = None
-    content: int | None = None
-    writers: int = 0
-    readers: int = 0
-    removed: bool = False
+    generation: FileGeneration | None = None  # of the stored file; None for a folder, and for a file not stored yet
+    lookups: int = 0  # how often the kernel has looked it up; at 0 it is forgotten
+    staged: StagedContent | None = None  # the content while it is open for writing
+    content: int | None = None  # a descriptor of the content while it is open only for reading
+    writers: int = 0  # handles that are open for writing
+    readers: int = 0  # handles that are open only for reading
+    removed: bool = False  # while open, so that further writes are lost
 
     @property
     def unsaved(self) -> bool:

@@ -200,24 +200,15 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
 
 
 class HttpExchange:
-    """One request and its answer.
-
-    Args:
-      waits: whether the client waits for 100 Continue before it sends the body.
-
-    Attributes:
-      running: whether the application has been started.
-      begun: whether part of the answer has been written.
-      answered: whether all of the answer has been written.
-      waits: whether the client still waits for 100 Continue.
-      keep_alive: whether the connection may be used again.
-    """
+    """One request and its answer."""
 
     def __init__(self, connection: HttpProtocol, scope: Scope, *, waits: bool, keep_alive: bool) -> None:
         self.transport = connection.transport
-        self.running = self.begun = self.answered = False
-        self.waits = waits
-        self.keep_alive = keep_alive
+        self.running = False  # whether the application has been started
+        self.begun = False  # whether part of the answer has been written
+        self.answered = False  # whether all of the answer has been written
+        self.waits = waits  # whether the client waits for 100 Continue before it sends the body
+        self.keep_alive = keep_alive  # whether the connection may be used again
         self._connection = connection
         self._scope = scope
         self._unread: list[bytes] = []

@@ -136,23 +136,16 @@ class RequestParser:
     """The parser of one request, which finds where the request ends.
 
     httptools parses the head. It would continue from a body into the next request, so the body is delimited here.
-
-    Attributes:
-      method: the method in capitals. This and the following attributes are empty until the head is complete.
-      target: the path with its query, or whatever the first line has in its place.
-      version: ``1.1`` or ``1.0``.
-      headers: the headers, with lower-case names.
-      keep_alive: whether the client would use the connection again.
-      over: whether the request has ended.
     """
 
     def __init__(self) -> None:
-        self.method = ""
-        self.target = b""
-        self.version = ""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.keep_alive = False
-        self.over = False
+        # All of these are empty until the head is complete.
+        self.method = ""  # in capitals
+        self.target = b""  # the path with its query, or whatever the first line has in its place
+        self.version = ""  # 1.1 or 1.0
+        self.headers: list[tuple[bytes, bytes]] = []  # with lower-case names
+        self.keep_alive = False  # whether the client would use the connection again
+        self.over = False  # whether the request has ended
         self._head = HeadBuffer()
         self._left = 0  # bytes of a body that is not chunked
         self._chunks: Chunks | None = None

@@ -93,34 +93,19 @@ class Endpoints:
 
 
 class SessionFolder:
-    """The paths in a server's folder.
-
-    Attributes:
-      authority: the session CA's certificate.
-      server: the server's key and certificate.
-      credentials: a service account's JSON.
-      token: the session's own access token, for ``gcloud``. It is a secret, because it can start jobs.
-      boto: the configuration of ``gsutil``.
-      gcloud: the configuration folder of ``gcloud``.
-      gsutil: the state of ``gsutil``.
-      no_certificates: an empty folder that replaces the machine's folder of trusted certificates.
-      jobs: the files of Vertex AI's jobs.
-      buckets: the root of the storage, unless another is given.
-      programs: the folder that goes first on PATH, with ``ssh`` and ``scp`` for gcloud.
-      tpu_vms: the homes of TPU VMs' workers.
-    """
+    """The paths in a server's folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.authority = path / "ca.pem"
-        self.server = path / "server.pem"
-        self.credentials = path / "credentials.json"
-        self.token = path / "token"
-        self.boto = path / "boto.cfg"
-        self.gcloud = path / "gcloud"
-        self.gsutil = path / "gsutil"
-        self.no_certificates = path / "no-certificates"
-        self.jobs = path / "jobs"
-        self.buckets = path / "root"
-        self.programs = path / "bin"
-        self.tpu_vms = path / "tpu"
+        self.authority = path / "ca.pem"  # the session CA's certificate
+        self.server = path / "server.pem"  # the server's key and certificate
+        self.credentials = path / "credentials.json"  # a service account's
+        self.token = path / "token"  # the session's own, for gcloud. It is a secret, because it can start jobs
+        self.boto = path / "boto.cfg"  # the configuration of gsutil
+        self.gcloud = path / "gcloud"  # the configuration folder of gcloud
+        self.gsutil = path / "gsutil"  # its state
+        self.no_certificates = path / "no-certificates"  # empty: replaces the machine's folder of trusted certificates
+        self.jobs = path / "jobs"  # the files of Vertex AI's jobs
+        self.buckets = path / "root"  # the root of the storage, unless another is given
+        self.programs = path / "bin"  # goes first on PATH, with ssh and scp for gcloud
+        self.tpu_vms = path / "tpu"  # the homes of TPU VMs' workers

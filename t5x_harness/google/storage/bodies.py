@@ -54,16 +54,16 @@ class Bodies:
     def path(self, record: ObjectRecord) -> str:
         """Returns the path to read a body from."""
         if record.place is BodyPlace.ASIDE:
-            return self._layout.aside_path(record.body)
+            return f"{self._layout.aside}/{record.body}"
         if record.place is BodyPlace.FOLDER:
             return os.devnull
-        return f"{self._layout.bucket_folder(record.object.bucket)}/{record.object.name}"
+        return f"{self._layout.buckets}/{record.object.bucket}/{record.object.name}"
 
     def install(self, source: str, record: ObjectRecord, old: ObjectRecord | None) -> None:
         """Puts a body at the location in its committed record, and removes that of the name's previous record."""
         self._move(source, record)
         if old is not None and old.place is BodyPlace.ASIDE:
-            _remove(self._layout.aside_path(old.body))
+            _remove(f"{self._layout.aside}/{old.body}")
         if old is not None and old.place is BodyPlace.FOLDER and record.place is not BodyPlace.FOLDER:
             self._prune(record.object.bucket, record.object.name[:-1], implied=False)
 
@@ -82,7 +82,7 @@ class Bodies:
         body = self.new_name() if record.place is not BodyPlace.ASIDE else record.body
         try:
             if record.place is BodyPlace.FOLDER:
-                source = self._layout.incoming_path(body)
+                source = f"{self._layout.incoming}/{body}"
                 with open(source, "xb") as empty:
                     identity = identity_of(os.fstat(empty.fileno()))
             place, replaced = self.choose(moved.bucket, moved.name, moved.size)
@@ -107,7 +107,7 @@ class Bodies:
         path = self.path(record)
         if record.place is BodyPlace.TREE:
             # Out of the tree first: a file there that outlives its record would count as a new object.
-            path = self._layout.incoming_path(self.new_name())
+            path = f"{self._layout.incoming}/{self.new_name()}"
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.rename(self.path(record), path)
         try:
@@ -153,12 +153,12 @@ class Bodies:
             if not is_full(error):
                 raise
             return record  # it can be read aside, too, and moves once there is space
-        self._move(self._layout.aside_path(record.body), moved)
+        self._move(f"{self._layout.aside}/{record.body}", moved)
         return moved
 
     def drop(self, bodies: Iterable[str]) -> None:
         for body in bodies:
-            _remove(self._layout.incoming_path(body))
+            _remove(f"{self._layout.incoming}/{body}")
 
     def recover(self, unfinished: set[str]) -> None:
         """Completes the work of a killed process: moves bodies with a record to their location, and removes others."""
@@ -172,9 +172,9 @@ class Bodies:
         aside = set(os.listdir(self._layout.aside))
         records = self._database.records_of_bodies(incoming | aside)
         for body in incoming:
-            self._recover(self._layout.incoming_path(body), records.get(body))
+            self._recover(f"{self._layout.incoming}/{body}", records.get(body))
         for body in aside:
-            self._recover(self._layout.aside_path(body), records.get(body))
+            self._recover(f"{self._layout.aside}/{body}", records.get(body))
 
     def _has_moved(self, source: ObjectRecord, target: ObjectRecord) -> bool:
         """Tells whether a killed process has moved the file of an object, and the file is still there.
@@ -230,7 +230,7 @@ class Bodies:
             marker = self._database.record(bucket, f"{folder}/")
             if marker is not None and marker.place is BodyPlace.FOLDER:
                 return
-            if not remove_folder(f"{self._layout.bucket_folder(bucket)}/{folder}", implied=implied):
+            if not remove_folder(f"{self._layout.buckets}/{bucket}/{folder}", implied=implied):
                 return
             implied = True
             if (waiting := self._database.record(bucket, folder)) is not None:

@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Mapping
 
+from t5x_harness.buckets.addresses import bucket_fault
 from t5x_harness.buckets.emulated import note_undeclared
 from t5x_harness.google.storage.database import Database
 from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
 from t5x_harness.google.storage.layout import StoreLayout
-from t5x_harness.google.storage.names import check_bucket_name, is_bucket_name
+from t5x_harness.google.storage.names import check_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
 
 
@@ -44,7 +45,7 @@ class Buckets:
     def get(self, name: str) -> Bucket:
         """Returns a bucket; raises NoSuchBucket if it does not exist."""
         found = self._find(name)
-        if found is None and self._create and is_bucket_name(name):
+        if found is None and self._create and bucket_fault(name) is None:
             note_undeclared(self._layout.root, name)
             return self._keep(Bucket(name, time.time_ns() // 1000))
         if found is None:
@@ -73,7 +74,7 @@ class Buckets:
         Raises:
           Conflict: its folder has files that are not objects, such as pipes or names that are not Unicode.
         """
-        folder = self._layout.bucket_folder(name)
+        folder = f"{self._layout.buckets}/{name}"
         for path, _, _ in os.walk(folder, topdown=False):
             try:
                 os.rmdir(path)
@@ -89,12 +90,12 @@ class Buckets:
 
     def _find(self, name: str) -> Bucket | None:
         known = self._known.get(name)
-        if known is None and is_bucket_name(name) and os.path.isdir(self._layout.bucket_folder(name)):
+        if known is None and bucket_fault(name) is None and os.path.isdir(f"{self._layout.buckets}/{name}"):
             return self._keep(Bucket(name, time.time_ns() // 1000))  # someone made its folder
         return known
 
     def _keep(self, bucket: Bucket) -> Bucket:
-        folder = self._layout.bucket_folder(bucket.name)
+        folder = f"{self._layout.buckets}/{bucket.name}"
         is_new = not os.path.isdir(folder)
         os.makedirs(folder, exist_ok=True)
         try:

@@ -21,7 +21,7 @@ from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
 from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
-from t5x_harness.google.storage.values import Checksums, NewObject, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.values import ANY, Checksums, NewObject, ObjectFields, Preconditions, StoredObject
 
 Result = TypeVar("Result")
 
@@ -167,33 +167,30 @@ class Core:
         """
 
         def action(view: TreeView) -> StoredObject:
-            bucket, name = new.bucket, new.name
-            view.check(bucket, name, new.preconditions)
-            old = self.database.record(bucket, name)
-            path = self.layout.incoming_path(body)
-            generation = self.database.next_generation()
-            try:
-                # The time of the file is the generation, so that any later write from outside differs from it.
-                os.utime(path, ns=(generation * 1000, generation * 1000))
-            except FileNotFoundError:
-                raise NoSuchResource(f"No such upload: {body}") from None  # it was removed together with its bucket
-            identity = identity_of(os.stat(path))
-            made_of = checksums, new.fields.as_new(), new.component_count
-            written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
-            with self.database.transaction() if also else contextlib.nullcontext():
-                if also:
-                    also(written)
-                place, replaced = self.bodies.choose(bucket, name, identity.size)
-                record = ObjectRecord(written, place, body, identity, replaced)
-                self.database.put(record)
-            self.bodies.install(path, record, old)
-            return written
-
-        def alone(view: TreeView) -> StoredObject:
             with self.changing(wait=wait):
-                return action(view)
+                bucket, name = new.bucket, new.name
+                view.check(bucket, name, new.preconditions)
+                old = self.database.record(bucket, name)
+                path = f"{self.layout.incoming}/{body}"
+                generation = self.database.next_generation()
+                try:
+                    # The time of the file is the generation, so that any later write from outside differs from it.
+                    os.utime(path, ns=(generation * 1000, generation * 1000))
+                except FileNotFoundError:
+                    raise NoSuchResource(f"No such upload: {body}") from None  # it was removed together with its bucket
+                identity = identity_of(os.stat(path))
+                made_of = checksums, new.fields.as_new(), new.component_count
+                written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
+                with self.database.transaction() if also else contextlib.nullcontext():
+                    if also:
+                        also(written)
+                    place, replaced = self.bodies.choose(bucket, name, identity.size)
+                    record = ObjectRecord(written, place, body, identity, replaced)
+                    self.database.put(record)
+                self.bodies.install(path, record, old)
+                return written
 
-        return self.run(alone, wait=wait, grows=True)
+        return self.run(action, wait=wait, grows=True)
 
 
 class TreeView:
@@ -260,16 +257,12 @@ class TreeView:
             return record
         raise ChangedOutside([(bucket, name)])
 
-    def object(self, bucket: str, name: str) -> StoredObject | None:
-        """Returns the live object of a name, or None."""
-        record = self.live(bucket, name)
-        return None if record is None else record.object
-
     def check(self, bucket: str, name: str, preconditions: Preconditions) -> None:
         """Raises an error if the bucket does not exist, or a condition on the object of that name does not hold."""
         self._core.buckets.get(bucket)
-        if preconditions.given:
-            preconditions.check(self.object(bucket, name))
+        if preconditions != ANY:
+            record = self.live(bucket, name)
+            preconditions.check(None if record is None else record.object)
 
     def need(self, bucket: str, name: str, preconditions: Preconditions) -> ObjectRecord:
         """Returns the record of an object that must exist.
@@ -290,18 +283,15 @@ class TreeView:
 
     def read(self, files: list[tuple[str, str]]) -> None:
         """Reads files that changed outside, without the lock, and records each as a new generation."""
-        time.sleep(self._until_settled(files))
+        paths = [self._core.layout.tree_path(bucket, name) for bucket, name in files]
+        found = [identity for path in paths if path is not None and (identity := identify(path)) is not None]
+        newest = max((identity.mtime for identity in found), default=0) / 1e9
+        # Until another write to the files would change their mtime.
+        time.sleep(min(max(newest + _COARSEST_TICK - time.time(), 0), _COARSEST_TICK))
         for bucket, name in files:
             path = self._core.layout.tree_path(bucket, name)
             if path is not None and self._read_file(bucket, name, path):
                 self._read[bucket, name] += 1
-
-    def _until_settled(self, files: list[tuple[str, str]]) -> float:
-        """Returns the seconds until another write to the files would change their mtime."""
-        paths = [self._core.layout.tree_path(bucket, name) for bucket, name in files]
-        found = [identity for path in paths if path is not None and (identity := identify(path)) is not None]
-        newest = max((identity.mtime for identity in found), default=0) / 1e9
-        return min(max(newest + _COARSEST_TICK - time.time(), 0), _COARSEST_TICK)
 
     def _read_file(self, bucket: str, name: str, path: str) -> bool:
         """Reads a file and records it; returns False if another thread recorded the name meanwhile."""
@@ -333,7 +323,7 @@ class TreeView:
                 self._unrecorded[bucket, name] = dataclasses.replace(record, object=stays)
                 return True
             if old is not None and old.place is BodyPlace.ASIDE:
-                os.unlink(self._core.layout.aside_path(old.body))
+                os.unlink(f"{self._core.layout.aside}/{old.body}")
         return True
 
 

@@ -34,18 +34,6 @@ class StoreLayout:
             os.makedirs(folder, exist_ok=True)
         self._longest_part = os.pathconf(self.buckets, "PC_NAME_MAX")
 
-    def bucket_folder(self, bucket: str) -> str:
-        """Returns the folder that shows a bucket's objects."""
-        return f"{self.buckets}/{bucket}"
-
-    def incoming_path(self, body: str) -> str:
-        """Returns the path of a body from its first byte until it is moved into its place."""
-        return f"{self.incoming}/{body}"
-
-    def aside_path(self, body: str) -> str:
-        """Returns the path of a body that the tree cannot hold."""
-        return f"{self.aside}/{body}"
-
     def tree_path(self, bucket: str, name: str) -> str | None:
         """Returns the path at which the tree shows an object as a file, or None if no file can have its name."""
         if not self._fits(name):

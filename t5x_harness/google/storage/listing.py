@@ -118,7 +118,7 @@ class _BucketNames:
         self.bucket = bucket
         self._core = core
         self._view = view
-        self._walk = TreeWalk(core.layout.bucket_folder(bucket))
+        self._walk = TreeWalk(f"{core.layout.buckets}/{bucket}")
         self._file: bytes | None = b""
         self._records: deque[tuple[bytes, ObjectRecord]] = deque()
         self._more_records = True

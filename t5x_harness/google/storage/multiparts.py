@@ -133,7 +133,7 @@ class Multiparts:
 
     def _pour(self, body: str, writer: ObjectWriter) -> None:
         try:
-            with open(self._core.layout.incoming_path(body), "rb", buffering=0) as file:
+            with open(f"{self._core.layout.incoming}/{body}", "rb", buffering=0) as file:
                 while data := file.read(CHUNK):
                     writer.write(data)
         except FileNotFoundError:

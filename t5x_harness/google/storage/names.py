@@ -19,23 +19,14 @@ def check_bucket_name(name: str) -> None:
         raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
 
-def is_bucket_name(name: str) -> bool:
-    """Tells whether Google accepts the name for a bucket."""
-    return bucket_fault(name) is None
-
-
 def check_object_name(name: str) -> None:
     """Raises Invalid, with the broken rule, for an object name that Google would refuse."""
-    if fault := _object_fault(name):
+    if fault := object_fault(name):
         raise Invalid(f"Invalid object name: {name[:80]!r}: {fault}")
 
 
-def is_object_name(name: str) -> bool:
-    """Tells whether Google accepts the name for an object."""
-    return _object_fault(name) is None
-
-
-def _object_fault(name: str) -> str | None:
+def object_fault(name: str) -> str | None:
+    """Returns the rule that an object's name breaks; None if Google would take it."""
     try:
         length = len(name.encode())
     except UnicodeEncodeError:

@@ -28,7 +28,7 @@ class BodyWriter:
         self._core = core
         self._digest = Digest(md5=md5)
         self._body = core.bodies.new_name()
-        self._path = core.layout.incoming_path(self._body)
+        self._path = f"{core.layout.incoming}/{self._body}"
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._is_open = True
         self._in_use = threading.Lock()

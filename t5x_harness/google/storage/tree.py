@@ -10,7 +10,7 @@ import stat
 from typing import AnyStr
 
 from t5x_harness.google.storage.database import Identity
-from t5x_harness.google.storage.names import is_object_name
+from t5x_harness.google.storage.names import object_fault
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 """Errors that say that there is no such file: ELOOP is a link that leads to itself."""
@@ -108,7 +108,7 @@ def _object_name(name: bytes) -> str | None:
         text = name.decode()
     except UnicodeDecodeError:
         return None
-    return text if is_object_name(text) else None
+    return text if object_fault(text) is None else None
 
 
 # The sticky bit marks an implied folder: mkdir sets it in the same call, it survives a kill, and it means nothing to

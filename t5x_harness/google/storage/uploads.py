@@ -172,7 +172,7 @@ class Uploads:
             self._running.pop(upload_id, None)
 
     def _path(self, upload_id: str) -> str:
-        return self._core.layout.incoming_path(upload_id)
+        return f"{self._core.layout.incoming}/{upload_id}"
 
     def _open(self, upload_id: str, flags: int) -> int:
         try:

@@ -154,16 +154,8 @@ class Preconditions:
     metageneration_not_match: int | None = None
     generation: int | None = None
 
-    @property
-    def given(self) -> bool:
-        """Whether there is any condition at all."""
-        return self is not ANY and self != ANY
-
     def check(self, found: StoredObject | Bucket | None) -> None:
-        """Checks the conditions.
-
-        Args:
-          found: the live object or the bucket; None if it does not exist.
+        """Checks the conditions on a live object or a bucket; None stands for one that does not exist.
 
         Raises:
           PreconditionFailed: a number that had to match does not.

@@ -54,25 +54,17 @@ _TICK = 0.1
 
 
 class Exchange:
-    """One exchange.
-
-    Attributes:
-      early: messages of the request that were received before.
-      status: the status of the answer; 0 until it starts.
-      received: the number of received bytes of the request's body.
-      sent: the number of sent bytes of the answer's body.
-      over: done when the exchange has ended and is recorded.
-      cut: whether the fault has cut the client's connection.
-      injected: whether the fault had an effect; it has none on a body that ends before the point of the cut.
-    """
+    """One exchange of a request and its answer, counted and changed by a fault."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self.early: list[Message] = []
+        self.early: list[Message] = []  # messages of the request that were received before
         self.fault: Fault | None = None
-        self.status = self.received = self.sent = 0
-        self.injected = self.cut = False
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = 0  # of the answer; 0 until it starts
+        self.received = self.sent = 0  # bytes of the request's and of the answer's body
+        self.injected = False  # whether the fault had an effect: it has none on a body that ends before the cut
+        self.cut = False  # whether the fault has cut the client's connection
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done when this is recorded
 
     async def run(self, app: App) -> None:
         """Lets the application answer, subject to the fault."""

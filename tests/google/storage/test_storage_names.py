@@ -9,8 +9,6 @@ from t5x_harness.google.storage.names import (
     check_bucket_name,
     check_object_name,
     compile_glob,
-    is_bucket_name,
-    is_object_name,
     literal_prefix,
 )
 
@@ -21,7 +19,6 @@ from t5x_harness.google.storage.names import (
 )
 def test_bucket_names_that_google_takes(name: str) -> None:
     check_bucket_name(name)
-    assert is_bucket_name(name)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,6 @@ def test_bucket_names_that_google_refuses(name: str, fault: str) -> None:
     with pytest.raises(Invalid) as caught:
         check_bucket_name(name)
     assert caught.value.message == f"Invalid bucket name: '{name}': {fault}"
-    assert not is_bucket_name(name)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +52,6 @@ def test_bucket_names_that_google_refuses(name: str, fault: str) -> None:
 )
 def test_object_names_that_google_takes(name: str) -> None:
     check_object_name(name)
-    assert is_object_name(name)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +71,6 @@ def test_object_names_that_google_refuses(name: str, fault: str) -> None:
     with pytest.raises(Invalid) as caught:
         check_object_name(name)
     assert caught.value.message == f"Invalid object name: {name[:80]!r}: {fault}"
-    assert not is_object_name(name)
 
 
 @pytest.mark.parametrize(
