@@ -19,13 +19,11 @@ class Store:
     """An emulated Cloud Storage, whose objects are files of this machine.
 
     Attributes:
-      root: the store's folder; the object ``gs://b/x`` is the file ``buckets/b/x`` below it.
-      source: the user's folder that the store was filled from; None if it began empty.
       standins: the folder for the stand-ins that processes of ``exec`` and ``serve`` make; None in any other process.
     """
 
-    root: Path
-    source: Path | None = None
+    root: Path  # the store's folder; the object ``gs://b/x`` is the file ``buckets/b/x`` below it
+    source: Path | None = None  # the user's folder that the store was filled from; None if it began empty
     standins: Path | None = None
 
     def local(self, address: str) -> Path | None:

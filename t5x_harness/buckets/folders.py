@@ -36,15 +36,10 @@ class StorageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class StagedFile:
-    """A file that is put into a folder for a job.
+    """A file that is put into a folder for a job."""
 
-    Attributes:
-      name: the name below the folder, with ``/``; never absolute and never with ``..``.
-      content: the whole content.
-    """
-
-    name: str
-    content: bytes = dataclasses.field(repr=False)
+    name: str  # the name below the folder, with ``/``; never absolute and never with ``..``
+    content: bytes = dataclasses.field(repr=False)  # the whole content
 
 
 class Folder:

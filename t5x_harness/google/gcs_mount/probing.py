@@ -30,17 +30,11 @@ _GCS = re.compile(r"""(?:(?<=file://)|(?<![^\s"'`=:,;|@<>(\[{]))/gcs(?=[/\s"'`:,
 
 @dataclasses.dataclass(frozen=True)
 class Mount:
-    """The ways that this machine allows.
+    """The ways that this machine allows."""
 
-    Attributes:
-      way: the best way that works.
-      refused: why there is no namespace; None if there is.
-      fuse_refused: why :attr:`Mode.FUSE` is not available; None if it is.
-    """
-
-    way: Way
-    refused: str | None = None
-    fuse_refused: str | None = None
+    way: Way  # the best way that works
+    refused: str | None = None  # why there is no namespace; None if there is
+    fuse_refused: str | None = None  # why :attr:`Mode.FUSE` is not available; None if it is
 
     @property
     def modes(self) -> tuple[MountMode, ...]:

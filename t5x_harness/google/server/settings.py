@@ -28,16 +28,13 @@ class ServerSettings:
 
     Attributes:
       root: the folder that keeps the buckets; None for a temporary folder that is removed with the server.
-      port: the port for plain HTTP; 0 for any.
-      proxy_port: the port of the proxy; 0 for any.
-      owner: the pid of the process with which the server ends; None if only a signal ends it.
       app: makes the application for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
     """
 
     root: Path | None = None
-    port: int = 0
-    proxy_port: int = 0
-    owner: int | None = None
+    port: int = 0  # the port for plain HTTP; 0 for any
+    proxy_port: int = 0  # the port of the proxy; 0 for any
+    owner: int | None = None  # the pid of the process with which the server ends; None if only a signal ends it
     create_buckets: bool = False
     app: str = APP
     vertex: VertexOptions = dataclasses.field(default_factory=VertexOptions)
@@ -54,24 +51,16 @@ class ServerSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Endpoints:
-    """A server's ports, all on 127.0.0.1, and its folders. The server reports them when it is ready.
-
-    Attributes:
-      tls: the port for HTTPS, and for gRPC from clients that offer only ``h2``.
-      proxy: the port of the HTTP proxy, which ends TLS itself.
-      grpc: the port for gRPC without TLS.
-      folder: this server's CA, credentials and client configurations; it is removed with the server.
-      state: the URL at which other processes find the state of Vertex AI; ``memory:`` if none can.
-    """
+    """A server's ports, all on 127.0.0.1, and its folders. The server reports them when it is ready."""
 
     http: int
-    tls: int
-    proxy: int
-    grpc: int
-    folder: Path
+    tls: int  # the port for HTTPS, and for gRPC from clients that offer only ``h2``
+    proxy: int  # the port of the HTTP proxy, which ends TLS itself
+    grpc: int  # the port for gRPC without TLS
+    folder: Path  # this server's CA, credentials and client configurations; it is removed with the server
     root: Path
     pid: int
-    state: str = "memory:"
+    state: str = "memory:"  # the URL at which other processes find the state of Vertex AI; ``memory:`` if none can
 
     @property
     def url(self) -> str:

@@ -21,7 +21,7 @@ from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
 from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
-from t5x_harness.google.storage.values import ANY, Checksums, NewObject, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.values import ANY, Checksums, NewObject, Preconditions, StoredObject
 
 Result = TypeVar("Result")
 
@@ -179,8 +179,7 @@ class Core:
                 except FileNotFoundError:
                     raise NoSuchResource(f"No such upload: {body}") from None  # it was removed together with its bucket
                 identity = identity_of(os.stat(path))
-                made_of = checksums, new.fields.as_new(), new.component_count
-                written = StoredObject.new(bucket, name, generation, identity.size, *made_of)
+                written = StoredObject.of(new, generation, identity.size, checksums)
                 with self.database.transaction() if also else contextlib.nullcontext():
                     if also:
                         also(written)
@@ -311,7 +310,7 @@ class TreeView:
             if old is not None and old.place is BodyPlace.TREE and old.identity == identity:
                 return True  # another thread was faster
             generation = self._core.database.next_generation()
-            found = StoredObject.new(bucket, name, generation, identity.size, checksums, ObjectFields())
+            found = StoredObject.of(NewObject(bucket, name), generation, identity.size, checksums)
             record = ObjectRecord(found, BodyPlace.TREE, "", identity)
             try:
                 self._core.database.put(record)

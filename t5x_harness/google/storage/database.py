@@ -77,16 +77,11 @@ class BodyPlace(enum.StrEnum):
 
 
 class Identity(NamedTuple):
-    """The values that change when someone writes a file.
+    """The values that change when someone writes a file."""
 
-    Attributes:
-      inode: changes when another file takes the place.
-      mtime: in nanoseconds.
-    """
-
-    inode: int
+    inode: int  # changes when another file takes the place
     size: int
-    mtime: int
+    mtime: int  # in nanoseconds
 
     @classmethod
     def text(cls, found: Identity | None) -> str:
@@ -99,14 +94,13 @@ class ObjectRecord:
     """An object and the location of its body.
 
     Attributes:
-      body: the name of its file while incoming or aside; empty for one that came from outside.
       replaced: the file that the tree had when this was recorded, as text of :meth:`Identity.text`. It tells whether a
         body that a killed process left behind still has its place.
     """
 
     object: StoredObject
     place: BodyPlace
-    body: str
+    body: str  # the name of its file while incoming or aside; empty for one that came from outside
     identity: Identity
     replaced: str = ""
 

@@ -268,8 +268,8 @@ class ObjectStore:
                 record = view.need(bucket, source.name, source.preconditions)
                 view.check(bucket, name, preconditions)
                 it, generation = record.object, self._core.database.next_generation()
-                made_of = Checksums(it.md5, it.crc32c), it.fields, it.component_count
-                moved = StoredObject.new(bucket, name, generation, it.size, *made_of)
+                new = NewObject(bucket, name, it.fields, component_count=it.component_count)
+                moved = StoredObject.of(new, generation, it.size, Checksums(it.md5, it.crc32c))
                 try:
                     self._core.bodies.rename(record, moved)
                 except FileNotFoundError:

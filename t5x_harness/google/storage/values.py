@@ -15,15 +15,12 @@ class Bucket:
     """A bucket.
 
     Attributes:
-      name: without ``gs://``.
-      created: microseconds since 1970.
-      metageneration: grows with each change of its fields.
       fields: what the client set: location, storageClass, labels and such, as JSON values.
     """
 
-    name: str
-    created: int
-    metageneration: int = 1
+    name: str  # without ``gs://``
+    created: int  # microseconds since 1970
+    metageneration: int = 1  # grows with each change of its fields
     fields: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
@@ -50,93 +47,56 @@ class ObjectFields:
 
 @dataclasses.dataclass(frozen=True)
 class Checksums:
-    """The checksums of some bytes, found or expected by a client; None for one that is not known or not expected.
+    """The checksums of some bytes, found or expected by a client; None for one that is not known or not expected."""
 
-    Attributes:
-      md5: base64.
-      crc32c: base64 of the big-endian checksum.
-    """
-
-    md5: str | None = None
-    crc32c: str | None = None
+    md5: str | None = None  # base64
+    crc32c: str | None = None  # base64 of the big-endian checksum
 
 
 @dataclasses.dataclass(frozen=True)
 class StoredObject:
-    """One generation of an object.
-
-    Attributes:
-      name: any name of 1 to 1024 bytes that Google takes, slashes included.
-      generation: microseconds, strictly growing in a store; new with every write.
-      metageneration: 1 when written, grows with each patch.
-      created: microseconds since 1970.
-      updated: microseconds since 1970 of the last patch.
-      md5: base64; None for a composed object.
-      crc32c: base64 of the big-endian checksum.
-      component_count: how many objects it was composed of; None for an object that was not composed.
-    """
+    """One generation of an object."""
 
     bucket: str
-    name: str
-    generation: int
-    metageneration: int
+    name: str  # any name of 1 to 1024 bytes that Google takes, slashes included
+    generation: int  # microseconds, strictly growing in a store; new with every write
+    metageneration: int  # 1 when written, grows with each patch
     size: int
-    created: int
-    updated: int
-    md5: str | None
-    crc32c: str
+    created: int  # microseconds since 1970
+    updated: int  # microseconds since 1970 of the last patch
+    md5: str | None  # base64; None for a composed object
+    crc32c: str  # base64 of the big-endian checksum
     fields: ObjectFields
-    component_count: int | None = None
+    component_count: int | None = None  # how many objects it was composed of; None for an object that was not composed
 
     @classmethod
-    def new(
-        cls,
-        bucket: str,
-        name: str,
-        generation: int,
-        size: int,
-        checksums: Checksums,
-        fields: ObjectFields,
-        component_count: int | None = None,
-    ) -> StoredObject:
+    def of(cls, new: NewObject, generation: int, size: int, checksums: Checksums) -> StoredObject:
         """Returns a generation as it is first written."""
+        numbers = generation, 1, size, generation, generation
         sums = checksums.md5, checksums.crc32c or ""
-        return cls(bucket, name, generation, 1, size, generation, generation, *sums, fields, component_count)
+        return cls(new.bucket, new.name, *numbers, *sums, new.fields.as_new(), new.component_count)
 
 
 @dataclasses.dataclass(frozen=True)
 class ListingQuery:
-    """Which objects of a bucket to list.
-
-    Attributes:
-      delimiter: of any length; names that have it after the prefix are cut behind it and become prefixes.
-      start_offset: the first name, itself included.
-      end_offset: the name before which the listing ends.
-      include_trailing_delimiter: a name that ends in its first delimiter is listed as an object too.
-      max_results: objects and prefixes together; at most 1000.
-    """
+    """Which objects of a bucket to list."""
 
     prefix: str = ""
-    delimiter: str = ""
+    delimiter: str = ""  # of any length; names that have it after the prefix are cut behind it and become prefixes
     match_glob: str | None = None
-    start_offset: str = ""
-    end_offset: str | None = None
-    include_trailing_delimiter: bool = False
+    start_offset: str = ""  # the first name, itself included
+    end_offset: str | None = None  # the name before which the listing ends
+    include_trailing_delimiter: bool = False  # a name that ends in its first delimiter is listed as an object too
     page_token: str | None = None
-    max_results: int = 1000
+    max_results: int = 1000  # objects and prefixes together; at most 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """A page of a listing.
+    """A page of a listing."""
 
-    Attributes:
-      objects: in the order of their UTF-8 names.
-      prefixes: names cut after the delimiter, each once, in order.
-    """
-
-    objects: tuple[StoredObject, ...]
-    prefixes: tuple[str, ...] = ()
+    objects: tuple[StoredObject, ...]  # in the order of their UTF-8 names
+    prefixes: tuple[str, ...] = ()  # names cut after the delimiter, each once, in order
     next_page: str | None = None
 
 
@@ -198,53 +158,36 @@ class SourceObject(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NewObject:
-    """An object that is to be written.
-
-    Attributes:
-      preconditions: conditions on the object that has the name when it is written.
-      component_count: the number of components of a composed object.
-    """
+    """An object that is to be written."""
 
     bucket: str
     name: str
     fields: ObjectFields = ObjectFields()
-    preconditions: Preconditions = ANY
-    component_count: int | None = None
+    preconditions: Preconditions = ANY  # conditions on the object that has the name when it is written
+    component_count: int | None = None  # the number of components of a composed object
 
 
 @dataclasses.dataclass(frozen=True)
 class Upload:
-    """The state of a resumable upload.
-
-    Attributes:
-      preconditions: checked when it starts and again when it ends.
-      expected: checksums that the client announced at the start.
-      received: how many bytes are kept; all of them survive a broken connection and a killed server.
-      finished: the object that this upload became; None until then.
-    """
+    """The state of a resumable upload."""
 
     id: str
     bucket: str
     name: str
     fields: ObjectFields
-    preconditions: Preconditions
-    expected: Checksums
-    received: int
-    finished: StoredObject | None = None
+    preconditions: Preconditions  # checked when it starts and again when it ends
+    expected: Checksums  # checksums that the client announced at the start
+    received: int  # how many bytes are kept; all of them survive a broken connection and a killed server
+    finished: StoredObject | None = None  # the object that this upload became; None until then
 
 
 @dataclasses.dataclass(frozen=True)
 class UploadPart:
-    """A part of a multipart upload.
+    """A part of a multipart upload."""
 
-    Attributes:
-      number: 1 to 10000; the object has its parts in this order.
-      updated: microseconds since 1970.
-    """
-
-    number: int
+    number: int  # 1 to 10000; the object has its parts in this order
     size: int
-    updated: int
+    updated: int  # microseconds since 1970
     checksums: Checksums
 
     @property
@@ -255,16 +198,11 @@ class UploadPart:
 
 @dataclasses.dataclass(frozen=True)
 class MultipartUpload:
-    """The state of a multipart upload of the XML API.
-
-    Attributes:
-      started: microseconds since 1970.
-      parts: by number.
-    """
+    """The state of a multipart upload of the XML API."""
 
     id: str
     bucket: str
     name: str
     fields: ObjectFields
-    started: int
-    parts: tuple[UploadPart, ...] = ()
+    started: int  # microseconds since 1970
+    parts: tuple[UploadPart, ...] = ()  # by number

@@ -52,18 +52,12 @@ def is_json_api(scope: Scope) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class StorageRequest:
-    """One request.
+    """One request."""
 
-    Attributes:
-      method: the method, in capitals.
-      host: the host in the client's request, with its port.
-      segments: the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name.
-    """
-
-    method: str
-    host: str
+    method: str  # the method, in capitals
+    host: str  # the host in the client's request, with its port
     scheme: str
-    segments: tuple[str, ...]
+    segments: tuple[str, ...]  # the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
     receive: Receive
