@@ -75,11 +75,7 @@ def _standins_of(root: Path) -> Path:
 
 
 def store(environment: Mapping[str, str] | None = None) -> Store | None:
-    """Returns the store behind this process's ``gs://``, or None if no emulated Google Cloud was started for it.
-
-    Args:
-      environment: the variables of the process; its own by default.
-    """
+    """Returns the store behind ``gs://`` in a process with these variables; None without an emulated cloud."""
     environment = os.environ if environment is None else environment
     root, source = environment.get(ROOT_VARIABLE), environment.get(SOURCE_VARIABLE)
     if not root:

@@ -65,11 +65,7 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
 
 
 def enter_from_environment(environment: Mapping[str, str]) -> None:
-    """Calls :func:`enter` with the values of variables; does nothing if they name no store.
-
-    Raises:
-      NamespaceRefused: the mode needs a namespace, and this process gets none.
-    """
+    """Calls :func:`enter` with the values of variables, if they name a store; raises as it does."""
     if root := environment.get(ROOT_VARIABLE):
         enter(root, environment.get(MODE_VARIABLE) or MountMode.FOLDER)
 

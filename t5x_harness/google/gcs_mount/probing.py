@@ -43,11 +43,7 @@ class Mount:
 
 
 def probe(root: str | os.PathLike[str] | None = None) -> Mount:
-    """Finds out what works here by trying it in a separate process; the answer is kept for this process.
-
-    Args:
-      root: the root of the store; if ``/gcs`` is its folder already, that is used.
-    """
+    """Finds out what works here by trying it in another process, once; a ``/gcs`` that is the root's folder is best."""
     refused = refusal(MountMode.FOLDER)
     way = Way.REWRITING if refused else Way.NAMESPACE
     if root is not None and is_mounted(root):

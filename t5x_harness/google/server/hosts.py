@@ -23,22 +23,14 @@ SERVED_NAMES = (
 
 
 def is_served(host: str) -> bool:
-    """Returns whether a host is one of Google's API hosts.
-
-    Args:
-      host: the host without a port, in upper or lower case.
-    """
+    """Returns whether a host, without its port and in upper or lower case, is one of Google's API hosts."""
     host = host.lower().removesuffix(".")
     first, _, rest = host.partition(".")
     return "*" not in host and (host in SERVED_NAMES or (bool(first) and f"*.{rest}" in SERVED_NAMES))
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a name or address can only be this machine.
-
-    Args:
-      host: the host without a port, in lower case.
-    """
+    """Returns whether a name or address, without a port and in lower case, can only be this machine."""
     if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
         return True
     try:

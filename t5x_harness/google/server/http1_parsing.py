@@ -30,11 +30,7 @@ class Chunks:
         self._trailers = -1  # the size of the lines after the last chunk; -1 before it
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Decodes the next bytes.
-
-        Returns:
-          Pieces of the body, and the bytes after its end.
-        """
+        """Decodes the next bytes; returns pieces of the body, and the bytes after its end."""
         pieces: list[bytes] = []
         at, end = 0, len(data)
         while at < end and not self.over:
@@ -237,11 +233,7 @@ _NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # so that a browser takes no 
 
 
 def plain_answer(status: int, text: str, reason: str = "") -> bytes:
-    """Returns a complete answer of one line, after which the connection is closed.
-
-    Args:
-      reason: replaces the usual phrase of the status.
-    """
+    """Returns a complete answer of one line, and ``reason`` as its phrase, after which the connection is closed."""
     body = f"{text}\n".encode("ascii", "replace")
     line = f"HTTP/1.1 {status} {reason or http.HTTPStatus(status).phrase}".encode("ascii", "replace")
     fields = b"Content-Type: text/plain\r\nConnection: close\r\nContent-Length: %d" % len(body)
@@ -249,11 +241,7 @@ def plain_answer(status: int, text: str, reason: str = "") -> bytes:
 
 
 class AnswerFraming:
-    """The framing of one answer.
-
-    Attributes:
-      keep_alive: whether the connection can be used again; known once the head is.
-    """
+    """The framing of one answer, which knows once the head is made whether the connection can be used again."""
 
     def __init__(self, method: str, version: str) -> None:
         self.keep_alive = True

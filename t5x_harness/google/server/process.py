@@ -54,8 +54,10 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
     with own_folder(f"{PRODUCT}-google-") as own:
         async with _running(settings, SessionFolder(own.path)) as endpoints:
             ready(endpoints)
-            async with _watching(settings.owner, stopped):
-                await stopped.wait()
+            ends: list[asyncio.Task[object]] = [asyncio.create_task(stopped.wait())]
+            if settings.owner is not None:
+                ends.append(asyncio.create_task(_ended(settings.owner)))
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
 
 @contextlib.asynccontextmanager
@@ -152,20 +154,6 @@ def _raise_limit() -> int:
         return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted
-
-
-@contextlib.asynccontextmanager
-async def _watching(owner: int | None, stopped: asyncio.Event) -> AsyncIterator[None]:
-    """Sets the event when the owner's process has ended."""
-    if owner is None:
-        yield
-        return
-    watching = asyncio.create_task(_ended(owner))
-    watching.add_done_callback(lambda _: stopped.set())
-    try:
-        yield
-    finally:
-        watching.cancel()
 
 
 async def _ended(pid: int) -> None:

@@ -62,11 +62,7 @@ def make_service_key() -> bytes:
 
 
 def service_account(key: bytes, token_uri: str) -> str:
-    """Returns the JSON file of the service account, for ``GOOGLE_APPLICATION_CREDENTIALS``.
-
-    Args:
-      token_uri: where clients exchange a signed claim for a token.
-    """
+    """Returns the account's JSON file; at ``token_uri`` clients exchange a signed claim for a token."""
     return json.dumps(
         {
             "type": "service_account",

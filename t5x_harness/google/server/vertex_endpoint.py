@@ -120,12 +120,7 @@ class VertexService:
         return await asgi.answer(send, answered.status, answered.body, _JSON)
 
     async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
-        """Answers one request over gRPC, message by message.
-
-        Raises:
-          ApiError: the error for the client.
-          VertexMissing: Google's library is not installed.
-        """
+        """Answers one request over gRPC, message by message; raises ApiError or VertexMissing."""
         api = await self._api()
         answers = api.stream(path, request, token, host=host)
         while (message := await self._run(next, answers, None)) is not None:

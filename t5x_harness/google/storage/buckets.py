@@ -17,11 +17,7 @@ from t5x_harness.google.storage.values import Bucket, Preconditions
 
 
 class Buckets:
-    """The few buckets of a store, kept in memory. Every call needs the store's lock.
-
-    Args:
-      create: whether a missing bucket is made when it is first used.
-    """
+    """The few buckets of a store, in memory; with ``create``, one is made when it is first used. Needs the lock."""
 
     def __init__(self, layout: StoreLayout, database: Database, *, create: bool = False) -> None:
         self._create = create
@@ -30,12 +26,7 @@ class Buckets:
         self._known = {bucket.name: bucket for bucket in database.buckets()}
 
     def create(self, name: str, fields: Mapping[str, object]) -> Bucket:
-        """Makes a bucket.
-
-        Raises:
-          Invalid: Google would refuse the name.
-          Conflict: it exists.
-        """
+        """Makes a bucket; raises Invalid if Google would refuse the name, and Conflict if it exists."""
         check_bucket_name(name)
         if self._find(name) is not None:
             message = "Your previous request to create the named bucket succeeded and you already own it."

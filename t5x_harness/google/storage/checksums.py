@@ -12,11 +12,7 @@ from t5x_harness.google.storage.values import Checksums
 
 
 class Digest:
-    """The running checksums of a stream.
-
-    Args:
-      md5: False leaves MD5 out, as Google does for composed objects.
-    """
+    """The running checksums of a stream, without MD5 if ``md5`` is false, as Google has them for composed objects."""
 
     def __init__(self, *, md5: bool = True) -> None:
         self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None

@@ -40,11 +40,7 @@ class ChangedOutside(Exception):
 
 
 class Core:
-    """The parts of a store.
-
-    Attributes:
-      lock: held while records are read or changed; bodies stream without it.
-    """
+    """The parts of a store, and the lock that is held while records are read or changed; bodies stream without it."""
 
     def __init__(self, layout: StoreLayout, *, create_buckets: bool = False) -> None:
         self.layout = layout
@@ -90,11 +86,7 @@ class Core:
 
     @contextlib.contextmanager
     def changing(self, *, wait: bool = True) -> Iterator[None]:
-        """Keeps mounts from changing files; needs the lock, and may be nested.
-
-        Raises:
-          WouldWait: a mount is changing files, and ``wait`` is false.
-        """
+        """Keeps mounts from changing files; needs the lock, and may be nested. Raises WouldWait if it may not wait."""
         if self._changing:
             yield
             return
@@ -207,11 +199,7 @@ class TreeView:
         self._unrecorded: dict[tuple[str, str], ObjectRecord] = {}
 
     def live(self, bucket: str, name: str) -> ObjectRecord | None:
-        """Returns a name's record in agreement with the tree, or None for no object.
-
-        Raises:
-          ChangedOutside: its file has to be read.
-        """
+        """Returns a name's record as the tree has it, or None; raises ChangedOutside if its file has to be read."""
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
@@ -219,11 +207,7 @@ class TreeView:
         return live
 
     def see(self, bucket: str, name: str, record: ObjectRecord | None) -> ObjectRecord | None:
-        """Compares a record with the tree, and returns the record that holds now, or None for no object.
-
-        Raises:
-          ChangedOutside: its file has to be read.
-        """
+        """Returns the record that holds now, or None, by a look at the tree; raises as :meth:`live` does."""
         if record is not None and record.place is BodyPlace.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
@@ -241,11 +225,7 @@ class TreeView:
             return self._core.bodies.move_in(record)
 
     def compare(self, bucket: str, name: str, record: ObjectRecord | None, found: Identity) -> ObjectRecord:
-        """Returns the record of a name that has a file in the tree.
-
-        Raises:
-          ChangedOutside: the file has to be read first.
-        """
+        """Returns the record of a name whose file is in the tree; raises ChangedOutside if that has to be read."""
         if record is not None and record.place is BodyPlace.TREE and record.identity == found:
             return record
         if unrecorded := self._unrecorded.get((bucket, name)):

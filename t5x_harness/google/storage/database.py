@@ -147,11 +147,7 @@ class Database:
         return self._connection.total_changes - self._checkpointed >= _CHANGES_KEPT
 
     def checkpoint(self, *, cut: bool = False) -> None:
-        """Moves the log's content into the tables, which may wait for the disk for a long time.
-
-        Args:
-          cut: whether to truncate the log, too; otherwise its space is reused.
-        """
+        """Moves the log's content into the tables, which may wait for the disk; ``cut`` truncates the log, too."""
         self._execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'PASSIVE'})")
         self._checkpointed = self._connection.total_changes
 

@@ -130,11 +130,7 @@ class ObjectStore:
             return self._core.buckets.patch(name, changes, preconditions)
 
     def delete_bucket(self, name: str, preconditions: Preconditions = ANY) -> None:
-        """Removes a bucket, its unfinished uploads, and the empty folders in it.
-
-        Raises:
-          Conflict: it has objects, or its folder files that cannot be objects.
-        """
+        """Removes a bucket, its unfinished uploads and empty folders; raises Conflict if anything else is in it."""
 
         def action(view: TreeView) -> None:
             preconditions.check(self._core.buckets.get(name))

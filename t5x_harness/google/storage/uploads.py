@@ -62,11 +62,7 @@ class Uploads:
         preconditions: Preconditions = ANY,
         expected: Checksums = Checksums(),  # noqa: B008 (it is frozen)
     ) -> Upload:
-        """Begins an upload.
-
-        Raises:
-          PreconditionFailed, NotModified: a condition does not hold now.
-        """
+        """Begins an upload; the conditions have to hold now."""
         check_object_name(name)
         upload = Upload(self._core.bodies.new_name(), bucket, name, fields, preconditions, expected, received=0)
 
@@ -84,11 +80,7 @@ class Uploads:
         return upload
 
     def get(self, upload_id: str) -> Upload:
-        """Returns the current state of an upload.
-
-        Raises:
-          NoSuchResource: it was cancelled or refused, or is older than a week.
-        """
+        """Returns the state of an upload; raises NoSuchResource if it was cancelled, was refused, or has expired."""
         with self._core.lock:  # for both: an upload that ends hands over its file
             upload = self._core.database.upload(upload_id)
             if upload is None:

@@ -41,11 +41,7 @@ _OF_BUCKETS = {
 
 
 def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
-    """Returns Cloud Storage over a folder.
-
-    Raises:
-      StoreError: the folder is not available.
-    """
+    """Returns Cloud Storage over a folder; raises StoreError or CannotOpen if the folder is not available."""
     return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
 
 

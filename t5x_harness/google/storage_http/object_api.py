@@ -58,11 +58,7 @@ async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: st
 async def answer_object(
     store: ObjectStore, request: StorageRequest, bucket: str, rest: Sequence[str]
 ) -> Answer | ObjectReader:
-    """Answers ``/storage/v1/b/BUCKET/o/NAME`` and the actions below it.
-
-    Returns:
-      The answer, or a reader of the requested media.
-    """
+    """Answers ``/storage/v1/b/BUCKET/o/NAME`` and the actions below it, or returns a reader of the requested media."""
     name, *action = rest
     match action:
         case ["compose"] | ["copyTo" | "rewriteTo", "b", _, "o", _] | ["moveTo", "o", _] if request.method != "POST":

@@ -219,11 +219,7 @@ def _by_xml(scope: Scope, path: str, method: str, parameters: Mapping[str, str])
 
 
 async def name_in_body(receive: Receive, early: list[Message]) -> str:
-    """Returns the name in an upload's metadata, at the beginning of its body; empty if there is none.
-
-    Args:
-      early: a list that takes the messages that were read here.
-    """
+    """Returns the name in the metadata that begin an upload, or ""; adds the messages that it reads to ``early``."""
     head = b""
     while len(head) < _LONGEST_METADATA:
         message = await receive()

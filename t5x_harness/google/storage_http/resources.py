@@ -138,11 +138,7 @@ _SOURCE_CONDITIONS = tuple(name.replace("if", "ifSource") for name in _CONDITION
 
 
 def preconditions_of(parameters: Mapping[str, str], source: bool = False) -> Preconditions:
-    """Returns the conditions of a request.
-
-    Args:
-      source: take the conditions on the source of a copy, ``ifSource…``.
-    """
+    """Returns the conditions of a request, or with ``source`` those on the source of a copy, ``ifSource…``."""
     names = _SOURCE_CONDITIONS if source else _CONDITIONS
     if parameters.keys().isdisjoint(names):
         return ANY
@@ -195,22 +191,14 @@ def cleared_by(resource: Mapping[str, Any]) -> list[str]:
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
-    """Returns the checksums that the client announces in the resource or in headers.
-
-    Raises:
-      Invalid: a checksum is not text.
-    """
+    """Returns the checksums that the resource or the headers announce; raises Invalid if one is not text."""
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)
     md5 = text_of(resource, "md5Hash") or given.get("md5") or headers.get("content-md5")
     return Checksums(md5 or None, text_of(resource, "crc32c") or given.get("crc32c") or None)
 
 
 def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | None:
-    """Returns a field of a resource that is text, or None if it is missing.
-
-    Raises:
-      Invalid: it is anything else; the message calls it ``shown``.
-    """
+    """Returns a text in a resource, or None; raises Invalid, which calls it ``shown``, if it is not text."""
     value = resource.get(name)
     if value is not None and not isinstance(value, str):
         raise Invalid(f"{shown or name} has to be text, not {_shown(value)}")
