@@ -78,40 +78,6 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
 
-class HeadBuffer:
-    """Collects the head of one request."""
-
-    def __init__(self) -> None:
-        self._held = b""
-
-    @property
-    def begun(self) -> bool:
-        """Whether an incomplete head has arrived."""
-        return bool(self._held)
-
-    def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Adds the next bytes.
-
-        Returns:
-          The head as :func:`drop_identity` returns it, and the bytes after it; both are empty until the head is
-          complete.
-
-        Raises:
-          BadRequest: the head does not end.
-        """
-        searched = max(0, len(self._held) - 2)
-        # Some clients end a body with an empty line, which comes before the next request.
-        held = self._held + data if self._held else data.lstrip(b"\r\n")
-        end = _BLANK_LINE.search(held, searched)
-        if (end.end() if end else len(held)) > LONGEST_HEAD:
-            raise BadRequest(f"a head of more than {LONGEST_HEAD} bytes")
-        if end is None:
-            self._held = held
-            return b"", b""
-        self._held = b""
-        return drop_identity(held[: end.end()]), held[end.end() :]
-
-
 def drop_identity(head: bytes) -> bytes:
     """Returns a request's head without ``Transfer-Encoding: identity``, which TensorFlow sends and no parser takes."""
     return _IDENTITY.sub(b"", head)
@@ -142,14 +108,14 @@ class RequestParser:
         self.headers: list[tuple[bytes, bytes]] = []  # with lower-case names
         self.keep_alive = False  # whether the client would use the connection again
         self.over = False  # whether the request has ended
-        self._head = HeadBuffer()
+        self._held = b""  # of a head that is not complete
         self._left = 0  # bytes of a body that is not chunked
         self._chunks: Chunks | None = None
 
     @property
     def begun(self) -> bool:
         """Whether an incomplete head has arrived."""
-        return self._head.begun
+        return bool(self._held)
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
         """Parses the next bytes.
@@ -177,11 +143,19 @@ class RequestParser:
         return [piece], data[len(piece) :]
 
     def _feed_head(self, data: bytes) -> bytes:
-        head, behind = self._head.feed(data)
-        if head:
-            self._parse(head)
-            self._begin_body()
-        return behind
+        """Adds to the head, which is parsed once it is complete; returns the bytes after it."""
+        searched = max(0, len(self._held) - 2)
+        # Some clients end a body with an empty line, which comes before the next request.
+        self._held = self._held + data if self._held else data.lstrip(b"\r\n")
+        end = _BLANK_LINE.search(self._held, searched)
+        if (end.end() if end else len(self._held)) > LONGEST_HEAD:
+            raise BadRequest(f"a head of more than {LONGEST_HEAD} bytes")
+        if end is None:
+            return b""
+        held, self._held = self._held, b""
+        self._parse(drop_identity(held[: end.end()]))
+        self._begin_body()
+        return held[end.end() :]
 
     def _parse(self, head: bytes) -> None:
         parser = HttpRequestParser(self)
