@@ -95,7 +95,7 @@ class StageItem(JobItem):
         Raises:
           StageFailed: the stage failed, or an earlier one did for which no item is selected.
         """
-        from t5x_harness.report.properties import stage_properties
+        from t5x_harness.report.junit import stage_properties
         from t5x_harness.runs.pool import RunContext
 
         session = self.config.stash[SESSION]

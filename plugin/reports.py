@@ -48,7 +48,7 @@ def columns_of(config: pytest.Config) -> tuple[int, int]:
 
 def record(item: pytest.Item, result: StageResult, properties: Iterable[tuple[str, str]]) -> None:
     """Puts properties where JUnit and other reporters find them, and a stage's job into the section of its test."""
-    from t5x_harness.report.properties import job_lines
+    from t5x_harness.report.junit import job_lines
 
     item.user_properties += properties
     if lines := job_lines(result):
@@ -76,16 +76,18 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
     runs = session.begun
     if runs is None or not runs.results.by_run or session.is_worker:
         return
-    from t5x_harness.report.brief import render_end
     from t5x_harness.report.github import append_step_summary, commands_where_wanted
+    from t5x_harness.report.terminal import render, render_brief
 
     report = session.report()
     width, color = terminal_columns(reporter), colors(reporter)
     if reporter.verbosity >= -1:
         reporter.section("t5x-harness")
         failures = session.config.option.tbstyle != "no"  # shown above, where tests failed
-        text = render_end(report, width=width, color=color, notes=reporter.verbosity > 0, shown_above=failures)
-        reporter.write(text)
+        if reporter.verbosity > 0:
+            reporter.write(render(report, width=width, color=color, notes=True, shown_above=failures))
+        else:
+            reporter.write(render_brief(report, width=width, color=color))
         for line in runs.results.kept_lines:
             reporter.write_line(line)
         for line in runs.results.refusals:

@@ -69,7 +69,7 @@ def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked:
     """Compiles a config's programs for a test: see ``fixtures.runs.T5XAot``."""
     from t5x_harness.aot.numbers import AotNumbers
     from t5x_harness.aot.stage import TOO_LARGE
-    from t5x_harness.report.properties import stage_properties
+    from t5x_harness.report.junit import stage_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext
 
@@ -114,7 +114,7 @@ def _run(
     from t5x_harness.findings.work import work_of
     from t5x_harness.promotion.resources import ResourcesError
     from t5x_harness.promotion.settings import planned
-    from t5x_harness.report.properties import job_lines, job_properties
+    from t5x_harness.report.junit import job_lines, job_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext
 

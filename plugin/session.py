@@ -166,7 +166,7 @@ class HarnessSession:
 
     def properties(self) -> list[tuple[str, str]]:
         """Returns the versions and slices of all runs, for reporters such as JUnit's; nothing if there are no runs."""
-        from t5x_harness.report.properties import version_properties
+        from t5x_harness.report.junit import version_properties
 
         runs = self._runs.results.by_run if self._runs is not None else ()
         return [*version_properties(self.settings.runtime, (spec.slice for spec in runs))] if runs else []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.upstream.xdist import scheduling_by
+from t5x_harness.upstream.pytest import scheduling_by
 
 from .promotion import PROMOTION
 from .reports import COLUMNS, columns_of

@@ -9,7 +9,7 @@ from t5x_harness.aot.depth import HIGH, LOW
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
 from t5x_harness.aot.speed import BAND_NAME, Span, estimate, price_of, step_time
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.tables import Bytes, Count, columns
+from t5x_harness.findings.text import Bytes, Count, columns
 from t5x_harness.slices.slice import Slice
 
 _BUFFERS = 8

@@ -15,7 +15,7 @@ from t5x_harness.aot.account import ProgramAccount, account_program
 from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.refusals import NotCompiled
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
-from t5x_harness.findings.tables import Bytes
+from t5x_harness.findings.text import Bytes
 from t5x_harness.gin.reading import program_of
 from t5x_harness.lint.edits import set_literal, write_value
 from t5x_harness.slices.mesh import MeshPlan, MeshRefused, fitting_submeshes, plan_mesh

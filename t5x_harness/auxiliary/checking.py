@@ -9,9 +9,7 @@ from t5x_harness.auxiliary.jobs import JobTemplate, TrainJob
 from t5x_harness.gin.program import MAIN, Binding, MacroBinding
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
-from t5x_harness.lint.configured import ConfiguredObject, restore_config
-from t5x_harness.lint.rule import Context
+from t5x_harness.lint.rule import CHECKPOINT_MACROS, REPLACED_MACROS, ConfiguredObject, Context, restore_config
 from t5x_harness.lint.stage import lint
 from t5x_harness.spec import Finding, RunResult, Severity, Stage
 from t5x_harness.vertex.arguments import RunMode, normalized, output_folder_of

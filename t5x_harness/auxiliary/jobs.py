@@ -10,9 +10,7 @@ from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest, plai
 from t5x_harness.buckets.addresses import object_address
 from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.gin.reading import program_of, snapshot_of
-from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS
-from t5x_harness.lint.configured import ConfiguredObject, save_config
-from t5x_harness.lint.rule import Context
+from t5x_harness.lint.rule import CHECKPOINT_MACROS, ConfiguredObject, Context, save_config
 from t5x_harness.spec import Mode, RunSpec
 from t5x_harness.vertex.arguments import RunMode, argument_of, normalized, output_folder_of, output_macro_of
 

@@ -14,7 +14,7 @@ from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
 from t5x_harness.buckets.addresses import object_address
 from t5x_harness.buckets.folders import Folder, folder_at
-from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
+from t5x_harness.lint.rule import REPLACED_MACROS
 from t5x_harness.promotion.results import last_of_each
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.spec import AuxiliaryRun, Changed, Reason, RunResult, RunSpec

@@ -119,8 +119,8 @@ def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) ->
 
         emulate_slice(partitioning, get_slice(slice_name))
     if is_brief:
-        from t5x_harness.upstream import autograph_cache
+        from t5x_harness.upstream import autograph
         from t5x_harness.upstream.short_run import configure_for_short_run
 
         configure_for_short_run()
-        after_import("seqio", autograph_cache.adopt)
+        after_import("seqio", autograph.adopt)

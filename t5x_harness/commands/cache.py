@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
-from t5x_harness.findings.tables import columns
+from t5x_harness.findings.text import columns
 from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
 from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy

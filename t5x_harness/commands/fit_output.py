@@ -16,8 +16,7 @@ from t5x_harness.aot.speed import BAND_NAME, Span, price_of
 from t5x_harness.commands.arguments import UsageError
 from t5x_harness.commands.report_output import PLAIN_WIDTH
 from t5x_harness.findings.printable import printable
-from t5x_harness.findings.tables import Bytes, columns
-from t5x_harness.findings.text import wrap, wrap_table
+from t5x_harness.findings.text import Bytes, columns, wrap, wrap_table
 from t5x_harness.report.json import json_text
 from t5x_harness.report.report import Report
 from t5x_harness.slices.slice import get_slice

@@ -13,9 +13,8 @@ from typing import TextIO
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, checked_specs
 from t5x_harness.commands.report_output import write_report
 from t5x_harness.findings.printable import printable
-from t5x_harness.lint.applying import write_atomically
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix
+from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix, write_atomically
 from t5x_harness.report.report import Report
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import runtime_of

@@ -64,7 +64,7 @@ def _for_programs(report: Report, form: str) -> str:
         from t5x_harness.report.json import render
     elif form == "sarif":
         from t5x_harness.report import sarif
-        from t5x_harness.rulebook.descriptors import rule_descriptors
+        from t5x_harness.rulebook.pages import rule_descriptors
 
         return sarif.render(report, rule_descriptors)
     elif form == "junit":

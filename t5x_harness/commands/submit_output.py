@@ -14,8 +14,8 @@ from t5x_harness.buckets.folders import StorageError
 from t5x_harness.findings.printable import printable
 from t5x_harness.google.vertex.validation import SpecVerdict
 from t5x_harness.report.json import document, json_text
-from t5x_harness.report.programs import verdicts
 from t5x_harness.report.report import Report
+from t5x_harness.report.table import verdicts
 from t5x_harness.spec import RunResult, Stage
 from t5x_harness.system.texts import masked
 from t5x_harness.vertex.batch import CancelMessages, JobBatch

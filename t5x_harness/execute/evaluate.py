@@ -22,9 +22,8 @@ from t5x import utils
 from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.execute.execution import Execution
 from t5x_harness.execute.prepare import PreparedRun
-from t5x_harness.findings.losses import undefined_metrics, why_no_number
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.work import NO_WORK
+from t5x_harness.findings.work import NO_WORK, undefined_metrics, why_no_number
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.gin.values import format_value
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of

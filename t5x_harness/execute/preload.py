@@ -39,8 +39,7 @@ import tensorflow
 import t5x_harness.execute.prepare
 import t5x_harness.execute.stages
 import t5x_harness.standins.run
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert
-from t5x_harness.upstream.autograph_cache import convert_or_load
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert, convert_or_load
 
 LATER = (
     "jaxlib.mlir.dialects.mhlo",

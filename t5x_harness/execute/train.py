@@ -16,8 +16,8 @@ from t5x import train as train_module
 
 from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.execution import Execution, Trained
-from t5x_harness.findings.losses import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.findings.work import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.upstream.t5x import count_batches

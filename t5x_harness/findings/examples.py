@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from t5x_harness.findings.rule import Example
@@ -60,21 +59,13 @@ _EVAL = _HEAD.format(mode="eval", run="eval")
 _INFER = _HEAD.format(mode="infer", run="infer")
 
 
-@dataclasses.dataclass(frozen=True)
-class Base:
-    """A file that examples start from, with the heading that the pages show it under."""
-
-    heading: str
-    text: str
-
-
-BASES = (
-    Base("The task module", TASK),
-    Base("The train config", _TRAIN),
-    Base("The eval config", _EVAL),
-    Base("The infer config", _INFER),
-)
-"""What the pages of rules print once and link to."""
+BASES = {
+    "The task module": TASK,
+    "The train config": _TRAIN,
+    "The eval config": _EVAL,
+    "The infer config": _INFER,
+}
+"""The files that examples start from, which the pages of rules print once and link to, by their headings there."""
 
 
 def head(run: str, *imports: str, model: str = "tiny") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
+from collections.abc import Sequence
 
 _CELL = re.compile(r"( *)(\S+(?: \S+)*)")
 """The spaces in front of a cell, and the cell: words with one space between them."""
@@ -41,7 +42,7 @@ def wrap_table(text: str, width: int, indent: str) -> list[str]:
     """Keeps the lines of a table, and breaks those that are too long between two cells.
 
     Args:
-      text: lines such as :func:`t5x_harness.findings.tables.columns` makes.
+      text: lines such as :func:`t5x_harness.findings.text.columns` makes.
       width: columns to fill.
       indent: what every line begins with.
     """
@@ -77,3 +78,82 @@ class Style:
     def bold(self, text: str) -> str:
         """Returns bold text."""
         return self.tone("bold", text)
+
+
+GAP = "  "
+"""What stands between two columns. No cell contains it, so the code that prints a table can tell cells apart."""
+
+_NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?", re.ASCII)
+_EMPTY = ("", "-")
+
+
+class Count(int):
+    """A number that a table shows with commas: ``60,506,624``."""
+
+    def __str__(self) -> str:
+        return f"{int(self):,}"
+
+
+class Bytes(int):
+    """Bytes that a table shows with a binary unit and three digits: ``5.21 GiB``."""
+
+    def __str__(self) -> str:
+        value, unit = float(self), "B"
+        for larger in ("KiB", "MiB", "GiB", "TiB"):
+            if value < 1000:
+                break
+            value, unit = value / 1024, larger
+        return f"{value:.3g} {unit}"
+
+
+class Table(str):
+    """The text of a table, and what it was made of.
+
+    Attributes:
+      header: the heads of the columns; empty if it has none.
+      rows: the cells, as they were given where they are numbers, and otherwise as text.
+    """
+
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[int | float | str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, text: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+        """Returns a table that reads as ``text``."""
+        table = cls(text)
+        table.header = tuple(header)
+        table.rows = tuple(
+            tuple(cell if isinstance(cell, int | float) else " ".join(str(cell).split()) for cell in row)
+            for row in rows
+        )
+        return table
+
+
+def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Table:
+    """Makes a table with aligned columns: columns of numbers to the right, all others to the left.
+
+    Args:
+      rows: the cells of each row, written with ``str``; a short row is filled up with empty cells.
+      header: the heads of the columns; none by default.
+
+    Returns:
+      One line a row below the header's, none of which ends in a space or a newline; empty if there is nothing to show.
+    """
+    # Cells hold no two spaces in a row, nor a line break: both would look like the end of a cell.
+    body = [[" ".join(str(cell).split()) for cell in row] for row in rows]
+    table = [list(header), *body] if header else body
+    count = max(map(len, table), default=0)
+    table = [[*row, *[""] * (count - len(row))] for row in table]
+    widths = [max(len(row[index]) for row in table) for index in range(count)]
+    to_the_right = [_is_numeric([row[index] for row in body if index < len(row)]) for index in range(count)]
+    lines = []
+    for row in table:
+        cells = zip(row, widths, to_the_right, strict=True)
+        lines.append(GAP.join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
+    return Table.of("\n".join(lines), header, rows)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Returns whether there is a number among the cells and nothing but numbers."""
+    filled = [cell for cell in cells if cell not in _EMPTY]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))

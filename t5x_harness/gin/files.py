@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.gin.modules import FoundModule, ModuleFinder
+from t5x_harness.gin.problems import ProblemKind
 
 GCS_MOUNT = Path("/gcs")
 """Where Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""
@@ -35,30 +36,19 @@ class FoundFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class MissingGinFile:
-    """No such file; the folders that were searched, in order."""
-
-    searched: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Unreachable:
-    """A file that may lie in a bucket that this machine does not see; the names under which it may be there."""
-
-    names: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class NotAPackage:
-    """Gin stops at a folder on the Python path without ``__init__.py`` before it comes to the file.
+class NoGinFile:
+    """Why a file cannot be opened.
 
     Attributes:
-      folder: where it stops.
-      file: the file that it would have come to.
+      kind: ``MISSING_FILE``; ``UNREACHABLE_FILE`` for one that may lie in a bucket that this machine does not see; or
+        ``NOT_A_PACKAGE`` if Gin stops at a folder on the Python path without ``__init__.py`` before it comes to it.
+      names: the folders that were searched, in order; the names under which it may be there; or the file itself.
+      folder: where Gin stops.
     """
 
-    folder: str
-    file: str
+    kind: ProblemKind
+    names: tuple[str, ...]
+    folder: str = ""
 
 
 class FileFinder:
@@ -90,7 +80,7 @@ class FileFinder:
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
 
-    def find(self, target: str) -> FoundFile | MissingGinFile | NotAPackage | Unreachable:
+    def find(self, target: str) -> FoundFile | NoGinFile:
         """Looks up one file; the first match wins."""
         alone = os.path.isabs(target) or target.startswith(_GS)
         prefixes = ("",) if alone else self._prefixes
@@ -110,12 +100,15 @@ class FileFinder:
                     file = _resource(package, joined)
             if file is not None:
                 found = self._found(file, tuple(hidden))
-                return found if stop is None else NotAPackage(self.shown(stop), found.shown)
+                if stop is None:
+                    return found
+                return NoGinFile(ProblemKind.NOT_A_PACKAGE, (found.shown,), self.shown(stop))
         if file := self._in_clone(target):
             return dataclasses.replace(self._found(file, tuple(hidden)), in_clone=True)
         if hidden:
-            return Unreachable(tuple(dict.fromkeys(hidden)))
-        return MissingGinFile(tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ())
+            return NoGinFile(ProblemKind.UNREACHABLE_FILE, tuple(dict.fromkeys(hidden)))
+        searched = tuple(dict.fromkeys(p or "." for p in prefixes)) if not alone else ()
+        return NoGinFile(ProblemKind.MISSING_FILE, searched)
 
     def _in_clone(self, target: str) -> Path | None:
         """Returns the package's own file if a target lies in the package of a clone; None if it does not."""

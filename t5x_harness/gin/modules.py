@@ -12,8 +12,6 @@ from pathlib import Path
 from t5x_harness.spec import RunSpec
 from t5x_harness.version import ORIGIN
 
-_HARNESS = __name__.partition(".")[0]
-
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
     """Returns the folders in which a run's Python looks for modules, in order."""
@@ -84,7 +82,9 @@ class ModuleFinder:
             return (
                 _look_in(parent.folders, last)
                 or (_ask_finders(name, parent.folders) if parent.folders else None)
-                or _attribute_module(name)
+                or (
+                    FoundModule(None) if sys.modules.get(name) else None
+                )  # an attribute, such as os.path, once imported
             )
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
@@ -142,9 +142,3 @@ def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModul
         below = tuple(Path(p) for p in spec.submodule_search_locations or ())
         return FoundModule(Path(spec.origin) if spec.has_location and spec.origin else None, below)
     return None
-
-
-def _attribute_module(name: str) -> FoundModule | None:
-    """Modules that exist only as attributes, such as ``os.path``, once something imported them."""
-    module = sys.modules.get(name)
-    return FoundModule(None) if module is not None else None

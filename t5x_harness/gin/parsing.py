@@ -15,50 +15,8 @@ from t5x_harness.gin.values import Macro, Reference
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
-_F_STRING = getattr(
-    tokenize, "FSTRING_START", None
-)  # before Python 3.12 an f-string is one token, as other strings are
-
-
-@dataclasses.dataclass(frozen=True)
-class RawImport:
-    """``import a.b``, ``import a.b as c`` or ``from a import b``; ``module`` is always the full name."""
-
-    line: int
-    module: str
-    is_from: bool
-    alias: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class RawInclude:
-    """``include 'file.gin'``."""
-
-    line: int
-    target: str
-
-
-@dataclasses.dataclass(frozen=True)
-class RawBlock:
-    """The head of a block, ``scope/selector:``; its bindings follow as :class:`RawBinding`."""
-
-    line: int
-    scope: str
-    selector: str
-
-
-@dataclasses.dataclass(frozen=True)
-class RawBinding:
-    """``scope/selector.param = value``; ``param`` is empty for a macro, whose name is then ``scope/selector``."""
-
-    line: int
-    scope: str
-    selector: str
-    param: str
-    value: Any
-
-
-RawStatement = RawImport | RawInclude | RawBlock | RawBinding
+# Before Python 3.12 an f-string is one token, as other strings are.
+_F_STRING = getattr(tokenize, "FSTRING_START", None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,19 +41,13 @@ class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
 
 # What the parser and the tokenizer below it raise on bad text; a value that cannot be a dict key is a TypeError.
 _PARSE_ERRORS = (
-    SyntaxError,
-    tokenize.TokenError,
-    ValueError,
-    TypeError,
-    AssertionError,
-    StopIteration,
-    IndexError,
-    RecursionError,
+    *(SyntaxError, tokenize.TokenError, ValueError, TypeError),
+    *(AssertionError, StopIteration, IndexError, RecursionError),
 )
 
 
 @functools.lru_cache(maxsize=1024)  # the runs of one call include the same few files
-def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...]]:
+def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
     """Parses Gin text.
 
     After an error the parser starts anew at the next line that looks like a statement, so one reading shows them all.
@@ -104,11 +56,11 @@ def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...
       text: with newlines at the end of lines, as Python reads text files; other characters end no line for Gin.
 
     Returns:
-      The statements in order and the syntax problems in order, with lines counted from 1. The same text gives the same
-      objects, so their values must not be changed.
+      Gin's own statements in order, whose macros and references are ours, and the syntax problems in order, with lines
+      counted from 1. The same text gives the same objects, so their values must not be changed.
     """
     lines = text.removesuffix("\n").split("\n")
-    statements: list[RawStatement] = []
+    statements: list[Any] = []
     problems: list[SyntaxProblem] = []
     start = 0
     while start < len(lines) and len(problems) < _MOST_ERRORS:
@@ -117,20 +69,13 @@ def parse(text: str) -> tuple[tuple[RawStatement, ...], tuple[SyntaxProblem, ...
         if problem is None:
             break
         problems.append(problem)
-        start = _next_statement(lines, problem.line)
+        after = range(problem.line, len(lines))
+        start = next((index for index in after if _STATEMENT.match(lines[index])), len(lines))
     return tuple(statements), tuple(problems)
 
 
-def _next_statement(lines: list[str], after: int) -> int:
-    """Returns the index of the first line below line number ``after`` that starts a statement."""
-    for index in range(after, len(lines)):
-        if _STATEMENT.match(lines[index]):
-            return index
-    return len(lines)
-
-
-def _parse_from(lines: list[str], start: int) -> tuple[list[RawStatement], SyntaxProblem | None]:
-    statements: list[RawStatement] = []
+def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem | None]:
+    statements: list[Any] = []
     source = "\n" * start + "\n".join(lines[start:]) + "\n"
     parser: config_parser.ConfigParser | None = None
     with warnings.catch_warnings():
@@ -138,25 +83,13 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[RawStatement], Synta
         try:
             parser = config_parser.ConfigParser(source, _Delegate())
             while (statement := parser.parse_statement()) is not None:
-                statements.append(_raw(statement))
+                statements.append(statement)
         except _PARSE_ERRORS as error:
-            line = _error_line(error, parser)
-            line = min(max(line, start + 1), len(lines))
+            line = min(max(_error_line(error, parser), start + 1), len(lines))
             while line > start + 1 and not lines[line - 1].strip():
                 line -= 1  # what ends too early ends where its text does
             return statements, SyntaxProblem(line, lines[line - 1], _words(error, parser))
     return statements, None
-
-
-def _raw(statement: Any) -> RawStatement:
-    line = statement.location.line_num
-    if isinstance(statement, config_parser.ImportStatement):
-        return RawImport(line, statement.module, statement.is_from, statement.alias)
-    if isinstance(statement, config_parser.IncludeStatement):
-        return RawInclude(line, statement.filename)
-    if isinstance(statement, config_parser.BlockDeclaration):
-        return RawBlock(line, statement.scope, statement.selector)
-    return RawBinding(line, statement.scope, statement.selector, statement.arg_name, statement.value)
 
 
 def _error_line(error: BaseException, parser: config_parser.ConfigParser | None) -> int:

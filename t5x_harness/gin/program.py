@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.gin.problems import Problem
+from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
 
@@ -148,6 +148,10 @@ class GinProgram:
         """Whether every statement was read, so that an absence means something."""
         return not any(p.loses_statements for p in self.problems)
 
+    def problems_of(self, kind: ProblemKind) -> tuple[Problem, ...]:
+        """Returns the problems of one kind, in order."""
+        return tuple(problem for problem in self.problems if problem.kind is kind)
+
     @property
     def clone_doubts(self) -> tuple[str, ...]:
         """What every stage that reads files of a clone of T5X's repository has to leave open."""
@@ -165,10 +169,6 @@ class GinProgram:
     def imports(self) -> tuple[Import, ...]:
         """Every import in the order of execution."""
         return tuple(s for s in self.statements if isinstance(s, Import))
-
-    def named_file(self, location: Location) -> str:
-        """Returns the file of the user's command through which a statement was read, or :data:`BINDINGS`."""
-        return location.included_from[0].file if location.included_from else location.file
 
     @cached_property
     def own_lines(self) -> Mapping[str, tuple[str, ...]]:

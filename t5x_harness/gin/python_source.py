@@ -20,6 +20,8 @@ _CONSTANTS = re.compile(r"\bconstants_from_enum\b|\bconstant\b")
 # Gin looks through what its own decorators make; others may change a signature.
 _GIN_DECORATORS = frozenset({"gin.configurable", "gin.register"})
 _DATACLASSES = frozenset({"dataclasses.dataclass", "flax.struct.dataclass"})
+_BESIDE_INIT = frozenset({"frozen", "eq", "order", "repr", "slots", "kw_only", "unsafe_hash"})
+"""What does not bear on the constructor of a dataclass."""
 _FLAX_MODULE = "flax.linen.Module"
 _FLAX_FIELDS = ("parent", "name")
 
@@ -90,9 +92,8 @@ class ModuleSource:
         for node in self._tree.body:
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    bound[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0]
-                    )
+                    top = alias.name.split(".")[0]
+                    bound[alias.asname or top] = alias.name if alias.asname else top
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     bound[alias.asname or alias.name] = f"{self._base(node)}.{alias.name}"
@@ -122,9 +123,7 @@ class ModuleSource:
     def _definitions(self) -> dict[str, ast.FunctionDef | ast.ClassDef]:
         """The functions and classes that are defined once, at top level, and never assigned anew."""
         found = {n.name: n for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-        counts: dict[str, int] = {}
-        for name in _bound_names(self._tree):
-            counts[name] = counts.get(name, 0) + 1
+        counts = collections.Counter(_bound_names(self._tree))
         return {name: node for name, node in found.items() if counts[name] == 1}
 
     @functools.cached_property
@@ -171,9 +170,9 @@ class ModuleSource:
         if is_flax and not decorators:
             fields = self._fields(node)
             return None if fields is None else Parameters((*fields.names, *_FLAX_FIELDS), defaults=fields.defaults)
-        if len(decorators) == 1 and decorators[0] in _DATACLASSES and not bases and not _changes_init(node):
-            return self._fields(node)
-        return None
+        given = (k.arg for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords)
+        is_plain = len(decorators) == 1 and decorators[0] in _DATACLASSES and not bases
+        return self._fields(node) if is_plain and _BESIDE_INIT.issuperset(given) else None
 
     def _fields(self, node: ast.ClassDef) -> Parameters | None:
         """Returns the fields of a dataclass; None if one is made in a way that is not plain."""
@@ -193,16 +192,14 @@ class ModuleSource:
         """Returns ``dataclasses.dataclass`` for what an expression names, through the module's imports."""
         if isinstance(node, ast.Name):
             if node.id in self.imports:
-                return _PUBLIC.get(self.imports[node.id], self.imports[node.id])
+                name = self.imports[node.id]
+                # The same module under the name that the rest of this file uses.
+                return {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}.get(name, name)
             return node.id if node.id not in self._definitions else None
         if isinstance(node, ast.Attribute):
             owner = self._full_name(node.value)
             return f"{owner}.{node.attr}" if owner else None
         return None
-
-
-# The same module under the name that the rest of this file uses.
-_PUBLIC = {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}
 
 
 def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
@@ -262,16 +259,6 @@ def _has_plain_body(node: ast.ClassDef) -> bool:
     )
 
 
-def _changes_init(node: ast.ClassDef) -> bool:
-    """Returns whether a dataclass decorator is given something that bears on the constructor."""
-    return any(
-        keyword.arg not in ("frozen", "eq", "order", "repr", "slots", "kw_only", "unsafe_hash")
-        for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call)
-        for keyword in decorator.keywords
-    )
-
-
 def _executed(tree: ast.Module) -> Iterator[ast.AST]:
     """Yields all nodes but those below ``if TYPE_CHECKING``."""
     waiting: collections.deque[ast.AST] = collections.deque([tree])
@@ -291,7 +278,11 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
         node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
-            yield from _changed_from_inside(node)
+            for part in ast.walk(node):  # names that a function declares global, and those whose attributes it sets
+                if isinstance(part, ast.Global):
+                    yield from part.names
+                elif isinstance(part, ast.Attribute) and isinstance(part.ctx, (ast.Store, ast.Del)):
+                    yield from (n.id for n in ast.walk(part.value) if isinstance(n, ast.Name))
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             yield node.id
@@ -300,12 +291,3 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
         waiting.extend(ast.iter_child_nodes(node))
-
-
-def _changed_from_inside(node: ast.AST) -> Iterator[str]:
-    """Names that a function declares global, and those whose attributes it sets."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Global):
-            yield from part.names
-        elif isinstance(part, ast.Attribute) and isinstance(part.ctx, (ast.Store, ast.Del)):
-            yield from (n.id for n in ast.walk(part.value) if isinstance(n, ast.Name))

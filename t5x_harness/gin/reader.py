@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gin import config_parser
+
 from t5x_harness.gin import parsing
-from t5x_harness.gin.files import FileFinder, FoundFile, NotAPackage, Unreachable
+from t5x_harness.gin.files import FileFinder, FoundFile, NoGinFile
 from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import (
@@ -165,14 +167,12 @@ class _GinReader:
     def _enter(self, target: str, where: Location, chain: tuple[Location, ...]) -> str | None:
         """Opens a file that ``where`` asks for, to be read next. Returns the name to show for it if there is one."""
         found = self._files.find(target)
-        if isinstance(found, Unreachable):
-            self._unreachable(target, where, found)
-            return None
-        if isinstance(found, NotAPackage):
-            self._problem(ProblemKind.NOT_A_PACKAGE, where, target, found.folder, (found.file,))
-            return None
-        if not isinstance(found, FoundFile):
-            self._problem(ProblemKind.MISSING_FILE, where, target, names=found.searched)
+        if isinstance(found, NoGinFile):
+            detail = _NO_BUCKETS if found.kind is ProblemKind.UNREACHABLE_FILE else found.folder
+            self._problem(found.kind, where, target, detail, found.names)
+            if found.kind is ProblemKind.UNREACHABLE_FILE:
+                asked = "" if where.line == 0 else f", which {where} includes"
+                self._doubts.append(f"what {found.names[0]}{asked} holds: {_NO_BUCKETS}")
             return None
         if where.line != 0 and not self._may_show(found.path):
             reason = "it lies outside of the project and is not a .gin file, so lint does not read it"
@@ -199,12 +199,6 @@ class _GinReader:
         real = Path(os.path.realpath(path))
         folders = [Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path)]
         return real.suffix == ".gin" or any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
-
-    def _unreachable(self, target: str, where: Location, found: Unreachable) -> None:
-        self._problem(ProblemKind.UNREACHABLE_FILE, where, target, _NO_BUCKETS, found.names)
-        asked = "" if where.line == 0 else f", which {where} includes"
-        name = found.names[0]
-        self._doubts.append(f"what {name}{asked} holds: {_NO_BUCKETS}")
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
         """Returns the text of a file; None if it cannot be read, or is being read already."""
@@ -233,28 +227,28 @@ class _GinReader:
         """Reads on in the innermost open file."""
         file = self._open[-1]
         raw = next(file.statements, None)
-        while file.errors and (raw is None or file.errors[0].line < raw.line):
+        while file.errors and (raw is None or file.errors[0].line < raw.location.line_num):
             error = file.errors.pop(0)
             self._problem(ProblemKind.SYNTAX, file.at(error.line), error.text.strip(), error.message)
         if raw is None:
             self._open.pop()
         else:
-            self._statement(raw, file.scope, file.at(raw.line))
+            self._statement(raw, file.scope, file.at(raw.location.line_num))
 
-    def _statement(self, raw: parsing.RawStatement, scope: FileScope, where: Location) -> None:
-        if isinstance(raw, parsing.RawImport):
+    def _statement(self, raw: Any, scope: FileScope, where: Location) -> None:
+        if isinstance(raw, config_parser.ImportStatement):
             self._import(raw, scope, where)
-        elif isinstance(raw, parsing.RawInclude):
+        elif isinstance(raw, config_parser.IncludeStatement):
             here = Location(where.file, where.line)
-            file = self._enter(raw.target, where, (*where.included_from, here))
-            self._statements.append(Include(where, raw.target, file))
-        elif isinstance(raw, parsing.RawBlock):
+            file = self._enter(raw.filename, where, (*where.included_from, here))
+            self._statements.append(Include(where, raw.filename, file))
+        elif isinstance(raw, config_parser.BlockDeclaration):
             target = self._resolve(raw.selector, scope, where)
             self._statements.append(Block(where, raw.scope, raw.selector, target or raw.selector, target is not None))
         else:
             self._binding(raw, scope, where)
 
-    def _import(self, raw: parsing.RawImport, scope: FileScope, where: Location) -> None:
+    def _import(self, raw: config_parser.ImportStatement, scope: FileScope, where: Location) -> None:
         if raw.is_from and raw.module.startswith("__gin__."):
             if raw.module != "__gin__.dynamic_registration" or raw.alias:
                 self._problem(ProblemKind.BAD_IMPORT, where, raw.module, "Gin has no such feature")
@@ -269,8 +263,7 @@ class _GinReader:
             else:
                 scope.enable_dynamic_registration()
             return
-        parts = raw.module.split(".")
-        name = raw.alias or (parts[-1] if raw.is_from else parts[0])
+        name = raw.bound_name()
         statement = Import(where, raw.module, name, raw.is_from, raw.alias)
         self._statements.append(statement)
         if scope.dynamic and name == "gin":
@@ -279,7 +272,7 @@ class _GinReader:
         scope.add(statement)
         if raw.module == MAIN:
             return
-        if parts[0] not in _UNDECORATED:
+        if raw.module.split(".")[0] not in _UNDECORATED:
             self._unknown_imports.setdefault(raw.module)
         if self._modules.find(raw.module) is None:
             before = [i.module for i in self._statements[:-1] if isinstance(i, Import)]
@@ -292,18 +285,18 @@ class _GinReader:
             part = self._modules.missing_part(raw.module)
             self._problem(ProblemKind.MISSING_MODULE, where, raw.module, part)
 
-    def _binding(self, raw: parsing.RawBinding, scope: FileScope, where: Location) -> None:
+    def _binding(self, raw: config_parser.BindingStatement, scope: FileScope, where: Location) -> None:
         value = self._value(raw.value, scope, where)
-        if not raw.param:
+        if not raw.arg_name:
             name = f"{raw.scope}/{raw.selector}" if raw.scope else raw.selector
             self._statements.append(MacroBinding(where, name, value))
             return
         target = self._resolve(raw.selector, scope, where)
-        if target == "gin.macro" and raw.param == "value":
+        if target == "gin.macro" and raw.arg_name == "value":
             self._statements.append(MacroBinding(where, raw.scope, value))
             return
         self._statements.append(
-            Binding(where, raw.scope, raw.selector, raw.param, value, target or raw.selector, target is not None)
+            Binding(where, raw.scope, raw.selector, raw.arg_name, value, target or raw.selector, target is not None)
         )
 
     def _value(self, value: Any, scope: FileScope, where: Location) -> Any:
@@ -323,20 +316,25 @@ class _GinReader:
         if resolution.target is not None:
             return resolution.target
         if resolution.missing_symbol is not None:
-            # In a block the head and each line name the same selector; once is enough.
-            last = self._problems[-1] if self._problems else None
-            problem = Problem(ProblemKind.SYMBOL_NOT_IMPORTED, where, selector, resolution.missing_symbol, scope.names)
-            if not _repeats(last, problem):
-                self._problems.append(problem)
+            missing = (resolution.missing_symbol, scope.names)
+            self._once(Problem(ProblemKind.SYMBOL_NOT_IMPORTED, where, selector, *missing))
         elif resolution.candidates:
             self._problem(ProblemKind.AMBIGUOUS_SELECTOR, where, selector, names=resolution.candidates)
         elif not self._surely_unknown(selector):
             self._bare_unknown.setdefault(selector)
         else:
-            problem = Problem(ProblemKind.UNKNOWN_SELECTOR, where, selector)
-            if not _repeats(self._problems[-1] if self._problems else None, problem):
-                self._problems.append(problem)
+            self._once(Problem(ProblemKind.UNKNOWN_SELECTOR, where, selector))
         return None
+
+    def _once(self, problem: Problem) -> None:
+        """Adds a problem with a selector; in a block the head and each line name the same one, and once is enough."""
+        at, last = problem.location, self._problems[-1] if self._problems else None
+        if (
+            last is None
+            or (last.kind, last.subject, last.location.file) != (problem.kind, problem.subject, at.file)
+            or at.line - last.location.line > 1
+        ):
+            self._problems.append(problem)
 
     @functools.cache  # noqa: B019  a reader lives as long as one reading
     def _may_register(self, modules: tuple[str, ...]) -> bool:
@@ -353,11 +351,3 @@ class _GinReader:
             or selector.split(".")[0] in aliases
             or ("." in selector and bool(self._snapshot.suffixes(selector)))
         )
-
-
-def _repeats(last: Problem | None, problem: Problem) -> bool:
-    return (
-        last is not None
-        and (last.kind, last.subject, last.location.file) == (problem.kind, problem.subject, problem.location.file)
-        and problem.location.line - last.location.line <= 1
-    )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
-from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.program import Binding, GinProgram, MacroBinding
 from t5x_harness.gin.reader import open_named, read
 from t5x_harness.gin.snapshot import Snapshot
-from t5x_harness.spec import RunSpec
+from t5x_harness.gin.values import format_value
+from t5x_harness.spec import Assignment, BoundValue, RunSpec
 
 
 def program_of(
@@ -75,3 +77,26 @@ def leave_modules_open(program: GinProgram) -> GinProgram:
 def _is_absent_package(problem: Problem) -> bool:
     """Returns whether all of a package is missing; one that is there and lacks a part is misspelt in any Python."""
     return problem.kind is ProblemKind.MISSING_MODULE and "." not in problem.detail
+
+
+def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
+    """Returns every parameter and macro that a config binds, in the order in which they were first bound."""
+    statements: dict[tuple[str, str, str], list[Binding | MacroBinding]] = {}
+    for statement in program.statements:
+        if isinstance(statement, (Binding, MacroBinding)):
+            statements.setdefault(statement.key, []).append(statement)
+    return tuple(_bound_value(of_one) for of_one in statements.values())
+
+
+def _bound_value(statements: list[Binding | MacroBinding]) -> BoundValue:
+    *overridden, winner = statements
+    return BoundValue(
+        name=str(winner),
+        configurable=winner.target if isinstance(winner, Binding) else None,
+        assignment=_assignment(winner),
+        overridden=tuple(map(_assignment, overridden)),
+    )
+
+
+def _assignment(statement: Binding | MacroBinding) -> Assignment:
+    return Assignment(format_value(statement.value, limit=sys.maxsize), statement.location)

@@ -21,8 +21,6 @@ from t5x_harness.gin.symbols import BUILTINS
 LIBRARIES = ("seqio", "optax")
 """The libraries beside T5X that have a snapshot; package and distribution share the name."""
 
-_EMBEDDED = Path(__file__).parents[1] / "embedded"
-
 # What Gin itself provides, and the parameters of it.
 _GIN: Mapping[str, tuple[str, ...]] = {
     "gin.macro": ("value",),
@@ -80,7 +78,6 @@ class Snapshot:
         self._t5x_parent = t5x_parent
         self._finder = modules
         self._sources = SourceFinder(modules) if modules is not None else None
-        self._texts: dict[str, str] = {}
         self._doubts: dict[str, str | None] = {}
 
     def module_of(self, name: str) -> str | None:
@@ -99,24 +96,25 @@ class Snapshot:
         symbol, _, method = name[len(module) + 1 :].partition(".")
         if name in _GIN:
             return Configurable(name, _GIN[name], _GIN[name])
-        if module not in _modules(module):
-            return self._in_source(name, module, symbol, method)
+        if module not in _modules(module):  # what the source of a module that has no snapshot says
+            if self._sources is None or self._sources.lacks(module, symbol):
+                return None
+            found = self._sources.parameters(module, symbol) if not method else None
+            if found is None:
+                return Configurable(name, None)
+            return Configurable(name, found.names, (), found.takes_any, found.defaults, found.denied)
         entry = _modules(module)[module].get(symbol)
         if entry is None:
             return None
         methods = entry.get("methods", {})
         if method and method not in methods:
             return None
-        return _configurable(name, methods[method] if method else entry.get("call"))
-
-    def _in_source(self, name: str, module: str, symbol: str, method: str) -> Configurable | None:
-        """Returns what the source of a module that has no snapshot says."""
-        if self._sources is None or self._sources.lacks(module, symbol):
-            return None
-        known = self._sources.parameters(module, symbol) if not method else None
-        if known is None:
+        signature = methods[method] if method else entry.get("call")
+        if signature is None:
             return Configurable(name, None)
-        return Configurable(name, known.names, takes_any=known.takes_any, defaults=known.defaults, denied=known.denied)
+        required, optional = tuple(signature.get("required", ())), signature.get("optional", ())
+        takes_any, defaults = signature.get("any", False), signature.get("defaults", {})
+        return Configurable(name, (*required, *optional), required, takes_any, defaults)
 
     def canonical(self, name: str) -> str:
         """Returns the one name of something that several modules of a library have: ``seqio.Evaluator``."""
@@ -178,7 +176,7 @@ class Snapshot:
     @property
     def is_embedded(self) -> bool:
         """Whether the T5X in use is the harness's own, which has the recorded interface."""
-        return self._t5x_parent == _EMBEDDED
+        return self._t5x_parent == Path(__file__).parents[1] / "embedded"
 
     def is_class(self, name: str) -> bool:
         """Returns whether a full name is a recorded class."""
@@ -200,16 +198,15 @@ class Snapshot:
             return False
         if module.split(".")[0] in LIBRARIES and module in _modules(module):
             return word in _record(module.split(".")[0]).other[module] or self.doubt(module) is not None
-        source = self._sources.source(module) if self._sources is not None else None
-        if source is not None and not anywhere and (self.is_embedded or module not in _modules(module)):
+        sources = self._sources
+        source = sources.source(module) if sources is not None else None
+        is_read = not anywhere and (self.is_embedded or module not in _modules(module))
+        if sources is not None and source is not None and is_read:
             is_whole = module in _modules(module) or not source.is_open  # nothing comes into the embedded one unread
-            return not (is_whole and word not in source.bound and not self._is_found(f"{module}.{word}"))
+            return not (is_whole and word not in source.bound and not sources.is_module(f"{module}.{word}"))
         if module not in _modules(module):
             return source is None or source.is_open or source.mentions(word)
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None
-
-    def _is_found(self, module: str) -> bool:
-        return self._finder is not None and self._finder.find(module) is not None
 
     def may_take(self, name: str, parameter: str) -> bool:
         """Returns whether a configurable in use, such as one of a fork, may have a parameter that the record lacks."""
@@ -223,13 +220,9 @@ class Snapshot:
         return names is not None and parameter in names
 
     def _text(self, module: str) -> str:
-        if module not in self._texts:
-            self._texts[module] = ""
-            if self._t5x_parent is not None:
-                file = self._t5x_parent.joinpath(*module.split(".")).with_suffix(".py")
-                if file.is_file():
-                    self._texts[module] = file.read_text(encoding="utf-8", errors="replace")
-        return self._texts[module]
+        """Returns the source of a module of T5X's; empty if there is none."""
+        file = self._t5x_parent.joinpath(*module.split(".")).with_suffix(".py") if self._t5x_parent else None
+        return file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
 
 
 def _names_in(source: str, symbol: str, method: str) -> frozenset[str] | None:
@@ -255,19 +248,6 @@ _BINARIES = {
     "__main__.evaluate": "t5x.eval.evaluate",
     "__main__.infer": "t5x.infer.infer",
 }
-
-
-def _configurable(name: str, signature: dict[str, Any] | None) -> Configurable:
-    if signature is None:
-        return Configurable(name, None)
-    required = tuple(signature.get("required", ()))
-    return Configurable(
-        name,
-        (*required, *signature.get("optional", ())),
-        required,
-        takes_any=signature.get("any", False),
-        defaults=signature.get("defaults", {}),
-    )
 
 
 @functools.cache

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.gin.modules import ModuleFinder
-from t5x_harness.gin.parse_module import parse_module
 from t5x_harness.gin.python_source import ModuleSource, Parameters
+
+# Python 3.11 counts how deep a tree is in one place for all threads, and a thread may be switched to where the
+# tree's nodes are made: then both end with "SystemError: AST constructor recursion depth mismatch".
+_ALONE = threading.Lock()
+
+
+def parse_module(source: str | bytes) -> ast.Module:
+    """Returns the syntax tree of a module.
+
+    Args:
+      source: text, or bytes in the encoding that they declare.
+
+    Raises:
+      SyntaxError: it is not Python.
+      ValueError: it has a null character in it.
+    """
+    with _ALONE:
+        return ast.parse(source)
+
 
 # They are too large to read for one name, and do not use Gin.
 _LIBRARIES = frozenset(

@@ -1,20 +1,179 @@
-"""Edits of single statements: each function makes one fix, or no edit where the text is not as plain as it expects."""
+"""Edits of a gin file: each function makes one fix, or no edit where the text is not as plain as it expects."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
+
+from gin import config_parser
 
 from t5x_harness.gin import parsing
 from t5x_harness.gin.program import Binding, Block, GinProgram, MacroBinding
 from t5x_harness.gin.values import references_in
-from t5x_harness.lint.statement_text import StatementText, lines_of, statement_at
 from t5x_harness.spec import Edit, Location
 
+
+@dataclasses.dataclass(frozen=True)
+class StatementText:
+    """One statement: an import, an include, a binding, or the head of a block.
+
+    Attributes:
+      file: the file's name, as locations show it.
+      first: its first line, counted from 1.
+      lines: its lines without their ends; a comment behind it belongs to it.
+      tokens: its tokens, whose rows count from 1 at the first line.
+    """
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+    tokens: tuple[tokenize.TokenInfo, ...]
+
+    @property
+    def last(self) -> int:
+        """Its last line."""
+        return self.first + len(self.lines) - 1
+
+    @property
+    def is_indented(self) -> bool:
+        """Whether it is a binding inside a block."""
+        return self.lines[0][:1].isspace()
+
+    @cached_property
+    def code(self) -> tuple[str, ...]:
+        """Its lines with strings and comments blanked out, so that a name is found only where it is one."""
+        lines = [list(line) for line in self.lines]
+        for token in self.tokens:
+            if token.type in (tokenize.STRING, tokenize.COMMENT):
+                for row in range(token.start[0], token.end[0] + 1):
+                    line = lines[row - 1]
+                    begin = token.start[1] if row == token.start[0] else 0
+                    end = token.end[1] if row == token.end[0] else len(line)
+                    line[begin:end] = " " * (end - begin)
+        return tuple("".join(line) for line in lines)
+
+    @cached_property
+    def value(self) -> tuple[tokenize.TokenInfo, ...]:
+        """The tokens of a binding's value; empty for other statements."""
+        equals = next((i for i, token in enumerate(self.tokens) if token.string == "="), len(self.tokens))
+        beside = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
+        return tuple(token for token in self.tokens[equals + 1 :] if token.type not in beside)
+
+    def with_lines(self, lines: Sequence[str]) -> tuple[Edit, ...]:
+        """Returns the edit that gives it these lines; none if they are those it has."""
+        if tuple(lines) == self.lines:
+            return ()
+        return (Edit(self.file, self.first, self.last, "".join(f"{line}\n" for line in lines)),)
+
+    def with_text(self, start: tuple[int, int], end: tuple[int, int], text: str) -> tuple[Edit, ...]:
+        """Returns the edit that puts ``text`` in place of what lies between two positions of tokens on one line."""
+        (row, begin), (last_row, stop) = start, end
+        if row != last_row:
+            return ()
+        lines = list(self.lines)
+        lines[row - 1] = f"{lines[row - 1][:begin]}{text}{lines[row - 1][stop:]}"
+        return self.with_lines(lines)
+
+
+def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
+    """Returns the lines of a user's file; none for the command line and for files of installed packages."""
+    return program.own_lines.get(file, ())
+
+
+def statement_at(program: GinProgram, at: Location) -> StatementText | None:
+    """Returns the statement that begins at a place; None if it is not the user's, or its end cannot be seen."""
+    lines = lines_of(program, at.file)
+    first = max(at.line - 1, 0)
+    following = (f"{lines[number]}\n" for number in range(first, len(lines)))
+    tokens: list[tokenize.TokenInfo] = []
+    try:
+        for token in tokenize.generate_tokens(lambda: next(following, "")):
+            if token.type == tokenize.NEWLINE:
+                return StatementText(at.file, at.line, lines[first : first + token.start[0]], tuple(tokens))
+            tokens.append(token)
+    except (tokenize.TokenError, SyntaxError):  # a bracket or a string that never ends, odd indentation
+        return None
+    return None
+
+
+REGISTRATION = "from __gin__ import dynamic_registration"
+"""The statement that lets a file name whatever it imports."""
+
 Edits = tuple[Edit, ...]
+
+
+def move_below(program: GinProgram, at: Location, include: int) -> Edits:
+    """Moves a binding below the include in line ``include``, with the comment that is about it alone."""
+    statement = statement_at(program, at)
+    target = statement_at(program, Location(at.file, include))
+    if statement is None or target is None or statement.is_indented:
+        return ()
+    lines = lines_of(program, at.file)
+    first = _first_of_paragraph(lines, statement)
+    moved = lines[first - 1 : statement.last]
+    gap = first > 1 and statement.last < len(lines) and not (lines[first - 2] + lines[statement.last]).strip()
+    # One blank line is enough.
+    return Edit(at.file, first, statement.last + gap, ""), _insert(at.file, target.last + 1, moved)
+
+
+def raise_registration(program: GinProgram, at: Location) -> Edits:
+    """Moves the switch to dynamic registration above the first import of its file."""
+    statement = statement_at(program, at)
+    imports = _imports(program, at.file)
+    if statement is None or not imports or imports[0] >= at.line:
+        return ()
+    return _insert(at.file, imports[0], statement.lines), Edit(at.file, statement.first, statement.last, "")
+
+
+def remove(program: GinProgram, at: Location) -> Edits:
+    """Takes a statement out of its file."""
+    statement = statement_at(program, at)
+    return () if statement is None else (Edit(at.file, statement.first, statement.last, ""),)
+
+
+def add_import(program: GinProgram, at: Location, statement: str) -> Edits:
+    """Adds an import to a file under dynamic registration, below the imports that stand above its first use ``at``."""
+    above = [line for line in _imports(program, at.file) if line < at.line]
+    last = statement_at(program, Location(at.file, above[-1])) if above else None
+    return () if last is None else (_insert(at.file, last.last + 1, [statement]),)
+
+
+def begin_with(program: GinProgram, file: str, statements: Iterable[str]) -> Edits:
+    """Puts statements in front of all others of a file, below the comment that heads the file."""
+    lines = lines_of(program, file)
+    if not lines:
+        return ()
+    first = next((n for n, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")), len(lines))
+    while first > 1 and lines[first - 2].startswith("#"):
+        first -= 1  # a comment right above the first statement is about that
+    return (_insert(file, first, list(statements)),)
+
+
+def _imports(program: GinProgram, file: str) -> list[int]:
+    """Returns the lines of a file's imports."""
+    statements, _ = parsing.parse("\n".join(lines_of(program, file)))
+    return [each.location.line_num for each in statements if isinstance(each, config_parser.ImportStatement)]
+
+
+def _insert(file: str, line: int, lines: Sequence[str]) -> Edit:
+    return Edit(file, line, line - 1, "".join(f"{text}\n" for text in lines))
+
+
+def _first_of_paragraph(lines: Sequence[str], statement: StatementText) -> int:
+    """Returns the line where the comment right above a statement begins, if it can be about nothing else."""
+    below = lines[statement.last] if statement.last < len(lines) else ""
+    if below.strip() and not below.startswith(("#", "include")):
+        return statement.first
+    first = statement.first
+    while first > 1 and lines[first - 2].startswith("#"):
+        first -= 1
+    return first
+
 
 _BLOCK_HEAD = re.compile(r"[\w./]+\s*:\s*(?:#.*)?")
 _BINDING_LINE = re.compile(r"(?P<key>\s*[\w./]+\s*=\s*)(?P<value>[^\s#](?:[^#]*[^\s#])?)(?P<rest>\s*(?:#.*)?)")
@@ -90,18 +249,14 @@ def write_value(program: GinProgram, at: Location, text: str) -> Edits:
         first = next(p for p in parsing.parse("\n".join(lines))[1])
         if first.line != at.line:
             return ()
-    if text[:1] == "'" and not {'"', "\\"}.intersection(text) and _prefers_double_quotes(lines):
+    written = "".join(lines)
+    if text[:1] == "'" and not {'"', "\\"}.intersection(text) and written.count('"') > written.count("'"):
         text = f'"{text[1:-1]}"'
     fixed = f"{match['key']}{text}{match['rest']}"
     statements, problems = parsing.parse(fixed.strip())
     if problems or len(statements) != 1:
         return ()
     return (Edit(at.file, at.line, at.line, f"{fixed}\n"),)
-
-
-def _prefers_double_quotes(lines: Sequence[str]) -> bool:
-    text = "\n".join(lines)
-    return text.count('"') > text.count("'")
 
 
 def _head(program: GinProgram, at: Location) -> StatementText | None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import itertools
 import os
+import re
+import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,16 +17,101 @@ from pathlib import Path
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reading import program_of
-from t5x_harness.lint.applying import apply_edits, read_exactly, select, unified_diff
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Edit, Finding, RunSpec, Severity
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_END = re.compile(r"(?:\r\n|\r|\n)\Z")
+
+Group = tuple[Edit, ...]
+
+
+def select(groups: Iterable[Group]) -> list[Group]:
+    """Returns the groups of edits that can be applied together, first come, first served; no group is taken apart."""
+    chosen: list[Group] = []
+    taken: list[Edit] = []
+    for group in groups:
+        if not any(_collide(edit, other) for edit in group for other in taken):
+            chosen.append(group)
+            taken.extend(group)
+    return chosen
+
+
+def _collide(one: Edit, other: Edit) -> bool:
+    """Returns whether two edits touch the same line; two insertions at one place do so only if they are equal."""
+    if one.file != other.file:
+        return False
+    if one == other:
+        return True
+    return max(one.first, other.first) <= min(one.last, other.last) or any(
+        insertion.last < insertion.first and replaced.first < insertion.first <= replaced.last
+        for insertion, replaced in ((one, other), (other, one))
+    )
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
+    """Applies edits of one file that do not touch the same line.
+
+    Args:
+      text: with the file's own line ends.
+      edits: of this file; those in front of the same line keep their order.
+
+    Returns:
+      The text with new lines ended as the lines around them; whether the last line is ended stays as it was.
+    """
+    lines = [(line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]) for line in _LINE.findall(text)]
+    usual = next((end for _, end in lines if end), "\n")
+    unended = bool(lines) and not lines[-1][1]
+    for edit in sorted(edits, key=lambda edit: (edit.first, edit.last))[::-1]:
+        neighbours = (*lines[edit.first - 1 : edit.last], *lines[max(edit.first - 2, 0) : edit.first])
+        end = next((end for _, end in neighbours if end), usual)
+        lines[edit.first - 1 : edit.last] = [(line, end) for line in edit.text.removesuffix("\n").split("\n")] * bool(
+            edit.text
+        )
+    joined = "".join(f"{line}{end or usual}" for line, end in lines)
+    return joined.rstrip("\r\n") if unended else joined
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """Returns the change of one file as ``patch -p0`` and ``git apply -p0`` take it; empty for no change."""
+    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), name, name)
+    return "".join(line if _END.search(line) else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def read_exactly(path: Path) -> str:
+    """Returns a file's text with its own line ends.
+
+    Raises:
+      OSError: it cannot be read.
+      UnicodeDecodeError: it is not UTF-8 text.
+    """
+    return path.read_bytes().decode("utf-8")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces the text of a file at once; its mode stays, and a link to it stays a link.
+
+    Raises:
+      OSError: it cannot be written; the file is unchanged.
+    """
+    target = Path(os.path.realpath(path))
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
 _MOST_ROUNDS = 50  # each fixes at least one finding of each file
 
 _UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known of what they give
-
-Group = tuple[Edit, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +260,8 @@ class _Fixer:
         return ()
 
     def _judge(self, config: Config, texts: Mapping[Path, str]) -> _State:
-        read = {path: _universal(text) for path, text in texts.items()}
+        # As Python reads text from a file: every line ends with a line feed.
+        read = {path: text.replace("\r\n", "\n").replace("\r", "\n") for path, text in texts.items()}
         program = program_of(config.spec, t5x_parent=config.t5x_parent, texts=read)
         result = lint_program(program, start=time.perf_counter(), run_if=config.run_if)
         return _State(config, program, result.findings)
@@ -190,19 +281,16 @@ class _Fixer:
 
     def _try(self, groups: Sequence[Group]) -> bool:
         """Applies edits, unless they leave a config worse than it was."""
-        texts = {**self._texts, **self._applied(edit for group in groups for edit in group)}
+        by_file: dict[Path, list[Edit]] = {}
+        for edit in itertools.chain.from_iterable(groups):
+            by_file.setdefault(Path(edit.file), []).append(edit)
+        texts = self._texts | {path: apply_edits(self._text(path), edits) for path, edits in by_file.items()}
         changed = {path for path, text in texts.items() if text != self._texts.get(path, self._originals[path])}
         states = [self._judge(s.config, texts) if s.reads(changed) else s for s in self._states]
         if not changed or any(now.is_worse_than(was) for now, was in zip(states, self._states, strict=True)):
             return False
         self._texts, self._states = texts, states
         return True
-
-    def _applied(self, edits: Iterable[Edit]) -> dict[Path, str]:
-        by_file: dict[Path, list[Edit]] = {}
-        for edit in edits:
-            by_file.setdefault(Path(edit.file), []).append(edit)
-        return {path: apply_edits(self._text(path), own) for path, own in by_file.items()}
 
     def _text(self, path: Path) -> str:
         if path not in self._originals:
@@ -213,8 +301,3 @@ class _Fixer:
         for state in self._states:
             for finding in state.findings:
                 yield from (edit.file for edit in finding.edits if not self._may_change(state.path(edit.file)))
-
-
-def _universal(text: str) -> str:
-    """Returns text as Python reads it from a file: every line ends with a line feed."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,17 +1,22 @@
-"""What lint rules look at: the statements of a config, and nothing behind them."""
+"""What lint rules look at: the statements of a config, and what these give the run's function and its objects."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.findings.rule import Check, Mistake, Rule, rule_of
-from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.values import Reference
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Location, Stage
+from t5x_harness.spec import Location, Mode, Stage, StandInPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +35,8 @@ class Context:
 
     def in_t5x(self, location: Location) -> bool:
         """Returns whether a place is in one of T5X's own files, which users do not fix unless they named it."""
-        program = self.program
-        if program.t5x_parent is None or location.file in (BINDINGS, *program.spec.gin_files):
-            return False
-        file = Path(program.spec.cwd).absolute() / location.file
-        return file.is_relative_to(Path(program.t5x_parent) / "t5x")
+        named = (BINDINGS, *self.program.spec.gin_files)
+        return location.file not in named and self.program.is_of_t5x(location.file)
 
     def place(self, at: Binding | MacroBinding | Location | None) -> tuple[Location | None, str | None]:
         """Returns where a statement stands, and its name; or the place itself."""
@@ -67,3 +69,167 @@ def shown_folder(folder: str, program: GinProgram) -> str:
         return "the folder of t5x"
     path, cwd = Path(folder), Path(program.spec.cwd).absolute()
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else folder
+
+
+CHECKPOINT_MACROS = ("INITIAL_CHECKPOINT_PATH", "CHECKPOINT_PATH")
+"""The macros that name the checkpoint to begin with in T5X's configs: for training, and for all else."""
+
+REPLACED_MACROS = (
+    "MODEL_DIR",
+    "EVAL_OUTPUT_DIR",
+    "INFER_OUTPUT_DIR",
+    "MIXTURE_OR_TASK_NAME",
+    *CHECKPOINT_MACROS,
+    "TRAIN_STEPS",
+)
+"""All macros whose values come from the controller."""
+
+
+_CHECKPOINT = "t5x.utils.CheckpointConfig"
+_RESTORE = "t5x.utils.RestoreCheckpointConfig"
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterValue:
+    """The value of a parameter, with macros followed.
+
+    Attributes:
+      value: a literal or a reference; a macro if nothing defines it.
+      at: the statement that gives it, for the place of a finding.
+      binding: the parameter's own binding, which differs if it reads a macro.
+    """
+
+    value: Any
+    at: Binding | MacroBinding
+    binding: Binding
+
+    def sibling(self, param: str) -> str:
+        """Returns another parameter of the same object, written as in the file that binds this one."""
+        return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfiguredObject:
+    """The run's function, or an object that is built for it; false if the config has none.
+
+    Attributes:
+      context: the config.
+      target: full name of the function or class; empty for none, all of whose parameters keep their defaults.
+      scope: the scope that it is called in.
+    """
+
+    context: Context
+    target: str = ""
+    scope: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.target)
+
+    def parameter(self, param: str, kind: type | tuple[type, ...] = object) -> ParameterValue | None:
+        """Returns the value that the config gives a parameter; None if it keeps its default, or is of another kind."""
+        binding = self.context.program.lookup(self.target, param, self.scope)
+        if binding is None:
+            return None
+        at = self.context.program.resolve(binding)
+        return ParameterValue(at.value, at, binding) if isinstance(at.value, kind) else None
+
+    def value(self, param: str, default: Any = None) -> Any:
+        """Returns a parameter's value, or ``default`` if the config does not give it."""
+        given = self.parameter(param)
+        return default if given is None else given.value
+
+    def built(self, param: str, *targets: str) -> ConfiguredObject:
+        """Returns the object that a parameter is given, if it is built from one of ``targets``.
+
+        It is called in the scope of this object, unless its reference opens another one.
+        """
+        reference = self.value(param)
+        if not isinstance(reference, Reference) or reference.target not in targets:
+            return ConfiguredObject(self.context)
+        return ConfiguredObject(self.context, reference.target, reference.scope or self.scope)
+
+
+def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
+    """Returns the function that the run calls, if its mode is one of ``modes``, or any if there are none."""
+    target = context.program.entry
+    if target is None or (modes and ENTRIES[target] not in modes):
+        return ConfiguredObject(context)
+    return ConfiguredObject(context, target)
+
+
+def evaluates(train: ConfiguredObject) -> bool:
+    """Returns whether there is something to evaluate during training; if not, T5X ignores the eval period."""
+    return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
+
+
+def save_config(context: Context) -> ConfiguredObject:
+    """Returns how a training run saves checkpoints, if it does so with T5X's own class."""
+    return (
+        run_function(context, Mode.TRAIN)
+        .built("checkpoint_cfg", _CHECKPOINT)
+        .built("save", "t5x.utils.SaveCheckpointConfig")
+    )
+
+
+def restore_config(context: Context) -> ConfiguredObject:
+    """Returns how the run restores the checkpoint it begins with, if it does so with T5X's own class."""
+    run = run_function(context)
+    if context.program.mode is not Mode.TRAIN:
+        return run.built("restore_checkpoint_cfg", _RESTORE)
+    return run.built("checkpoint_cfg", _CHECKPOINT).built("restore", _RESTORE)
+
+
+def initial_step(context: Context) -> tuple[int, ParameterValue] | None:
+    """Returns the step that the run begins at and the path that names it.
+
+    Returns None if the path names no step, or if transformations of the state may change the step.
+    """
+    restore = restore_config(context)
+    path = restore.parameter("path", str)
+    step = re.search(r"(?:checkpoint_|model\.ckpt-)(\d+)/?$", path.value) if path is not None else None
+    if path is None or step is None or restore.value("assignment_map") is not None:
+        return None
+    return None if restore.value("state_transformation_fns", ()) not in ((), []) else (int(step[1]), path)
+
+
+def start_step(context: Context) -> int | None:
+    """Returns the step that the run begins at: 0 if nothing is restored, None if the text does not show it."""
+    initial = initial_step(context)
+    if initial is not None:
+        return initial[0]
+    return None if restore_config(context).value("path") else 0
+
+
+def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]] | None:
+    """Returns the path to start from if its checkpoint is surely missing, and the steps of checkpoints beside it.
+
+    That is known in a bucket of the user's, and in a folder of this machine that has other checkpoints. Otherwise the
+    machine of the job may have it.
+    """
+    restore = restore_config(context)
+    path = restore.parameter("path", str)
+    if path is None or not path.value:
+        return None
+    if context.program.mode is not Mode.INFER and restore.value("mode", "latest") != "specific":
+        return None
+    address = path.value.rstrip("/")
+    local = _on_disk(context, address)
+    if local is None or local.exists() or Path(f"{local}.index").exists():
+        return None
+    try:
+        names = [path.name for path in local.parent.iterdir()]
+    except OSError:
+        names = []
+    beside = tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(r"checkpoint_(\d+)", name))))
+    return (path, beside) if beside or bucket_and_name(address) is not None else None
+
+
+def _on_disk(context: Context, address: str) -> Path | None:
+    """Returns where the path is on this machine; None if it is in a bucket that the user did not provide."""
+    spec, found = context.program.spec, bucket_and_name(address)
+    if found is None:
+        return Path(address) if address.startswith("/") else None
+    if spec.settings.gcs_root is None or spec.settings.gcs == "off" or spec.settings.standins is StandInPolicy.ALL:
+        return None
+    bucket = Path(os.path.abspath(os.path.join(spec.cwd, spec.settings.gcs_root)), found[0])
+    return bucket / found[1] if bucket.is_dir() else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.rule import Rule
@@ -14,10 +15,9 @@ from t5x_harness.gin.program import BINDINGS, MAIN, Binding, GinProgram, MacroBi
 from t5x_harness.gin.reading import named_files_of, program_of, snapshot_of
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
-from t5x_harness.lint.own_lines import on_own_lines
 from t5x_harness.lint.rule import Context
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import Finding, Outcome, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import Finding, Location, Outcome, RunSpec, Severity, Stage, StageResult
 
 
 def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool = False) -> StageResult:
@@ -58,7 +58,7 @@ def lint_program(
       begins_run: whether further stages are to follow, so that there has to be something to run.
     """
     from t5x_harness.lint.rules import RULES
-    from t5x_harness.lint.rules.run_mode import GIN31
+    from t5x_harness.lint.rules.modes import GIN31
 
     fragment = why_fragment(program, run_if)
     context = Context(program, snapshot_of(program), get_slice(program.spec.slice) if on_slice else None)
@@ -177,3 +177,42 @@ def _facts(program: GinProgram) -> list[tuple[str, str]]:
     if open_macros:
         facts.append(("left to the launcher", ", ".join(open_macros)))
     return facts
+
+
+def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Finding, ...]:
+    """Moves findings in a library's gin file to the user's line that includes it; all others stay.
+
+    Args:
+      findings: of any stage; the message of one that is moved names the place in the library, as an include does.
+      program: the gin files of the run.
+    """
+    names = {
+        file: name for file in program.texts if program.is_foreign(file) and (name := program.name_of(file)) != file
+    }
+    return tuple(_moved(_renamed(finding, names), program) for finding in findings)
+
+
+def own_line(place: Location, program: GinProgram) -> Location | None:
+    """Returns the user's innermost line through which a place was read; None if the user named a library's file."""
+    chain = (*place.included_from, place)
+    for depth in range(len(chain) - 1, -1, -1):
+        if not program.is_foreign(chain[depth].file):
+            return dataclasses.replace(chain[depth], included_from=chain[:depth])
+    return None
+
+
+def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
+    """Returns a finding whose text calls library files by their names in includes, not by their paths."""
+    message, fix = finding.message, finding.fix or ""
+    for file, name in names.items():
+        message, fix = message.replace(file, name), fix.replace(file, name)
+    return dataclasses.replace(finding, message=message, fix=fix or None)
+
+
+def _moved(finding: Finding, program: GinProgram) -> Finding:
+    place = finding.location
+    if place is None or place.file not in program.texts or not program.is_foreign(place.file):
+        return finding
+    shown = f"{program.name_of(place.file)}:{place.line}"
+    message = finding.message if shown in finding.message else f"{finding.message} ({shown})"
+    return dataclasses.replace(finding, location=own_line(place, program), message=message)

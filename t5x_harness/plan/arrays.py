@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings.tables import Bytes, Count, Table, columns
+from t5x_harness.findings.text import Bytes, Count, Table, columns
 
 if TYPE_CHECKING:
     import numpy as np

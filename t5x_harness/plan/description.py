@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.tables import Bytes, columns
+from t5x_harness.findings.text import Bytes, columns
 from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.golden import CHECKPOINT_FITS

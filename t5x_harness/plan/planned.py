@@ -10,7 +10,7 @@ from typing import Any
 import seqio
 
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.tables import columns
+from t5x_harness.findings.text import columns
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.checkpoint_source import StartPoint, uses_orbax

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.tables import Bytes
+from t5x_harness.findings.text import Bytes
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.plan.checkpoint_fit import compare

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.folders import Folder
-from t5x_harness.findings.losses import (
+from t5x_harness.findings.work import (
     infinite_losses,
+    judged,
     loss_in_words,
     loss_measures,
     undefined_metrics,
     why_no_number,
 )
-from t5x_harness.findings.work import judged
 from t5x_harness.promotion.jobs import EndedJob
 from t5x_harness.spec import Checkpoint, Finding, Measure, Outcome, Severity, Stage, StageResult
 from t5x_harness.system.diagnosis import read_tail

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report.places import PlacedFinding, SourceLine, placed_findings, run_place, source_root
-from t5x_harness.report.report import Report, RunRow
+from t5x_harness.report.report import PlacedFinding, Report, RunRow, SourceLine, placed_findings, run_place, source_root
 from t5x_harness.report.table import duration, stage_mark
 from t5x_harness.report.terminal import achieved, last_line, stage_failure
 from t5x_harness.spec import Finding, Outcome, Severity

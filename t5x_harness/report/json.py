@@ -11,7 +11,7 @@ from typing import Any
 
 from t5x_harness.findings.printable import printable_json
 from t5x_harness.report.report import Report, RunRow, run_outcome
-from t5x_harness.spec import Assignment, BoundValue, Finding, Location, RunResult, Stage, StageResult
+from t5x_harness.spec import Assignment, Finding, Location, RunResult, Stage, StageResult
 
 SCHEMA = 2
 """Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
@@ -95,6 +95,7 @@ def _place(location: Location | None) -> dict[str, Any]:
 
 def _run(row: RunRow) -> dict[str, Any]:
     result = row.result
+    steps = {key: _planned(result, name) for key, name in _STEPS.items()}
     return {
         "name": row.name,
         "outcome": run_outcome(result).value,
@@ -105,9 +106,17 @@ def _run(row: RunRow) -> dict[str, Any]:
         "seconds": row.seconds,
         "spec": result.spec.to_json(),
         "stages": [_stage(stage) for stage in result.stages],
-        "bindings": [_bound_value(bound) for bound in result.bindings],
-        "steps": result.steps if _has_trained(result) else None,
-        "planned_steps": _planned_steps(result),
+        "bindings": [
+            {
+                "name": bound.name,
+                "configurable": bound.configurable,
+                **_assignment(bound.assignment),
+                "overridden": [_assignment(assignment) for assignment in bound.overridden],
+            }
+            for bound in result.bindings
+        ],
+        "steps": result.steps if any(s.stage is Stage.TRAIN and s.exercised for s in result.stages) else None,
+        "planned_steps": {key: value[""] for key, value in steps.items() if value} or None,
         "metrics": {tag: {str(step): _number(value) for step, value in v.items()} for tag, v in result.metrics.items()},
         "checkpoints": [dataclasses.asdict(checkpoint) for checkpoint in result.checkpoints],
         "predictions": len(result.predictions),
@@ -122,20 +131,10 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def _has_trained(result: RunResult) -> bool:
-    return any(stage.stage is Stage.TRAIN and stage.exercised for stage in result.stages)
-
-
 def _planned(result: RunResult, name: str) -> dict[str, float] | None:
     """Returns the plan stage's measures of one name, by their subjects; None if the run did not get so far."""
     plan = (measure for stage in result.stages if stage.stage is Stage.PLAN for measure in stage.measures)
     return {measure.of: measure.value for measure in plan if measure.name == name} or None
-
-
-def _planned_steps(result: RunResult) -> dict[str, float] | None:
-    """Returns the steps at full size that the plan knows of; None if it knows none."""
-    found = {key: _planned(result, name) for key, name in _STEPS.items()}
-    return {key: value[""] for key, value in found.items() if value} or None
 
 
 def _stage(stage: StageResult) -> dict[str, Any]:
@@ -158,23 +157,10 @@ def _facts(stage: StageResult) -> Iterator[dict[str, Any]]:
     tables = {table.name: table for table in stage.tables}
     for name, value in stage.facts:
         if table := tables.get(name):
-            rows = [[_cell(cell) for cell in row] for row in table.rows]
+            rows = [[_number(cell) if isinstance(cell, float) else cell for cell in row] for row in table.rows]
             yield {"name": name, "columns": list(table.columns), "rows": rows}
         else:
             yield {"name": name, "value": value}
-
-
-def _cell(cell: float | str) -> float | str:
-    return _number(cell) if isinstance(cell, float) else cell
-
-
-def _bound_value(bound: BoundValue) -> dict[str, Any]:
-    return {
-        "name": bound.name,
-        "configurable": bound.configurable,
-        **_assignment(bound.assignment),
-        "overridden": [_assignment(assignment) for assignment in bound.overridden],
-    }
 
 
 def _assignment(assignment: Assignment) -> dict[str, Any]:

@@ -1,22 +1,70 @@
 """The report as JUnit's XML, which CI services show as tests: a test case for each stage of each run.
 
-The properties are those that pytest's ``--junitxml`` holds of the same stages.
+The properties are those that pytest's ``--junitxml`` holds of the same stages: names without blanks, and values of one
+line.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
+from collections.abc import Iterable, Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report.properties import stage_properties, version_properties
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.terminal import failure_in_a_line, stage_failure
-from t5x_harness.runtime.choice import runtime_of
+from t5x_harness.runtime.choice import Runtime, runtime_of
 from t5x_harness.spec import Outcome, StageResult
+from t5x_harness.version import __version__
 
-_LINE_ENDS = re.compile(r"\s*\n\s*")
+_LIBRARIES = ("jax", "flax", "seqio")
+
+
+def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields the versions of a session's runs, and on which slices they ran."""
+    yield "t5x.harness", __version__
+    yield "t5x.runtime", f"{runtime.kind} T5X {runtime.version}"
+    yield "t5x.slice", ", ".join(dict.fromkeys(slices))
+    for library in _LIBRARIES:
+        try:
+            yield f"t5x.{library}", importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def stage_properties(result: StageResult) -> list[tuple[str, str]]:
+    """Returns the numbers of a stage, ``t5x.loss.train.step_4``, its facts of one line, and its findings' places."""
+    result = printable(result)
+    found = {}
+    for measure in result.measures:
+        step = f"step_{measure.step}" if measure.step is not None else ""
+        found[".".join(filter(None, ["t5x", measure.name, measure.of, step]))] = f"{measure.value:.10g}"
+    facts = {f"t5x.{name}": value for name, value in result.facts if "\n" not in value}
+    tables = {f"t5x.{table.name}" for table in result.tables}
+    found = {name: value for name, value in facts.items() if name not in tables} | found
+    findings = [("t5x.finding", f"{f.code} {f.location or f.binding or ''}".rstrip()) for f in result.findings]
+    return [*(("_".join(name.split()), value) for name, value in found.items()), *findings]
+
+
+def job_properties(result: StageResult) -> list[tuple[str, str]]:
+    """Returns what there is to know of the job that a stage was, if it was one."""
+    return [
+        (f"t5x.{name}", value)
+        for name, value in result.facts
+        if name in ("job", "job_url", "memory", "state", "devices")
+    ]
+
+
+def job_lines(result: StageResult) -> list[str]:
+    """Returns the same in lines for people."""
+    facts = dict(result.facts)
+    if "job" not in facts:
+        return []
+    page = [facts["job_url"]] if "job_url" in facts else []  # the emulated Vertex AI has none
+    memory = [f"memory: {facts['memory']}"] if "memory" in facts else []  # of programs that were compiled before
+    return [f"{facts['job']}: {facts['state']}", *page, *memory, f"devices: {facts['devices']}"]
 
 
 def render(report: Report) -> str:
@@ -53,7 +101,7 @@ def _add_case(suite: Element, row: RunRow, stage: StageResult) -> None:
     if stage.outcome is Outcome.FAILED:
         SubElement(case, "failure", message=failure_in_a_line(stage, None)).text = stage_failure(stage)
     elif stage.outcome is Outcome.NOT_RUN:
-        SubElement(case, "skipped", message=_LINE_ENDS.sub(" ", "; ".join(stage.not_checked) or "not run"))
+        SubElement(case, "skipped", message=re.sub(r"\s*\n\s*", " ", "; ".join(stage.not_checked) or "not run"))
 
 
 def _add_properties(parent: Element, pairs: list[tuple[str, str]]) -> None:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.report.json import json_text
-from t5x_harness.report.places import PlacedFinding, SourceLine, place_in, placed_findings, source_root
-from t5x_harness.report.report import Report
+from t5x_harness.report.report import PlacedFinding, Report, SourceLine, place_in, placed_findings, source_root
 from t5x_harness.report.terminal import stage_failure
 from t5x_harness.spec import Edit, Finding, Outcome
 from t5x_harness.version import __version__
@@ -43,7 +42,7 @@ def document(report: Report, describe: Describe) -> dict[str, Any]:
 
     Args:
       report: the runs.
-      describe: knows the rules; see :func:`t5x_harness.rulebook.descriptors.rule_descriptors`.
+      describe: knows the rules; see :func:`t5x_harness.rulebook.pages.rule_descriptors`.
     """
     root = source_root(report)
     findings = placed_findings(report, root)
@@ -104,7 +103,7 @@ def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
             return []
         by_file.setdefault(place, []).append(edit)
     return [
-        {"artifactLocation": _artifact(place), "replacements": [_replacement(edit) for edit in edits]}
+        {"artifactLocation": _artifact(place), "replacements": list(map(_replacement, edits))}
         for place, edits in by_file.items()
     ]
 

@@ -1,12 +1,12 @@
-"""The table of runs: one row each, as wide as the terminal allows."""
+"""The table of runs, one row each, as wide as the terminal allows, and a line for each program that was compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from t5x_harness.findings.text import Style, wrap
+from t5x_harness.findings.text import Bytes, Style, wrap
 from t5x_harness.report.report import Report, RunRow
-from t5x_harness.spec import Outcome, Severity, Stage
+from t5x_harness.spec import Outcome, RunResult, Severity, Stage, StageResult
 
 _MARKS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.NOT_RUN: "-"}
 _TONES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_RUN: "dim"}
@@ -53,19 +53,20 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
             padded.append(style.tone(_TONES[outcomes[head]], cell) if head in outcomes else cell)
         lines.append(_GAP.join(padded).rstrip())
     for head in ("mode", "slice", "mesh", "findings"):
-        values = _by_value(report, below.get(head, ()))
+        cells = zip(report.rows, below.get(head, ()), strict=False)
+        values = names_by_text((row.name, [cell]) for row, cell in cells if cell not in ("", "-"))
         everywhere = len(next(iter(values.values()), ())) == len(report.rows)
         shown = [value if everywhere else f"{value} ({', '.join(names)})" for value, names in values.items()]
         lines += wrap(f"{head}: {', '.join(shown)}", width, "", "    ") if shown else []
     return lines
 
 
-def _by_value(report: Report, cells: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the cells that are not empty, each with the names of its runs."""
+def names_by_text(rows: Iterable[tuple[str, Iterable[str]]]) -> dict[str, list[str]]:
+    """Returns the texts of all runs, each with the names of the runs it is true of."""
     found: dict[str, list[str]] = {}
-    for row, cell in zip(report.rows, cells, strict=False):
-        if cell not in ("", "-"):
-            found.setdefault(cell, []).append(row.name)
+    for name, texts in rows:
+        for text in texts:
+            found.setdefault(text, []).append(name)
     return found
 
 
@@ -117,3 +118,33 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def verdicts(result: StageResult) -> Iterator[str]:
+    """Yields a line for each program of an aot stage: whether it fits, and what it costs at least."""
+    programs = [measure.of for measure in result.measures if measure.name == "fits"]
+    for name in dict.fromkeys(programs):
+        found = {measure.name: measure.value for measure in result.measures if measure.of == name}
+        yield f"{name} {', '.join(_verdict(found))}"
+
+
+def compiled(result: RunResult) -> list[str]:
+    """Returns these lines for a run, with its slice; none if nothing was compiled for it."""
+    lines = (line for stage in result.stages if stage.stage is Stage.AOT for line in verdicts(stage))
+    return [f"{result.spec.slice}: {line}" for line in lines]
+
+
+def _verdict(found: Mapping[str, float]) -> Iterator[str]:
+    yield "fits" if found["fits"] else "does not fit"
+    if "hbm_peak" not in found and "hbm_needed" in found:
+        yield f"{Bytes(int(found['hbm_needed']))} needed of {Bytes(int(found['hbm_usable']))}"
+    elif "hbm_needed" in found:
+        peak, needed = (str(Bytes(int(found[name]))) for name in ("hbm_peak", "hbm_needed"))
+        yield f"peak {peak}"
+        if needed != peak:  # with gaps and code; it is what headroom is counted from, and what fit compares
+            yield f"needs {needed}"
+        yield f"headroom {Bytes(max(0, int(found['hbm_headroom'])))} of {Bytes(int(found['hbm_usable']))}"
+    if "chip_hours_at_least" in found:
+        yield f"at least {found['chip_hours_at_least']:.3g} chip-hours"
+    if "usd_at_least" in found:
+        yield f"{found['usd_at_least']:.2f} USD by the list"

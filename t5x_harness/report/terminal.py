@@ -1,17 +1,16 @@
-"""The report as text for people."""
+"""The report as text for people: whole, quietly, or in brief where a session has already shown its failures."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import Style, wrap, wrap_table
 from t5x_harness.findings.work import proved_nothing
-from t5x_harness.report.programs import compiled
 from t5x_harness.report.report import Report, RunRow
-from t5x_harness.report.table import counted, duration, table
-from t5x_harness.spec import Change, Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
+from t5x_harness.report.table import compiled, counted, duration, names_by_text, table
+from t5x_harness.spec import Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _SHOWN = (Severity.ERROR, Severity.WARNING)
@@ -19,13 +18,9 @@ _SHOWN = (Severity.ERROR, Severity.WARNING)
 GIVEN = "given by the harness, as by the command line of a job"
 COMPILED = "compiled at full size"
 STANDINS = "stand-ins, for what cannot be reached here"
-_LOG_LINES = 20
 _LEAST_WIDTH = 40
 _LEAST_MESSAGE = 18
 """Columns of a message in one line that are shown before its place is."""
-_SLOW_IMPORTS = 5.0
-_DETAILS = "arrays"
-"""What the names of facts begin with that are a table of each array."""
 
 
 def render(
@@ -49,7 +44,8 @@ def render(
     """
     report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
-    shared = _shared(report)
+    not_checked = names_by_text((row.name, row.not_checked) for row in report.rows)
+    shared = {text: names for text, names in not_checked.items() if len(names) > 1}
     for row in report.rows:
         section = [*_details(row, shared, width=width, style=style, facts=facts, notes=notes, shown_above=shown_above)]
         if section:
@@ -155,15 +151,6 @@ def finding_lines(finding: Finding, *, width: int, style: Style) -> list[str]:
     return lines
 
 
-def _shared(report: Report) -> dict[str, list[str]]:
-    """Returns what was not checked of more than one run, with their names."""
-    found: dict[str, list[str]] = {}
-    for row in report.rows:
-        for text in row.not_checked:
-            found.setdefault(text, []).append(row.name)
-    return {text: names for text, names in found.items() if len(names) > 1}
-
-
 def _details(
     row: RunRow, shared: Collection[str], *, width: int, style: Style, facts: bool, notes: bool, shown_above: bool
 ) -> Iterator[str]:
@@ -175,23 +162,17 @@ def _details(
     for stage in stages:
         if stage.outcome is Outcome.FAILED and not shown_above:
             yield from _log(stage, width)
-    if numbers := achieved(row.result):
-        yield from _listed("losses and metrics", numbers, width)
-    if programs := compiled(row.result):
-        yield from _listed(COMPILED, programs, width)
+    yield from _listed("losses and metrics", achieved(row.result), width)
+    yield from _listed(COMPILED, compiled(row.result), width)
     if facts:
         yield from _facts(row.result, width, notes)
-    changes = [
-        c for c in row.result.changes if c.why not in (Reason.STANDIN, Reason.GIVEN)
-    ]  # which have lists of their own
-    if changes:
-        yield from _listed("changed for this run", [_change(c) for c in changes], width)
-    if given := given_values(row.result, values=notes):
-        yield from _listed(GIVEN, given, width)
-    if row.result.standins:
-        yield from _listed(STANDINS, row.result.standins, width)
-    if not_checked := [text for text in row.not_checked if text not in shared]:
-        yield from _listed("not checked", not_checked, width)
+    # Stand-ins and what was given have lists of their own.
+    changes = [c for c in row.result.changes if c.why not in (Reason.STANDIN, Reason.GIVEN)]
+    texts = [f"{c.binding} = {c.after} (was {c.before}; {c.why})" for c in changes]
+    yield from _listed("changed for this run", texts, width)
+    yield from _listed(GIVEN, given_values(row.result, values=notes), width)
+    yield from _listed(STANDINS, row.result.standins, width)
+    yield from _listed("not checked", [text for text in row.not_checked if text not in shared], width)
     if not row.result.passed and row.result.log:
         yield f"log: {row.result.log}"
 
@@ -224,43 +205,34 @@ def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
     for stage in reversed(result.stages):
         hidden = 0
         for name, value in stage.facts:
-            if name.startswith(_DETAILS) and not details:
+            if name.startswith("arrays") and not details:
                 hidden += 1
+            elif "\n" in value:  # a table
+                yield f"  {stage.stage}: {name}:"
+                yield from wrap_table(value, width, "      ")
             else:
-                yield from _fact(f"{stage.stage}: {name}:", value, width)
+                yield from wrap(f"{stage.stage}: {name}: {value}", width, "  ", "      ")
         if hidden:
             yield f"  {counted(hidden, 'table')} of arrays, -v shows {'it' if hidden == 1 else 'them'}"
-
-
-def _fact(title: str, value: str, width: int) -> Iterator[str]:
-    """Yields what was established: in the title's line, or below it if it is a table."""
-    if "\n" in value:
-        yield f"  {title}"
-        yield from wrap_table(value, width, "      ")
-    else:
-        yield from wrap(f"{title} {value}", width, "  ", "      ")
-
-
-def _change(change: Change) -> str:
-    return f"{change.binding} = {change.after} (was {change.before}; {change.why})"
 
 
 def _log(stage: StageResult, width: int) -> Iterator[str]:
     """Yields the end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
     if stage.errors and not any(f.code.startswith("RUN") for f in stage.errors):
         return
-    tail = stage.log_tail.rstrip().splitlines()[-_LOG_LINES:]
+    tail = stage.log_tail.rstrip().splitlines()[-20:]
     if tail:
         yield f"the last {len(tail)} lines of the log of {stage.stage}:" if len(tail) > 1 else "the log's last line:"
         yield from (part for line in tail for part in wrap(line, width, "  | ", "  |   "))
 
 
 def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
-    """Yields a titled list that stays short: one item in the title's line, more below it."""
+    """Yields a titled list that stays short: one item in the title's line, more below it, and nothing for none."""
     if len(items) == 1:
         yield from wrap(f"{title}: {items[0]}", width, "", "    ")
         return
-    yield f"{title}:"
+    if items:
+        yield f"{title}:"
     for item in items:
         yield from wrap(item, width, "  ", "    ")
 
@@ -286,7 +258,7 @@ def last_line(report: Report) -> str:
 
 def slow_imports(report: Report) -> str:
     """Returns how much of the time went into imports, and what saves it; nothing if that is little."""
-    if report.import_seconds < _SLOW_IMPORTS:
+    if report.import_seconds < 5.0:
         return ""
     return f"importing T5X took {duration(report.import_seconds)} of it; t5x-harness warm saves that for further runs"
 
@@ -295,3 +267,77 @@ def hidden_notes(report: Report, before: str = "") -> str:
     """Returns ``2 notes, -v shows them`` with ``before`` in front of it; empty if there are no notes."""
     number = report.count(Severity.NOTE)
     return f"{before}{counted(number, 'note')}, -v shows {'it' if number == 1 else 'them'}" if number else ""
+
+
+_CHANGES = {
+    Reason.SHRINK: "shrunk to run here",
+    Reason.STEPS: "steps that the test asks for",
+    Reason.REPEATABLE: "seeded, where T5X would take the clock",
+}
+"""What to call a change by what it is for; stand-ins and folders have sections of their own."""
+
+
+def render_brief(report: Report, *, width: int, color: bool = False) -> str:
+    """Renders the table, and each finding, change and unchecked item of stages that passed once for all runs.
+
+    Args:
+      report: the runs.
+      width: columns to fill.
+      color: whether to use terminal colours.
+    """
+    report, style = printable(report), Style(color)
+    lines = table(report, width=width, style=style)
+    for finding in dict.fromkeys(
+        finding
+        for result in report.results
+        for stage in result.stages
+        if stage.outcome is Outcome.PASSED
+        for finding in stage.findings
+        if finding.severity is not Severity.NOTE
+    ):
+        lines += finding_lines(finding, width=width, style=style)
+
+    def listed(title: str, texts_of: Callable[[RunResult], Sequence[str]]) -> Iterator[str]:
+        texts = names_by_text((row.name, texts_of(row.result)) for row in report.rows)
+        return _listed_with_runs(title, texts, len(report.rows), width)
+
+    def not_checked(result: RunResult) -> list[str]:
+        """Leaves out the stages that were not run, as the table shows them."""
+        run = (stage for stage in result.stages if stage.outcome is not Outcome.NOT_RUN)
+        return [text for stage in run for text in stage.not_checked]
+
+    sections = [
+        *listed("losses and metrics", achieved),
+        *listed(COMPILED, compiled),
+        *_changes(report, width),
+        *listed(GIVEN, lambda result: given_values(result, values=False)),
+        *listed(STANDINS, lambda result: result.standins),
+        *listed("not checked", not_checked),
+        *(wrap(imports, width, "", "    ") if (imports := slow_imports(report)) else ()),
+        *filter(None, [hidden_notes(report)]),
+    ]
+    return "\n".join([*lines, *([""] if sections else []), *sections]) + "\n"
+
+
+def _changes(report: Report, width: int) -> Iterator[str]:
+    """Yields how many values were changed; a single run's own list."""
+    for why, title in _CHANGES.items():
+        changed = [[c for c in result.changes if c.why == why] for result in report.results]
+        if len(changed) == 1 and changed[0]:
+            values = ", ".join(f"{c.binding} = {c.after} (was {c.before})" for c in changed[0])
+        elif any(changed):
+            runs = sum(map(bool, changed))
+            values = f"{sum(map(len, changed))} values in {runs} run{'s' * (runs > 1)} (-v lists them)"
+        else:
+            continue
+        yield from wrap(f"{title}: {values}", width, "", "    ")
+
+
+def _listed_with_runs(title: str, texts: Mapping[str, Sequence[str]], runs: int, width: int) -> Iterator[str]:
+    """Yields a titled list of texts, each with the runs that it is true of, or the first two of many."""
+    if texts:
+        yield f"{title}:"
+    for text, names in texts.items():
+        some = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+        where = "" if runs == 1 else " (every run)" if len(names) == runs else f" ({some})"
+        yield from wrap(f"{text}{where}", width, "  ", "    ")

@@ -8,7 +8,7 @@ import seqio
 from t5x import utils
 
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.tables import columns
+from t5x_harness.findings.text import columns
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of, vocabulary_size
 from t5x_harness.resolve.early_metrics import call_metrics

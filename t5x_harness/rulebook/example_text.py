@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.findings.examples import BASES, Base
+from t5x_harness.findings.examples import BASES
 from t5x_harness.findings.rule import Example
 
 BASE_PAGE = "base.md"
@@ -27,9 +27,9 @@ def base_page() -> str:
         "`t5x-harness explain CODE` prints every file of an example in full.",
         "",
     ]
-    for base in BASES:
-        lines += [f"## {base.heading}", "", f"```{_LANGUAGES['.gin' if 'config' in base.heading else '.py']}"]
-        lines += [*base.text.splitlines(), "```", ""]
+    for heading, text in BASES.items():
+        lines += [f"## {heading}", "", f"```{_LANGUAGES['.gin' if 'config' in heading else '.py']}"]
+        lines += [*text.splitlines(), "```", ""]
     return "\n".join(lines)
 
 
@@ -60,16 +60,11 @@ def example(bad: Example, good: Example, *, whole: bool) -> Iterator[str]:
     for sentence, names in about.items():
         if names:
             yield from (sentence.format(" and ".join(f"`{name}`" for name in names)), "")
-    if _leaves_values_open(good):
+    given = "\n".join(("", *good.gin.splitlines(), *good.bindings))
+    if "include 't5x/configs/runs/" in given and not all(f"\n{name} =" in given for name in _REQUIRED):
         yield from (_OPEN, "")
     if bad.at:
         yield from (f"The finding points to the line that begins with `{bad.at.strip()}`.", "")
-
-
-def _leaves_values_open(example: Example) -> bool:
-    """Returns whether an example includes a run config of T5X's and not all that it requires, as short ones do."""
-    given = "\n".join(("", *example.gin.splitlines(), *example.bindings))
-    return "include 't5x/configs/runs/" in given and not all(f"\n{name} =" in given for name in _REQUIRED)
 
 
 def marked(bad: str, good: str, *, hidden: str = "") -> list[str]:
@@ -117,23 +112,24 @@ def _files(example: Example) -> dict[str, str]:
     return {"run.gin": example.gin, **example.files, **written, **({_COMMAND_LINE: given} if given else {})}
 
 
-def _file(name: str, bad: str, good: str, base: Base | None) -> Iterator[str]:
-    """Yields a file; with a base only what it has more than its base, or elsewhere."""
-    link = "" if base is None else f"[{base.heading.lower()}]({BASE_PAGE}#{base.heading.lower().replace(' ', '-')})"
-    if base is not None and bad == good == base.text:
+def _file(name: str, bad: str, good: str, base: str | None) -> Iterator[str]:
+    """Yields a file; with the heading of a base only what it has more than its base, or elsewhere."""
+    anchor = (base or "").lower()
+    link = f"[{anchor}]({BASE_PAGE}#{anchor.replace(' ', '-')})"
+    if base is not None and bad == good == BASES[base]:
         yield from (f"`{name}` is {link}.", "")
         return
     yield from (f"`{name}`" if base is None else f"`{name}` (`...` is {link}):", "")
-    lines = marked(bad, good, hidden="" if base is None else base.text)
+    lines = marked(bad, good, hidden="" if base is None else BASES[base])
     if bad == good:
         yield from (f"```{_LANGUAGES.get(Path(name).suffix, 'text')}", *(line[1:] for line in lines), "```", "")
     else:
         yield from ("```diff", *lines, "```", "")
 
 
-def _base_of(text: str) -> Base | None:
-    """Returns the file that a text starts from; None if it has too few lines of any."""
+def _base_of(text: str) -> str | None:
+    """Returns the heading of the file that a text starts from; None if it has too few lines of any."""
     lines = text.splitlines()
-    near = [(sum(line in lines for line in base.text.splitlines()), base) for base in BASES]
-    shared, base = max(near, key=lambda found: found[0])
-    return base if shared * 2 > len(base.text.splitlines()) else None
+    shared = {heading: [line in lines for line in base.splitlines()] for heading, base in BASES.items()}
+    nearest = max(shared, key=lambda heading: sum(shared[heading]))
+    return nearest if sum(shared[nearest]) * 2 > len(shared[nearest]) else None

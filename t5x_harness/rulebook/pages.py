@@ -8,14 +8,13 @@ writes a page for each code and the index.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.doctor.check import Check
 from t5x_harness.findings.rule import Rule
 from t5x_harness.findings.text import paragraph
-from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, rules_by_code
+from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, every_code, rules_by_code
 from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example
 from t5x_harness.rulebook.job_pages import job_codes, job_page
 from t5x_harness.spec import Severity
@@ -39,7 +38,9 @@ def explained(code: str) -> str:
     if code in job_codes():
         return job_page(code)
     if code in checks:
-        return _check_page(checks[code])
+        check = checks[code]
+        command = f"Checked by `t5x-harness {check.command}`, which prints the fix below what it finds."
+        return "\n".join([f"# {code}: {check.title}", "", command, "", *paragraph(check.why), ""])
     if code in RUN_CODES:
         return f"# {code}\n\n{RUN_CODES[code][0].upper()}{RUN_CODES[code][1:]}. It cannot be silenced.\n"
     if code in AUXILIARY_CODES:
@@ -50,22 +51,14 @@ def explained(code: str) -> str:
     return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
 
 
-def _check_page(check: Check) -> str:
-    command = f"Checked by `t5x-harness {check.command}`, which prints the fix below what it finds."
-    return "\n".join([f"# {check.code}: {check.title}", "", command, "", *paragraph(check.why), ""])
-
-
-def page(code: str, rules: Sequence[Rule[Any]]) -> str:
-    """Returns the page of one code as Markdown that needs no other page.
+def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
+    """Returns the page of one code as Markdown.
 
     Args:
       code: such as ``GIN02``.
       rules: those that find it, one for each stage, earliest first.
+      whole: whether it needs no other page.
     """
-    return _page(code, rules, whole=True)
-
-
-def _page(code: str, rules: Sequence[Rule[Any]], *, whole: bool) -> str:
     first, *later = rules
     mistake = first.mistake
     found = f"Found by {first.stage}. {_SEVERITIES[mistake.severity].capitalize()}."
@@ -74,14 +67,15 @@ def _page(code: str, rules: Sequence[Rule[Any]], *, whole: bool) -> str:
     for rule in later:
         known = f"Found by {rule.stage}, too, once every value is known. {mistake.later}".strip()
         lines += [f"## At {rule.stage}", "", *paragraph(known), ""]
-    lines += _how_to_silence(code) if whole else [_silence_link(code), ""]
+    link = f"To [silence](README.md#how-to-silence-it) it for a line: `# t5x-harness: ignore[{code}]`."
+    lines += _how_to_silence(code) if whole else [link, ""]
     return "\n".join(lines)
 
 
 def pages() -> dict[str, str]:
     """Returns every file of the folder of pages: name and text."""
     found = rules_by_code()
-    of_rules = {f"{code}.md": _page(code, rules, whole=False) for code, rules in found.items()}
+    of_rules = {f"{code}.md": page(code, rules, whole=False) for code, rules in found.items()}
     return {
         "README.md": index(found),
         BASE_PAGE: base_page(),
@@ -155,10 +149,6 @@ def _how_to_silence(code: str) -> Iterator[str]:
     yield from ("## How to silence it", "", *paragraph(text), "")
 
 
-def _silence_link(code: str) -> str:
-    return f"To [silence](README.md#how-to-silence-it) it for a line: `# t5x-harness: ignore[{code}]`."
-
-
 def main(folder: Path) -> None:
     """Writes the pages into a folder, and removes pages whose code is gone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,3 +165,32 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description="Writes the pages of the rules into a folder.")
     arguments.add_argument("folder", nargs="?", type=Path, default=Path("docs/rules"))
     main(arguments.parse_args().folder)
+
+
+def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns a ``reportingDescriptor`` for each code, once, ordered by code.
+
+    Args:
+      codes: the codes of the findings; a code that is not ours gets only an id.
+    """
+    rules, known = rules_by_code(), every_code()
+    return [
+        _descriptor(code, rules[code])
+        if code in rules
+        else {"id": code} | ({"shortDescription": {"text": known[code].title}} if code in known else {})
+        for code in sorted(set(codes))
+    ]
+
+
+def _descriptor(code: str, rules: Sequence[Rule[Any]]) -> dict[str, Any]:
+    """Returns what the code's page says. There is no ``helpUri``: the pages have no public address."""
+    mistake, text = rules[0].mistake, page(code, rules)
+    return {
+        "id": code,
+        "name": rules[0].name,
+        "shortDescription": {"text": mistake.title},
+        "fullDescription": {"text": mistake.why},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"level": mistake.severity.value},
+        "properties": {"stages": [rule.stage.value for rule in rules]},
+    }

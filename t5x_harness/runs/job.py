@@ -16,7 +16,7 @@ from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import Earlier, JobResults, read_results, stages_of_job
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
-from t5x_harness.report.programs import verdicts
+from t5x_harness.report.table import verdicts
 from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.closure import unstaged_files

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, proved_nothing
 from t5x_harness.gin.program import GinProgram
-from t5x_harness.lint.own_lines import on_own_lines
+from t5x_harness.lint.stage import on_own_lines
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.spec import Location, Outcome, RunSpec, Severity, Stage, StageResult
 

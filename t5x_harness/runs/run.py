@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.work import judged, not_run
-from t5x_harness.gin.provenance import bound_values
-from t5x_harness.gin.reading import leave_modules_open, program_of
+from t5x_harness.gin.reading import bound_values, leave_modules_open, program_of
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.outcome import for_its_user, reported, settled

@@ -4,20 +4,31 @@ TensorFlow rewrites the source of every Python function that it traces for an in
 the function's code. SeqIO's functions are the same in every run, and rewriting them takes each run seconds. A run that
 is forked from a process with the rewritten functions has them, too. Nothing is traced here: TensorFlow's runtime, which
 would not survive the fork, is not started.
+
+Conversions are stored in the compile cache, for later sessions and jobs. They are valid as long as the files of the
+functions, TensorFlow and Python stay the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import importlib
 import inspect
 import marshal
 import os
+import pickle
 import secrets
 import sys
+import tempfile
 import types
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+from t5x_harness.runtime.compile_cache import FOLDER
+from t5x_harness.system.own_folders import foreign_file, foreign_folder
 
 SEQIO_FUNCTIONS = (
     "dataclasses:is_dataclass",
@@ -194,3 +205,89 @@ def _functions(name: str) -> Iterator[types.FunctionType]:
     for each in codes:
         closure = tuple(types.CellType(None) for _ in each.co_freevars)
         yield types.FunctionType(each, vars(module), each.co_name, None, closure)
+
+
+def convert_or_load(names: Iterable[str]) -> int:
+    """Gives AutoGraph the conversions of functions: stored ones, or else new ones, which are stored.
+
+    Args:
+      names: as :func:`~t5x_harness.upstream.autograph.convert` takes them.
+
+    Returns:
+      How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
+    """
+    functions, autograph = functions_of(names), AutoGraph.find()
+    if autograph is None or not functions:
+        return 0
+    if (stored := load(functions)) is not None:
+        return autograph.keep_all(functions, stored)
+    made = [autograph.conversion(function) if autograph.converts(function) else None for function in functions]
+    store(functions, made)
+    return sum(conversion is not None for conversion in made)
+
+
+def adopt(_seqio: types.ModuleType) -> None:
+    """Gives AutoGraph the stored conversions of SeqIO's functions, if there are any, once SeqIO is imported."""
+    functions = functions_of(SEQIO_FUNCTIONS)
+    conversions, autograph = load(functions), AutoGraph.find()
+    if conversions and autograph:
+        autograph.keep_all(functions, conversions)
+
+
+def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | None] | None:
+    """Loads the conversions of functions; a function that cannot be converted has None in the list.
+
+    Args:
+      functions: all functions that were stored together, in the same order.
+
+    Returns:
+      None if there are no stored conversions.
+    """
+    place = _place(functions)
+    if place is None:
+        return None
+    try:
+        with place.open("rb") as file:
+            # Whatever the format, conversions are code, so anyone who can write the file can run anything here.
+            if foreign_file(os.fstat(file.fileno())):
+                return None
+            found = pickle.load(file)
+    except Exception:  # the file does not exist or is damaged, and pickle does not document what it raises
+        return None
+    return found if isinstance(found, list) and len(found) == len(functions) else None
+
+
+def store(functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> None:
+    """Stores the conversions of functions, if there is a place for them."""
+    place = _place(functions)
+    if place is None:
+        return
+    with contextlib.suppress(OSError):  # the next session converts them again
+        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix="-cache")  # is trimmed as if it was an entry
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                pickle.dump(list(conversions), file)
+            os.replace(name, place)
+        except OSError:  # the disk is full
+            os.unlink(name)
+
+
+def _place(functions: Sequence[types.FunctionType]) -> Path | None:
+    """Returns the file in the harness's own compile cache, which trims it along with its other entries.
+
+    Returns:
+      None if JAX uses another cache, or if other users may write to it.
+    """
+    folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
+    if folder.parent.name != FOLDER or not folder.is_dir() or foreign_folder(folder.resolve()):
+        return None
+    try:
+        import tensorflow
+        from tensorflow.python.autograph.pyct import transpiler
+    except ImportError:
+        return None
+    files = sorted({function.__code__.co_filename for function in functions} | {transpiler.__file__})
+    states = [(file, os.stat(file).st_mtime_ns, os.stat(file).st_size) for file in files if os.path.exists(file)]
+    names = [(f.__module__, f.__qualname__, f.__code__.co_firstlineno) for f in functions]
+    facts = repr((1, sys.version, tensorflow.__version__, states, names))
+    return folder / f"autograph-{hashlib.sha256(facts.encode()).hexdigest()}-cache"

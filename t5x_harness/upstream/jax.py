@@ -53,7 +53,8 @@ def _write_atomically(lru_cache: ModuleType) -> None:
             return
         unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed like an entry
         try:
-            with open(unfinished, "xb", opener=_open_private) as file:
+            # For this user alone, whatever the umask: programs that others can write are not run.
+            with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(value)
             os.replace(unfinished, os.path.join(folder, f"{key}{suffix}"))
         except BaseException:
@@ -62,11 +63,6 @@ def _write_atomically(lru_cache: ModuleType) -> None:
             raise
 
     cache_class.put = put_whole
-
-
-def _open_private(path: str, flags: int) -> int:
-    """Opens a file for this user alone, whatever the umask: programs that others can write are not run."""
-    return os.open(path, flags, 0o600)
 
 
 def _complete(pod: Pod, distributed: ModuleType) -> None:
@@ -82,11 +78,15 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        import jax
+
         from t5x_harness.slices.attendance import Attendance, waiting_for_others
 
         address = coordinator_address or pod.coordinator
         if _is_reached_directly(address.rpartition(":")[0]):
-            _expect_proxies()
+            # JAX warns of a hang that proxies may cause, and none is used here.
+            with contextlib.suppress(AttributeError):  # a JAX without this check
+                jax.config.update("jax_check_proxy_envs", False)
         while attendances:  # of this process, which has left the slice since
             attendances.pop().leave()
         attendances.append(attendance := Attendance(pod))  # kept, as others may still be on their way here
@@ -110,14 +110,6 @@ def _is_reached_directly(host: str) -> bool:
     return all(host in os.environ.get(name, host).split(",") for name in ("no_proxy", "NO_PROXY")) and (
         "no_proxy" in os.environ or "NO_PROXY" in os.environ
     )
-
-
-def _expect_proxies() -> None:
-    """Silences JAX's warning of a hang that proxies may cause, as none is used here."""
-    import jax
-
-    with contextlib.suppress(AttributeError):  # a JAX without this check
-        jax.config.update("jax_check_proxy_envs", False)
 
 
 def _join_before_backends(bridge: ModuleType) -> None:

@@ -84,7 +84,7 @@ LIBRARIES = (
     ),
     Library(
         "orbax-checkpoint",
-        "t5x_harness/upstream/orbax.py",
+        "t5x_harness/upstream/short_run.py",
         {"orbax/checkpoint/_src/serialization/jax_array_handlers.py": "_array_metadata_store"},
     ),
     Library(
@@ -102,7 +102,7 @@ LIBRARIES = (
     ),
     Library(
         "pytest-xdist",
-        "t5x_harness/upstream/xdist.py",
+        "t5x_harness/upstream/pytest.py",
         {"xdist/scheduler/loadgroup.py": "_split_scope"},
     ),
     Library(

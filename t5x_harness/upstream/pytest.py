@@ -1,8 +1,8 @@
-"""Private names of pytest, which it may change in any release."""
+"""Private names of pytest and pytest-xdist, which they may change in any release."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -76,3 +76,18 @@ def fixture_value(name: str, item: pytest.Item) -> Any:
         node=item, func=None, cls=None
     )
     return TopRequest(item, _ispytest=True).getfixturevalue(name)  # type: ignore[arg-type]
+
+
+def scheduling_by(group_of: Callable[[str], str | None]) -> type:
+    """Makes a scheduler like pytest-xdist's ``--dist load`` that keeps groups of items together and in order.
+
+    Args:
+      group_of: returns the name of an item's group for its node id; None for an item without a group.
+    """
+    from xdist.scheduler import LoadGroupScheduling
+
+    class GroupScheduling(LoadGroupScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid) or str(super()._split_scope(nodeid))
+
+    return GroupScheduling

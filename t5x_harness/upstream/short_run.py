@@ -1,12 +1,31 @@
-"""Options for processes that run a few steps, without preparations that pay only for many."""
+"""Options for processes that run a few steps, without preparations that pay only for many.
+
+Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes. For a shrunk model, it means
+hundreds of compiled programs that each slice a few bytes. Arrays with at least :data:`SMALLEST_SLICE` bytes on each
+device are written as on a TPU.
+"""
 
 from __future__ import annotations
 
-from t5x_harness.upstream.orbax import write_small_arrays_whole
+import jax
+import orbax.checkpoint as ocp
+
 from t5x_harness.upstream.tensorflow import disable_graph_optimization
+
+SMALLEST_SLICE = 2**20
+"""The size in bytes from which on orbax spreads an array over its replicas."""
 
 
 def configure_for_short_run() -> None:
-    """Sets options of TensorFlow and orbax in this process, before it makes an iterator or a checkpoint."""
+    """Sets options of TensorFlow and orbax in this process, before it makes an iterator or a checkpoint.
+
+    Restored values stay the same.
+    """
     disable_graph_optimization()
-    write_small_arrays_whole()
+    current = ocp.type_handlers.get_type_handler(jax.Array)
+    handler = ocp.type_handlers.ArrayHandler(
+        min_slice_bytes_for_replica_parallel=SMALLEST_SLICE,
+        # Orbax exports no constructor for the store with which its own handler writes array_metadatas/.
+        array_metadata_store=current._array_metadata_store,
+    )
+    ocp.type_handlers.register_type_handler(jax.Array, handler, override=True)

@@ -26,19 +26,16 @@ def disable_graph_optimization() -> None:
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops
 
+    def as_it_is(dataset: Any) -> Any:
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        options.experimental_optimization.apply_default_optimizations = False
+        return dataset.with_options(options)
+
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     # There is no public option for all pipelines. Each iterator calls this method.
     if hasattr(dataset_ops.DatasetV2, "_apply_debug_options"):
-        dataset_ops.DatasetV2._apply_debug_options = _as_it_is
-
-
-def _as_it_is(dataset: Any) -> Any:
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    return dataset.with_options(options)
+        dataset_ops.DatasetV2._apply_debug_options = as_it_is
 
 
 def has_started() -> bool:

@@ -37,9 +37,8 @@ class Contractions:
 
     def since(self, before: Contractions) -> Contractions:
         """Returns the numbers since earlier ones."""
-        return Contractions(
-            self.rounded - before.rounded, self.exact - before.exact, self.of_vectors - before.of_vectors
-        )
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(before), strict=True)
+        return Contractions(*(now - then for now, then in pairs))
 
 
 _originals: dict[Any, Callable[..., Any]] = {}

@@ -68,8 +68,7 @@ class T5XPrograms(Programs):
 
     def prepare(self) -> None:
         """Loads AutoGraph's conversions of SeqIO's functions, which TensorFlow caches by the functions' code."""
-        from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS
-        from t5x_harness.upstream.autograph_cache import convert_or_load
+        from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert_or_load
 
         convert_or_load(SEQIO_FUNCTIONS)
 

@@ -10,7 +10,7 @@ from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
 from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
 from t5x_harness.aot.stage import compile_run
 from t5x_harness.aot.variants import advise
-from t5x_harness.report.programs import verdicts
+from t5x_harness.report.table import verdicts
 from t5x_harness.spec import Edit, Location, RunSettings, RunSpec
 
 MICROBATCHES = "trainer.Trainer.num_microbatches"

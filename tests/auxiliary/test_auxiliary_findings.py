@@ -10,7 +10,7 @@ from train_desk import Desk
 
 from t5x_harness.auxiliary.jobs import JobTemplate
 from t5x_harness.commands.main import main
-from t5x_harness.lint.auxiliary_macros import REPLACED_MACROS
+from t5x_harness.lint.rule import REPLACED_MACROS
 from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import OUTPUT_MACROS
 

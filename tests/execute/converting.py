@@ -14,8 +14,7 @@ import seqio
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert
-from t5x_harness.upstream.autograph_cache import convert_or_load
+from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, convert_or_load
 
 
 class Converting:

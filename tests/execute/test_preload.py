@@ -16,9 +16,9 @@ import pytest
 import t5x_in_use
 
 from t5x_harness.spec import RunSpec
-from t5x_harness.upstream import autograph_cache
+from t5x_harness.upstream import autograph
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
-from t5x_harness.upstream.orbax import SMALLEST_SLICE
+from t5x_harness.upstream.short_run import SMALLEST_SLICE
 from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
@@ -141,15 +141,15 @@ def test_conversions_are_kept_for_these_functions_in_the_harness_s_own_cache_alo
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(elsewhere))
-    autograph_cache.store([function], [None])
-    assert autograph_cache.load([function]) is None
+    autograph.store([function], [None])
+    assert autograph.load([function]) is None
     assert not list(elsewhere.iterdir())
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-    autograph_cache.store([function], [None])
-    assert autograph_cache.load([function]) == [None]
-    assert autograph_cache.load([function, function]) is None
+    autograph.store([function], [None])
+    assert autograph.load([function]) == [None]
+    assert autograph.load([function, function]) is None
     os.utime(source, ns=(1, 1))
-    assert autograph_cache.load([function]) is None
+    assert autograph.load([function]) is None
 
 
 def test_a_full_disk_leaves_no_half_of_a_conversion(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_no_half_of_a_conversion(cache: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pickle.dump", full)
-    autograph_cache.store([FUNCTION], [None])
+    autograph.store([FUNCTION], [None])
     assert list(cache.iterdir()) == []
 
 
@@ -174,11 +174,11 @@ class _Attack:
 
 @pytest.mark.parametrize("owned", ["file", "folder", "folder above"])
 def test_nothing_is_unpickled_that_another_user_may_have_written(tmp_path: Path, cache: Path, owned: str) -> None:
-    autograph_cache.store([FUNCTION], [None])
+    autograph.store([FUNCTION], [None])
     (file,) = cache.iterdir()
     evidence = tmp_path / "evidence"
     file.write_bytes(pickle.dumps([_Attack(evidence)]))
-    assert autograph_cache.load([FUNCTION])  # this user's own
+    assert autograph.load([FUNCTION])  # this user's own
     assert evidence.exists()
     evidence.unlink()
     path = {"file": file, "folder": cache, "folder above": cache.parent}[owned]
@@ -186,7 +186,7 @@ def test_nothing_is_unpickled_that_another_user_may_have_written(tmp_path: Path,
         os.chown(path, 12345, 12345)
     else:
         path.chmod(0o777 if path.is_dir() else 0o666)
-    assert autograph_cache.load([FUNCTION]) is None
+    assert autograph.load([FUNCTION]) is None
     assert not evidence.exists()
 
 

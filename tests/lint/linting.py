@@ -72,3 +72,15 @@ class Folder:
         found = [f for f in self.findings(gin, **fields) if f.code == code]
         assert len(found) == 1, self.findings(gin, **fields)
         return found[0]
+
+    def said(self, gin: str, place: str) -> tuple[str, str | None]:
+        """Message and fix of the one finding with a code, which is at this place: ``GIN16 error 3 > other.gin:1``."""
+        finding = self.only(gin, place.split()[0])
+        at = finding.location
+        lines = [str(each).removeprefix("run.gin:") for each in (*at.included_from, at)] if at else []
+        assert f"{finding.code} {finding.severity} {' > '.join(lines)}" == place
+        return finding.message, finding.fix
+
+    def codes(self, gin: str, **fields: object) -> str:
+        """Everything that is found: ``error GIN16, note CKP14``."""
+        return ", ".join(f"{finding.severity} {finding.code}" for finding in self.findings(gin, **fields))

@@ -17,108 +17,228 @@ STANDINS_OF_T5 = (
 )
 
 
+EVAL = f"""\
+from __gin__ import dynamic_registration
+import seqio
+import __main__ as eval_script
+from t5x import utils
+include '{TINY}'
+include 't5x/configs/runs/eval.gin'
+MIXTURE_OR_TASK_NAME = 'my_task'
+CHECKPOINT_PATH = 'gs://bkt/checkpoint_10'
+DROPOUT_RATE = 0.0
+"""
+INCLUDES = f"include '{TINY}'\ninclude '{PRETRAIN}'\n"
+DYNAMIC = "from __gin__ import dynamic_registration\n"
+GIN = RUN.replace("import utils\n", "import utils\nfrom t5x import models\nfrom gin import config\nimport seqio\n") + (
+    "models.EncoderDecoderModel.input_vocabulary = @v/gin.singleton()\n"
+    "models.EncoderDecoderModel.output_vocabulary = @v/config.singleton()\n"
+    "v/gin.singleton.constructor = @seqio.ByteVocabulary\n"
+    "BATCH_SIZE/gin.macro.value = 8\n"
+    "train_script.train.eval_steps = @gin.constant()\n"
+)
+NESTED = RUN + "train_script.train.train_dataset_cfg = @big/train/utils.DatasetConfig()\n"
+BIG = (
+    "big/utils.DatasetConfig:\n  mixture_or_task_name = 'x'\n  task_feature_lengths = None\n  split = 'train'\n"
+    "  batch_size = 8\n  shuffle = True\n  seed = None\n"
+)
+EVALUATED = RUN + "train_script.train.infer_eval_dataset_cfg = @train_eval/utils.DatasetConfig()\n"
+LOGGERS = "seqio.Evaluator.logger_cls = "
+CONTROLLED = EVAL + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_20'\n"
+NESTED_SAVE = "utils.CheckpointConfig.save = @a/b/utils.SaveCheckpointConfig()\n"
+OTHER_LOGGER = EVAL.replace("import seqio\n", "import seqio\nimport mine\n") + LOGGERS
+ABOVE = RUN.replace("include", "BATCH_SIZE = 7\ninclude", 1)
+OFTEN = (
+    RUN + "utils.CheckpointConfig.save = @often/utils.SaveCheckpointConfig()\n"
+    "often/utils.SaveCheckpointConfig.period = 500\n"
+)
+FILES = {
+    "theirs/__init__.py": "",
+    "theirs/runs/x.gin": "\ninclude 'theirs/runs/gone.gin'\n",
+    "conf/a.gin": "include 'b.gin'\n",
+    "conf/b.gin": "",
+    "circle/a.gin": "include 'circle/b.gin'\n",
+    "circle/b.gin": "\ninclude 'circle/a.gin'\n",
+    "required.gin": "BATCH_SIZE = %gin.REQUIRED\n",
+    "mine.py": "class Logger:\n    pass\n",
+}
+
+
 @pytest.mark.parametrize(
-    ("code", "addition", "line", "message", "fix"),
+    ("gin", "place", "message", "fix"),
     [
-        ("GIN01", "BATCHSIZE = 4\n", 10, "nothing reads the macro BATCHSIZE, so BATCH_SIZE stays 128",
+        (RUN + "BATCHSIZE = 4\n", "GIN01 warning 10", "nothing reads the macro BATCHSIZE, so BATCH_SIZE stays 128",
          "did you mean BATCH_SIZE? Write BATCH_SIZE = 4"),
-        ("GIN02", "NUM_EMBEDDINGS = 9\n", 10, "nothing reads the macro NUM_EMBEDDINGS = 9",
+        (RUN + "NUM_EMBEDDINGS = 9\n", "GIN02 warning 10", "nothing reads the macro NUM_EMBEDDINGS = 9",
          "remove it, or use %NUM_EMBEDDINGS in the parameter that it is meant for"),
-        ("GIN06", "trian/utils.DatasetConfig.pack = False\n", 10,
+        (RUN + "trian/utils.DatasetConfig.pack = False\n", "GIN06 warning 10",
          "nothing opens the scope trian, so trian/utils.DatasetConfig.pack has no effect", "did you mean train/?"),
-        ("GIN07", "MODEL_DIR = gs://bkt/x\n", 10, "cannot parse `MODEL_DIR = gs://bkt/x`: not a Python literal",
+        (RUN + "MODEL_DIR = gs://bkt/x\n", "GIN07 error 10",
+         "cannot parse `MODEL_DIR = gs://bkt/x`: not a Python literal",
          "a string needs quotes: MODEL_DIR = 'gs://bkt/x'"),
-        ("GIN07", "SHUFFLE_TRAIN_EXAMPLES = false\n", 10,
+        (RUN + "SHUFFLE_TRAIN_EXAMPLES = false\n", "GIN07 error 10",
          "cannot parse `SHUFFLE_TRAIN_EXAMPLES = false`: not a Python literal", "write SHUFFLE_TRAIN_EXAMPLES = False"),
-        ("GIN07", "include t5x/configs/runs/eval.gin\n", 10,
+        (RUN + "include t5x/configs/runs/eval.gin\n", "GIN07 error 10",
          "cannot parse `include t5x/configs/runs/eval.gin`: not a Python literal",
          "an include is followed by a file name in quotes: include 'path/file.gin'"),
-        ("GIN07", "X = {'a': 1,\n", 10, "cannot parse `X = {'a': 1,`: EOF in multi-line statement",
+        (RUN + "X = {'a': 1,\n", "GIN07 error 10", "cannot parse `X = {'a': 1,`: EOF in multi-line statement",
          "close the bracket that is opened in this statement"),
-        ("GIN07", "LENGTHS = dict(inputs=128, targets=32)\n", 10,
+        (RUN + "LENGTHS = dict(inputs=128, targets=32)\n", "GIN07 error 10",
          "cannot parse `LENGTHS = dict(inputs=128, targets=32)`: not a Python literal",
          "gin calls no functions: write {'inputs': 128, 'targets': 32}"),
-        ("GIN07", "MODEL_DIR = f'gs://b/{x}'\n", 10, "cannot parse `MODEL_DIR = f'gs://b/{x}'`: not a Python literal",
+        (RUN + "MODEL_DIR = f'gs://b/{x}'\n", "GIN07 error 10",
+         "cannot parse `MODEL_DIR = f'gs://b/{x}'`: not a Python literal",
          "gin has no f-strings: write the whole string, or pass --gin.MODEL_DIR=\"'...'\" where it is known"),
-        ("GIN07", "EVAL_PERIOD = 10 * 100\n", 10, "cannot parse `EVAL_PERIOD = 10 * 100`: Expected newline",
+        (RUN + "EVAL_PERIOD = 10 * 100\n", "GIN07 error 10", "cannot parse `EVAL_PERIOD = 10 * 100`: Expected newline",
          "gin does not calculate: write the result as one number"),
-        ("GIN16", "include 't5x/examples/t5/t5_1_1/c4_pretrain_small.gin'\n", 10,
+        (RUN + "include 't5x/examples/t5/t5_1_1/c4_pretrain_small.gin'\n", "GIN16 error 10",
          "there is no gin file t5x/examples/t5/t5_1_1/c4_pretrain_small.gin; searched: ., the folder of t5x",
-         "did you mean 't5x/examples/t5/t5_1_1/examples/small_c4_pretrain.gin'? Or install T5X from its git repository "
-         "if the file is one that the embedded runtime does not have"),
-        ("GIN19", "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n", 10,
+         "did you mean 't5x/examples/t5/t5_1_1/examples/small_c4_pretrain.gin'? Or install T5X from its git "
+         "repository if the file is one that the embedded runtime does not have"),
+        (RUN + "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n", "GIN19 error 10",
          "cannot parse `train/utils.DatasetConfig.batch_size = BATCH_SIZE`: a macro is read with %",
          "write train/utils.DatasetConfig.batch_size = %BATCH_SIZE"),
-        ("GIN08", "train/utils.DatasetConfig.batch_size = '16'\n", 10,
+        (RUN + "train/utils.DatasetConfig.batch_size = '16'\n", "GIN08 error 10",
          "train/utils.DatasetConfig.batch_size = '16' is a string, and a number is needed",
          "take the quotes away: train/utils.DatasetConfig.batch_size = 16"),
-        ("GIN09", "utils.SaveCheckpointConfig.period = 1e3\n", 10,
+        (RUN + "utils.SaveCheckpointConfig.period = 1e3\n", "GIN09 warning 10",
          "utils.SaveCheckpointConfig.period = 1000.0 is a float, and a whole number is needed",
          "write utils.SaveCheckpointConfig.period = 1_000"),
-        ("GIN11", "", 2, "dynamic registration is switched on after import seqio",
+        ("import seqio\n" + RUN, "GIN11 error 2", "dynamic registration is switched on after import seqio",
          "move `from __gin__ import dynamic_registration` above all other imports of the file"),
-        ("GIN13", "train/utils.DatasetConfig.bach_size = 8\n", 10,
+        (RUN + "train/utils.DatasetConfig.bach_size = 8\n", "GIN13 error 10",
          "utils.DatasetConfig has no parameter bach_size; did you mean batch_size?",
          "write train/utils.DatasetConfig.batch_size"),
-        ("GIN14", "train/utils.DatasetConfg.batch_size = 8\n", 10,
+        (RUN + "train/utils.DatasetConfg.batch_size = 8\n", "GIN14 error 10",
          "t5x.utils has no DatasetConfg; did you mean DatasetConfig?", "check its spelling"),
-        ("GIN14", "train_script.trian.eval_steps = 8\n", 10, "T5X's binaries have no trian; did you mean train?",
-         "they have train, evaluate, infer"),
-        ("GIN15", "import my_own_tasks\n", 10, "there is no module my_own_tasks",
+        (RUN + "train_script.trian.eval_steps = 8\n", "GIN14 error 10",
+         "T5X's binaries have no trian; did you mean train?", "they have train, evaluate, infer"),
+        (RUN + "import my_own_tasks\n", "GIN15 error 10", "there is no module my_own_tasks",
          "install it, or add its folder to python_path (searched: ., and the installed packages)"),
-        ("GIN15", "from t5x.examples.t5 import netwrok\n", 10,
-         "there is no module t5x.examples.t5.netwrok",
+        (RUN + "from t5x.examples.t5 import netwrok\n", "GIN15 error 10", "there is no module t5x.examples.t5.netwrok",
          "the embedded runtime does not have it: install T5X from its git repository"),
-        ("GIN18", "EVAL_STEPS = %BATCHSIZE\n", 10,
+        (RUN + "EVAL_STEPS = %BATCHSIZE\n", "GIN18 error 10",
          "nothing defines the macro BATCHSIZE that EVAL_STEPS reads; did you mean BATCH_SIZE?",
          "correct the name in EVAL_STEPS"),
-        ("GIN20", "train_script.train.partitioner = @utils.CheckpointConfig\n", 10,
+        (RUN + "train_script.train.partitioner = @utils.CheckpointConfig\n", "GIN20 error 10",
          "train_script.train.partitioner = @utils.CheckpointConfig is not called, and an object is needed",
          "add (): train_script.train.partitioner = @utils.CheckpointConfig()"),
-        ("GIN20", "train_script.train.train_state_initializer_cls = @utils.TrainStateInitializer()\n", 10,
+        (RUN + "train_script.train.train_state_initializer_cls = @utils.TrainStateInitializer()\n", "GIN20 error 10",
          "train_script.train.train_state_initializer_cls = @utils.TrainStateInitializer() is called, and the class "
          "itself is needed",
          "take the () away: train_script.train.train_state_initializer_cls = @utils.TrainStateInitializer"),
-        ("GIN29", "partitioning.PjitPartitioner:\n  num_partitions = 1\n  backend = None\n", 10,
+        (RUN + "partitioning.PjitPartitioner:\n  num_partitions = 1\n  backend = None\n", "GIN29 error 10",
          "partitioning in partitioning.PjitPartitioner is not imported in this file",
          "add `from t5x import partitioning` to run.gin"),
-        ("MSH12", "train_script.train.eval_period = 300\n", 10,
-         "the checkpoint period 1000 (utils.SaveCheckpointConfig.period) is not a multiple of the eval period 300 "
+        (RUN + "train_script.train.eval_period = 300\n", "MSH12 error 10", "the checkpoint period 1000 "
+         "(utils.SaveCheckpointConfig.period) is not a multiple of the eval period 300 "
          "(train_script.train.eval_period, run.gin:10)", "make it a multiple of 300, such as 900 or 1200"),
+        ("include 'conf/a.gin'\n", "GIN16 error 1 > conf/a.gin:1",
+         "there is no gin file b.gin; searched: ., the folder of t5x",
+         "it lies beside the file that includes it: pass --gin_search_paths=conf"),
+        (ABOVE, "GIN04 warning 4",
+         "BATCH_SIZE = 7 is lost: the include in line 6 sets it to 128 (t5x/configs/runs/pretrain.gin:20)",
+         "move the binding below line 6"),
+        (RUN + "utils.DatasetConfig.batch_size = 9\n", "GIN05 warning 10", "utils.DatasetConfig.batch_size = 9 has "
+         "no effect: train/utils.DatasetConfig.batch_size = %BATCH_SIZE (t5x/configs/runs/pretrain.gin:57) is more "
+         "specific", "bind it in the scope that is used (train, train_eval): train/utils.DatasetConfig.batch_size = 9"),
+        (RUN.replace(f"include '{TINY}'\n", ""), "GIN18 error 4",
+         "nothing defines the macro MODEL that train_script.train.model reads (t5x/configs/runs/pretrain.gin:29)",
+         "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"),
+        ("utils.SaveCheckpointConfig.period = 50\n" + INCLUDES, "GIN10 error 1",
+         "no configurable matches utils.SaveCheckpointConfig here: nothing that was read before has registered it",
+         "begin the file with `from __gin__ import dynamic_registration` and `from t5x import utils`"),
+        (f"{RUN}utils.f.x = 1\n", "GIN14 error 10", "t5x.utils has no f", "check its spelling"),
+        (f"include '{TINY}'\n", "GIN31 error 1",
+         "this is not a run config: it binds none of T5X's functions train, evaluate and infer",
+         "include a run file ('t5x/configs/runs/pretrain.gin', finetune.gin, eval.gin or infer.gin), or name it as "
+         "one of several gin files of a run"),
+        (DYNAMIC + "import __main__ as e\ne.evaluate.model = None\n", "GIN31 error 3",
+         "evaluate needs dataset_cfg, restore_checkpoint_cfg, partitioner, output_dir, and nothing binds them",
+         "bind evaluate.dataset_cfg, evaluate.restore_checkpoint_cfg, evaluate.partitioner, evaluate.output_dir, "
+         "or include the run file that does"),
+        (f"{RUN}import flaxformer.components\n", "GIN15 error 10",
+         "there is no module flaxformer (for flaxformer.components)",
+         "install it: python -m pip install git+https://github.com/google/flaxformer"),
+        ("include 't5x/configs/runs/pretrain_deterministic.gin'\n", "GIN16 error 1",
+         "there is no gin file t5x/configs/runs/pretrain_deterministic.gin; searched: ., the folder of t5x",
+         "T5X has no such file: include 't5x/configs/runs/pretrain.gin' and set train/utils.DatasetConfig.seed = "
+         "42, RANDOM_SEED = 42 and utils.SaveCheckpointConfig.save_dataset = True"),
+        ("include 'circle/a.gin'\n", "GIN32 error 1 > circle/a.gin:1 > circle/b.gin:2",
+         "including circle/a.gin here never ends: run.gin -> circle/a.gin -> circle/b.gin -> circle/a.gin",
+         "remove this include"),
+        (RUN + "BATCH_SIZE = '16'\n", "GIN08 error 10", "BATCH_SIZE = '16' is a string, and a number is needed "
+         "(read by train/utils.DatasetConfig.batch_size in t5x/configs/runs/pretrain.gin:57)",
+         "take the quotes away: BATCH_SIZE = 16"),
+        ("include 'theirs/runs/x.gin'\n", "GIN17 error 1 > theirs/runs/x.gin:2",
+         "theirs/runs/x.gin includes theirs/runs/gone.gin, which the package theirs does not have",
+         "copy x.gin and change the include in the copy, or use a version of theirs that has the file"),
+        (RUN + "BATCH_SIZE = %gin.REQUIRED\nBATCH_SIZE = 8\n", "GIN21 note 10",
+         "BATCH_SIZE is declared gin.REQUIRED here and bound to 8 in line 11: it is not required",
+         "remove one of the two"),
+        (EVAL.replace("DROPOUT_RATE = 0.0\n", ""), "GIN27 error 5", "DROPOUT_RATE is gin.REQUIRED and nothing "
+         "gives it a value; eval runs do not use it, but Gin wants one (t5x/examples/t5/t5_1_1/base.gin:15)",
+         "bind DROPOUT_RATE = 0.0 below the includes, or pass --gin.DROPOUT_RATE=0.0"),
+        (NESTED, "GIN30 error 10", "@big/train/utils.DatasetConfig() does not take the bindings of "
+         "train/utils.DatasetConfig (t5x/configs/runs/pretrain.gin:62), so the call lacks mixture_or_task_name, "
+         "task_feature_lengths, split, batch_size, shuffle, seed",
+         "write @train/utils.DatasetConfig(), or bind them in big/train/"),
+        (NESTED + BIG, "GIN30 warning 10", "@big/train/utils.DatasetConfig() does not take the bindings of "
+         "train/utils.DatasetConfig (t5x/configs/runs/pretrain.gin:62), so these keep their defaults: use_cached, "
+         "pack, module", "write @train/utils.DatasetConfig(), or bind them in big/train/"),
+        (EVALUATED, "AUX03 warning 10", "train_script.train.infer_eval_dataset_cfg is evaluated, and "
+         "seqio.Evaluator.logger_cls is empty: the metrics are written nowhere",
+         "bind seqio.Evaluator.logger_cls = [@seqio.PyLoggingLogger, @seqio.TensorBoardLogger, @seqio.JSONLogger]"),
+        (EVAL + LOGGERS + "[@seqio.JSONLogger]\n", "AUX03 note 10",
+         "seqio.Evaluator.logger_cls has no logger for TensorBoard: the metrics do not appear there",
+         "add @seqio.TensorBoardLogger"),
+        (CONTROLLED, "AUX04 warning 10",
+         "nothing reads INITIAL_CHECKPOINT_PATH: the checkpoint of CHECKPOINT_PATH = 'gs://bkt/checkpoint_10' is used",
+         "write CHECKPOINT_PATH = %INITIAL_CHECKPOINT_PATH, or remove INITIAL_CHECKPOINT_PATH"),
+        (GIN.replace("v/gin.singleton.", "v/gin.singletn."), "GIN14 error 15",
+         "gin has no singletn; did you mean singleton?", "it has macro, constant, singleton"),
+        (GIN + "v/gin.singleton.maker = 1\n", "GIN13 error 18", "gin.singleton has no parameter maker",
+         "it has constructor"),
+        (GIN + "gin.config.singleton.constructor = 1\n", "GIN14 error 18", "gin has no config",
+         "it has macro, constant, singleton"),
     ],
 )  # fmt: skip
-def test_place_message_and_fix(
-    folder: Folder, code: str, addition: str, line: int | None, message: str, fix: str
-) -> None:
-    gin = RUN + addition if code != "GIN11" else "import seqio\n" + RUN
-    finding = folder.only(gin, code)
-    assert (finding.message, finding.fix) == (message, fix)
-    if line is not None:
-        assert finding.location == Location("run.gin", line)
+def test_place_message_and_fix(folder: Folder, gin: str, place: str, message: str, fix: str) -> None:
+    folder.write(FILES)
+    assert folder.said(gin, place) == (message, fix)
 
 
-def test_what_an_include_overrides_is_said_with_both_values(folder: Folder) -> None:
-    finding = folder.only(RUN.replace("include", "BATCH_SIZE = 7\ninclude", 1), "GIN04")
-    assert (
-        finding.message == f"BATCH_SIZE = 7 is lost: the include in line 6 sets it to 128 ({PRETRAIN}:{_line('BATCH')})"
-    )
-    assert (str(finding.location), finding.fix) == ("run.gin:4", "move the binding below line 6")
-
-
-def test_the_same_value_above_an_include_is_fine(folder: Folder) -> None:
-    assert folder.lint(RUN.replace("include", "BATCH_SIZE = 128\ninclude", 1)).findings == ()
-
-
-def test_an_unscoped_binding_is_fine_where_it_counts(folder: Folder) -> None:
-    finding = folder.only(RUN + "utils.DatasetConfig.batch_size = 9\n", "GIN05")
-    assert finding.message.startswith(
-        "utils.DatasetConfig.batch_size = 9 has no effect: train/utils.DatasetConfig.batch_size = %BATCH_SIZE ("
-    )
-    assert finding.fix == (
-        "bind it in the scope that is used (train, train_eval): train/utils.DatasetConfig.batch_size = 9"
-    )
-    # Nothing more specific gives these.
-    assert folder.lint(RUN + "utils.DatasetConfig.num_workers = 2\n").findings == ()
+@pytest.mark.parametrize(
+    ("gin", "found"),
+    [
+        (RUN.replace("include", "BATCH_SIZE = 128\ninclude", 1), ""),
+        (RUN + "utils.DatasetConfig.num_workers = 2\n", ""),
+        (INCLUDES + "utils.SaveCheckpointConfig.period = 50\n", "error GIN03, error GIN03, error GIN03, error GIN03"),
+        ("include 'theirs/runs/x.gin'\n", "error GIN17"),
+        ("include 'theirs/runs/gone.gin'\n", "error GIN16"),
+        (RUN + "include 'required.gin'\nBATCH_SIZE = 8\n", ""),
+        (EVAL.replace("DROPOUT_RATE = 0.0\n", ""), "error GIN27"),
+        (RUN.replace("DROPOUT_RATE = 0.0\n", ""), "error GIN03"),
+        (RUN + NESTED_SAVE + "a/b/utils.SaveCheckpointConfig.keep = 5\n", ""),
+        (EVALUATED + f"import seqio\n{LOGGERS}[@seqio.TensorBoardLogger]\n", ""),
+        (EVAL + LOGGERS + "[]\n", "warning AUX03"),
+        (OTHER_LOGGER + "[@mine.Logger, @seqio.JSONLogger]\n", ""),
+        (CONTROLLED, "warning AUX04"),
+        (CONTROLLED + "CHECKPOINT_PATH = %INITIAL_CHECKPOINT_PATH\n", ""),
+        (RUN + "TRAIN_STEPS = 500,\n", "error GIN07"),
+        (ABOVE + "utils.DatasetConfig.batch_size = 9\ntrian/utils.DatasetConfig.pack = False\n",
+         "warning GIN04, warning GIN05, warning GIN06"),
+        (OFTEN, ""),
+        (OFTEN + "utils.SaveCheckpointConfig.period = 100\n", "warning GIN05"),
+        (RUN.replace("include", "utils.DatasetConfig.batch_size = 9\ninclude", 1), "warning GIN05"),
+        (GIN, ""),
+        (RUN + "BATCHSIZE = 3\ninclude 'gone.gin'\n", "error GIN16"),
+        (RUN + "BATCHSIZE = 3\nTRAIN_STEPS = 1.5\nimport gone\n", "error GIN09, error GIN15, warning GIN01"),
+    ],
+)  # fmt: skip
+def test_everything_that_is_found(folder: Folder, gin: str, found: str) -> None:
+    folder.write(FILES)
+    assert folder.codes(gin) == found
 
 
 def test_every_missing_value_is_listed_at_once(folder: Folder) -> None:
@@ -138,24 +258,6 @@ def test_output_folders_may_stay_open_and_are_named(folder: Folder) -> None:
     result = folder.lint(RUN)
     assert result.findings == ()
     assert ("left to the launcher", "MODEL_DIR") in result.facts
-
-
-def test_a_missing_model_is_told_from_a_misspelt_macro(folder: Folder) -> None:
-    finding = folder.only(RUN.replace(f"include '{TINY}'\n", ""), "GIN18")
-    assert finding.message.startswith("nothing defines the macro MODEL that train_script.train.model reads (t5x/")
-    assert finding.location == Location("run.gin", 4)
-    assert finding.fix == "include a model's gin file, such as 't5x/examples/t5/t5_1_1/small.gin'"
-
-
-def test_a_name_without_registration_depends_on_the_order_of_includes(folder: Folder) -> None:
-    use = "utils.SaveCheckpointConfig.period = 50\n"
-    includes = f"include '{TINY}'\ninclude '{PRETRAIN}'\n"
-    assert not any(f.code == "GIN10" for f in folder.findings(includes + use))
-    finding = folder.only(use + includes, "GIN10")
-    assert finding.message == (
-        "no configurable matches utils.SaveCheckpointConfig here: nothing that was read before has registered it"
-    )
-    assert finding.fix == ("begin the file with `from __gin__ import dynamic_registration` and `from t5x import utils`")
 
 
 def test_names_that_the_users_own_modules_may_register_are_not_judged(folder: Folder) -> None:
@@ -203,11 +305,6 @@ def test_a_module_is_nothing_to_configure(folder: Folder) -> None:
     ]  # said once of each module in a file
 
 
-def test_a_word_that_a_module_of_t5x_only_mentions_is_no_name_in_it(folder: Folder) -> None:
-    finding = folder.only(f"{RUN}utils.f.x = 1\n", "GIN14")
-    assert finding.message == "t5x.utils has no f"
-
-
 def test_an_alias_of_the_binary_is_refused_on_the_command_line(folder: Folder) -> None:
     finding = folder.only(RUN, "GIN28", bindings=["X = 1", "train_script.train.eval_period = 5"])
     assert finding.location == Location("--gin bindings", 2)
@@ -229,48 +326,6 @@ def test_the_wrong_mode_is_told_by_the_function(folder: Folder) -> None:
         "train_script.train.model is for train runs (train), and eval was asked for (t5x/"
     )
     assert finding.fix == "run it with --run_mode=train, or include the run file for eval"
-
-
-def test_a_fragment_that_is_run_is_told_what_is_missing(folder: Folder) -> None:
-    finding = folder.only(f"include '{TINY}'\n", "GIN31")
-    assert finding.message == "this is not a run config: it binds none of T5X's functions train, evaluate and infer"
-    assert finding.location == Location("run.gin", 1)
-    eval_only = "from __gin__ import dynamic_registration\nimport __main__ as e\ne.evaluate.model = None\n"
-    assert folder.only(eval_only, "GIN31").message == (
-        "evaluate needs dataset_cfg, restore_checkpoint_cfg, partitioner, output_dir, and nothing binds them"
-    )
-
-
-@pytest.mark.parametrize(
-    ("steps", "code", "message", "fix"),
-    [
-        (20_000, "CKP01", "TRAIN_STEPS = 20000 is below step 1000000 of the checkpoint gs://bkt/checkpoint_1000000",
-         "count the checkpoint's steps too: TRAIN_STEPS = 1_020_000 trains 20000 more"),
-        (1_000_000, "CKP02",
-         "TRAIN_STEPS = 1000000 is the step of the checkpoint gs://bkt/checkpoint_1000000: nothing would be trained",
-         "add the steps to train: TRAIN_STEPS = 1_000_000 + N, written as one number"),
-    ],
-)  # fmt: skip
-def test_steps_are_held_against_the_checkpoint(folder: Folder, steps: int, code: str, message: str, fix: str) -> None:
-    gin = (
-        RUN.replace(PRETRAIN, FINETUNE)
-        + f"INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000000'\nTRAIN_STEPS = {steps}\n"
-    )
-    finding = folder.only(gin, code)
-    assert (finding.message, finding.fix) == (message, fix)
-    assert folder.lint(gin + "TRAIN_STEPS_RELATIVE = 10\n").findings == ()
-    assert folder.lint(gin + "utils.CheckpointConfig.restore = None\n").errors == ()
-
-
-def test_periods_are_only_held_against_the_smallest(folder: Folder) -> None:
-    gin = (
-        RUN
-        + "train_script.train.eval_period = 2000\ntrain_script.train.gc_period = 1000\n"
-        + "utils.SaveCheckpointConfig.period = 3000\n"
-    )
-    assert folder.lint(gin).findings == ()
-    assert folder.lint(RUN + "train_script.train.eval_period = 0\n").findings == ()
-    assert folder.lint(RUN + "utils.CheckpointConfig.save = None\ntrain_script.train.eval_period = 7\n").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -316,20 +371,6 @@ def test_the_tasks_that_stand_for_the_package_t5_are_named(
     assert (finding.severity, finding.fix) == (severity, f"install it: {INSTALL_T5}")
 
 
-def test_the_config_for_deterministic_training_of_the_guide_is_answered_with_settings(folder: Folder) -> None:
-    finding = folder.only("include 't5x/configs/runs/pretrain_deterministic.gin'\n", "GIN16")
-    assert finding.fix == (
-        "T5X has no such file: include 't5x/configs/runs/pretrain.gin' and set train/utils.DatasetConfig.seed = 42, "
-        "RANDOM_SEED = 42 and utils.SaveCheckpointConfig.save_dataset = True"
-    )
-
-
-def test_an_include_beside_its_file_is_recognised(folder: Folder) -> None:
-    folder.write({"conf/a.gin": "include 'b.gin'\n", "conf/b.gin": ""})
-    finding = folder.only("include 'conf/a.gin'\n", "GIN16")
-    assert finding.fix == "it lies beside the file that includes it: pass --gin_search_paths=conf"
-
-
 def test_a_file_that_the_user_named_has_no_line(folder: Folder) -> None:
     result = lint(RunSpec(("gone.gin",), cwd=str(folder.path)), t5x_parent=T5X)
     assert [(f.code, f.location) for f in result.errors] == [("GIN16", None)]
@@ -345,13 +386,6 @@ def test_a_folder_without_init_stops_gin_before_the_search_paths(folder: Folder)
     )
 
 
-def test_a_circle_of_includes_is_shown(folder: Folder) -> None:
-    folder.write({"a.gin": "include 'b.gin'\n", "b.gin": "\ninclude 'a.gin'\n"})
-    finding = folder.only("include 'a.gin'\n", "GIN32")
-    assert finding.message == "including a.gin here never ends: run.gin -> a.gin -> b.gin -> a.gin"
-    assert finding.location == Location("b.gin", 2, (Location("run.gin", 1), Location("a.gin", 1)))
-
-
 def test_all_syntax_errors_are_shown_in_one_reading(folder: Folder) -> None:
     gin = "A = x\nB = 1\nC = $\nutils.X:\n  y = z\nD = 2\n"
     found = [f for f in folder.findings(gin) if f.code == "GIN07"]
@@ -363,15 +397,6 @@ def test_what_needs_the_whole_config_is_left_out_and_said(folder: Folder) -> Non
     result = folder.lint(RUN + "BATCHSIZE = 3\ninclude 'gone.gin'\n")
     assert {f.code for f in result.findings} == {"GIN16"}
     assert any("GIN01, GIN02, GIN03" in text for text in result.not_checked)
-
-
-def test_errors_come_first_and_in_reading_order(folder: Folder) -> None:
-    found = folder.findings(RUN + "BATCHSIZE = 3\nTRAIN_STEPS = 1.5\nimport gone\n")
-    assert [(f.code, f.severity) for f in found] == [
-        ("GIN09", Severity.ERROR),
-        ("GIN15", Severity.ERROR),
-        ("GIN01", Severity.WARNING),
-    ]
 
 
 def test_what_lies_outside_t5x_is_said_not_to_be_checked(folder: Folder) -> None:
@@ -403,19 +428,6 @@ def test_a_fork_of_t5x_may_have_more_than_the_record(folder: Folder) -> None:
     assert names == ["utils.DatasetConfig has no parameter extras"]
 
 
-def _line(start: str) -> int:
-    lines = (T5X / PRETRAIN).read_text().splitlines()
-    return next(number for number, text in enumerate(lines, start=1) if text.startswith(start))
-
-
-def test_a_macro_with_the_wrong_type_is_reported_once_with_a_reader(folder: Folder) -> None:
-    finding = folder.only(RUN + "BATCH_SIZE = '16'\n", "GIN08")
-    assert finding.message == (
-        "BATCH_SIZE = '16' is a string, and a number is needed (read by train/utils.DatasetConfig.batch_size in "
-        f"{PRETRAIN}:{_line('train/utils.DatasetConfig:') + 4})"
-    )
-
-
 def test_a_file_of_t5x_that_is_given_later_overrides_the_users(folder: Folder) -> None:
     folder.write({"mine.gin": "BATCH_SIZE = 7\nTRAIN_STEPS = 3\n", "more.gin": "DROPOUT_RATE = 0.1\n"})
     files = ("mine.gin", "more.gin", TINY, PRETRAIN)
@@ -440,3 +452,40 @@ def test_an_included_file_may_bind_macros_that_only_other_runs_read(folder: Fold
     assert by_name["NUM_EMBEDDINGS"].severity is Severity.WARNING
     own = {f.binding: f for f in folder.findings(head + shared) if f.code == "GIN02"}
     assert own["BATCH_SIZE"].severity is Severity.WARNING
+
+
+def test_a_broken_config_of_t5x_is_not_the_users_fault(folder: Folder) -> None:
+    name = "t5x/configs/runs/broken.gin"
+    folder.write(
+        {f"fork/{n}": "" for n in ("t5x/__init__.py", "t5x/configs/__init__.py", "t5x/configs/runs/__init__.py")}
+    )
+    folder.write({f"fork/{name}": "include 't5x/configs/runs/pretrain_deterministic.gin'\n"})
+    found = lint(folder.spec(f"include '{name}'\n"), t5x_parent=folder.path / "fork").findings
+    assert [f.code for f in found] == ["GIN17"]
+
+
+def test_run_files_of_two_binaries(folder: Folder) -> None:
+    folder.write({"train.gin": RUN, "eval.gin": EVAL})
+    spec = RunSpec(("train.gin", "eval.gin"), mode=Mode.EVAL, cwd=str(folder.path))
+    found = [f for f in lint(spec, t5x_parent=T5X).findings if f.code in ("AUX02", "GIN12")]
+    assert [f.code for f in found] == ["AUX02"]
+    assert found[0].message.startswith(
+        "train_script.train.model is for train runs, and this config binds eval as well: no binary has both (t5x/"
+    )
+    assert found[0].location == Location("train.gin", 5)
+
+
+def test_bindings_that_a_controller_would_drop(folder: Folder) -> None:
+    gin = EVAL + "CHECKPOINT_PATH = %INITIAL_CHECKPOINT_PATH\n"
+    given = ["INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_20'", "EVAL_OUTPUT_DIR = '/o'", "DROPOUT_RATE = 0.1"]
+    finding = folder.only(gin, "AUX05", bindings=given)
+    assert (finding.severity, finding.location) == (Severity.NOTE, Location("--gin bindings", 3))
+    assert folder.findings(EVAL, bindings=["DROPOUT_RATE = 0.1"]) == []
+
+
+def test_a_comma_of_the_argument_list_is_recognised(folder: Folder) -> None:
+    finding = folder.only(RUN, "VTX07", bindings=["TRAIN_STEPS = 500,"])
+    assert finding.message == "cannot parse `TRAIN_STEPS = 500,`: , belongs to the list that the flag stands in"
+    assert finding.fix == "write --gin.TRAIN_STEPS=500 and close its quotes before the comma"
+    assert folder.codes(RUN, bindings=['TRAIN_STEPS = 500",']) == "error VTX07"
+    assert folder.codes(RUN, bindings=["TRAIN_STEPS = x,"]) == "error GIN07"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import stat
 import subprocess
@@ -16,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
-from t5x_harness.lint.applying import apply_edits, select, unified_diff, write_atomically
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.fixes import Config, Fixes, fix
-from t5x_harness.spec import Edit, Finding, RunSpec, Severity, Stage
+from t5x_harness.lint.fixes import Config, Fixes, apply_edits, fix, select, unified_diff, write_atomically
+from t5x_harness.spec import Edit, RunSpec
 from t5x_harness.system.misspelling import meant
 
 
@@ -194,12 +191,6 @@ def test_no_edit_reaches_an_installed_package(folder: Folder) -> None:
 
 def test_bindings_of_the_command_line_have_no_edit(folder: Folder) -> None:
     assert folder.only(RUN, "GIN09", bindings=["TRAIN_STEPS = 1e3"]).edits == ()
-
-
-def test_edits_survive_json() -> None:
-    edits = (Edit("a.gin", 3, 3, "A = 'b'\n"), Edit("a.gin", 1, 0, "import seqio\n"))
-    finding = Finding("GIN07", Severity.ERROR, Stage.LINT, "no", edits=edits)
-    assert Finding.from_json(json.loads(json.dumps(dataclasses.asdict(finding)))) == finding
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from linting import RUN, Folder
 
-from t5x_harness.lint.lookalikes import unseen_character
+from t5x_harness.lint.rules.syntax import unseen_character
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from linting import PRETRAIN, RUN, T5X, TINY, Folder
 
 from t5x_harness.gin.reader import read
-from t5x_harness.lint.own_lines import on_own_lines, own_line
+from t5x_harness.lint.stage import on_own_lines, own_line
 from t5x_harness.spec import Finding, Location, RunSpec, Severity, Stage
 
 OPEN = RUN.replace("TRAIN_STEPS = 100\n", "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import gin
 import pytest
+from gin import config_parser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting import RUN, T5X, Folder
@@ -17,7 +18,7 @@ from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reader import read
 from t5x_harness.gin.values import Macro
 from t5x_harness.lint import lint
-from t5x_harness.lint.statement_text import statement_at
+from t5x_harness.lint.edits import statement_at
 from t5x_harness.spec import Location, RunSpec
 
 _WORDS = st.sampled_from(
@@ -54,7 +55,7 @@ def test_macros_come_to_what_gin_comes_to(statements: list[tuple[str, Any]]) -> 
     text = "".join(f"{name} = {value!r}\n" for name, value in statements)
     parsed, problems = parsing.parse(text)
     assert problems == ()
-    mine = {s.selector: s.value for s in parsed if isinstance(s, parsing.RawBinding)}
+    mine = {s.selector: s.value for s in parsed if isinstance(s, config_parser.BindingStatement)}
     gin.clear_config()
     gin.parse_config(text)
     assert mine == {name: gin.query_parameter(f"{name}/gin.macro.value") for name in mine}

@@ -21,19 +21,10 @@ EXAMPLES = "t5x/examples/t5/t5_1_1/examples"
 RUNS = {
     f"{EXAMPLES}/{name}.gin": Mode.TRAIN
     for name in (
-        "base_c4_pretrain",
-        "base_wmt14enfr_finetune",
-        "base_wmt14enfr_train",
-        "base_wmt19_ende_train",
-        "base_wmt_finetune",
-        "base_wmt_from_scratch",
-        "base_wmt_from_scratch_adamw",
-        "base_wmt_from_scratch_lion",
-        "small_c4_pretrain",
-        "small_wmt_finetune",
-        "test_train_eval_t5_tiny",
-        "test_train_t5_tiny",
-    )
+        "base_c4_pretrain base_wmt14enfr_finetune base_wmt14enfr_train base_wmt19_ende_train base_wmt_finetune "
+        "base_wmt_from_scratch base_wmt_from_scratch_adamw base_wmt_from_scratch_lion small_c4_pretrain "
+        "small_wmt_finetune test_train_eval_t5_tiny test_train_t5_tiny"
+    ).split()
 } | {
     f"{EXAMPLES}/base_wmt_infer.gin": Mode.INFER,
     "t5x/examples/decoder_only/examples/base_wmt_from_scratch.gin": Mode.TRAIN,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from linting import RUN, T5X, Folder
+from make_snapshot import main, snapshot_text
 
-from t5x_harness.gin.make_snapshot import main, snapshot_text
 from t5x_harness.gin.modules import ModuleFinder
 from t5x_harness.gin.snapshot import LIBRARIES, Snapshot
 
@@ -22,7 +22,7 @@ API = Path(__file__).parents[1] / "reference" / "api.json"
 def test_the_snapshot_is_up_to_date_and_small() -> None:
     shipped = resources.files("t5x_harness.gin").joinpath("t5x_api.json").read_text(encoding="utf-8")
     assert shipped == snapshot_text(json.loads(API.read_text(encoding="utf-8"))), (
-        "run: python -m t5x_harness.gin.make_snapshot tests/reference/api.json"
+        "run: python tests/lint/make_snapshot.py tests/reference/api.json"
     )
     assert len(shipped) < 60_000
 
@@ -51,12 +51,12 @@ def test_the_snapshot_of_a_library_is_that_of_the_version_that_the_harness_asks_
         version = importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"{library} is not installed")
-    assert json.loads(shipped)["version"] == version, f"run: python -m t5x_harness.gin.make_snapshot {library}"
-    program = (
-        f"import sys; from t5x_harness.gin import make_snapshot as m; sys.stdout.write(m.interface_text({library!r}))"
+    assert json.loads(shipped)["version"] == version, f"run: python tests/lint/make_snapshot.py {library}"
+    program = f"import sys; from make_snapshot import interface_text; sys.stdout.write(interface_text({library!r}))"
+    made = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
     )
-    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert shipped == made.stdout, f"run: python -m t5x_harness.gin.make_snapshot {library}"
+    assert shipped == made.stdout, f"run: python tests/lint/make_snapshot.py {library}"
 
 
 def test_it_knows_the_libraries_by_each_of_their_names() -> None:
@@ -111,4 +111,4 @@ def test_a_library_that_is_not_here_is_taken_as_recorded(tmp_path: Path) -> None
 @pytest.mark.parametrize("arguments", [[], ["numpy"], ["seqio", "api"]])
 def test_the_script_wants_a_record_or_a_library(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    assert "usage: python -m t5x_harness.gin.make_snapshot API_JSON | seqio | optax ..." in capsys.readouterr().err
+    assert "usage: python tests/lint/make_snapshot.py API_JSON | seqio | optax ..." in capsys.readouterr().err

@@ -1,12 +1,20 @@
-"""Parameters of the user's own functions are known from their source, without importing it, where that is certain."""
+"""What the source of modules says for certain is known without importing them, in several threads at once."""
 
 from __future__ import annotations
+
+import ast
+import gc
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 from linting import RUN, T5X, Folder
 
 from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.python_source import ModuleSource
 from t5x_harness.gin.reading import snapshot_of
+from t5x_harness.gin.sources import parse_module
 from t5x_harness.lint.rule import Context
 from t5x_harness.lint.rules.missing_module import fix_of
 from t5x_harness.spec import Location, Severity
@@ -256,3 +264,52 @@ def test_a_missing_part_of_the_stack_is_installed_with_its_extra(folder: Folder)
 def test_a_program_that_old_guides_name(folder: Folder) -> None:
     finding = folder.only(RUN.replace(MODULE, MODULE + "from t5x import train_unfragmented\n"), "GIN15")
     assert finding.fix == "T5X has no such program: t5x.train is the one that trains"
+
+
+FUNCTION = "def function_{n}(a, b=(1, [2, {{'c': {n}}}])):\n    return a + b[{n}] * (a - {n})\n"
+SOURCE = "".join(FUNCTION.format(n=n) for n in range(300))
+
+
+def test_threads_parse_the_same_tree() -> None:
+    wanted, found = ast.dump(ast.parse(SOURCE)), []
+
+    def parse() -> None:
+        found.extend(ast.dump(parse_module(SOURCE)) == wanted for _ in range(8))
+
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    gc.set_threshold(5)  # collections are where another thread comes in
+    gc.callbacks.append(lambda phase, info: None)
+    try:
+        threads = [threading.Thread(target=parse) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
+    assert found == [True] * 32
+
+
+def test_what_is_no_python_is_a_syntax_error() -> None:
+    with pytest.raises(SyntaxError):
+        parse_module("def")
+
+
+def test_imports_for_type_checkers_load_nothing() -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import heavy\nelse:\n    import light\n"
+    source = ModuleSource("mine", text, parse_module(text), is_package=False)
+    assert source.imported_modules == ("typing", "typing.TYPE_CHECKING", "light")
+
+
+def test_a_checkout_on_the_path_does_not_hide_the_harness(tmp_path: Path) -> None:
+    """A config may import the harness's sample tasks from wherever it is run."""
+    # The source tree maps top-level folders into the package, so its t5x_harness/ alone lacks sample_tasks.
+    (tmp_path / "t5x_harness").mkdir()
+    (tmp_path / "t5x_harness" / "__init__.py").touch()
+    found = ModuleFinder([tmp_path], None).find("t5x_harness.sample_tasks.tasks")
+    assert found is not None
+    assert found.origin is not None
+    assert found.origin.name == "tasks.py"

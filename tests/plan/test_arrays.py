@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5x_harness.findings.tables import Bytes
+from t5x_harness.findings.text import Bytes
 from t5x_harness.plan.arrays import Leaf, array_tables, fold, module_table
 
 MESH = {"data": 4, "model": 2}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from t5x_harness.aot.libtpu import INSTALL
-from t5x_harness.report.programs import verdicts
+from t5x_harness.report.table import verdicts
 from t5x_harness.runs.job import aot_mode
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import AotMode, Measure, Outcome, Stage, StageResult

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from t5x_harness.findings.tables import columns
+from t5x_harness.findings.text import columns
+from t5x_harness.report import Report
 from t5x_harness.spec import (
     Assignment,
     BoundValue,
@@ -42,6 +43,14 @@ TABLE = columns([("embed", "-", 8), ("mlp", "model", 2)], ("axis", "mesh", "size
 def passed(stage: Stage, seconds: float, **fields: object) -> StageResult:
     """A stage that passed."""
     return StageResult(stage, Outcome.PASSED, seconds=seconds, exercised=1, **fields)  # type: ignore[arg-type]
+
+
+def report_of(
+    *findings: Finding, stage: Stage = Stage.LINT, outcome: Outcome = Outcome.FAILED, cwd: str = ".", **fields: object
+) -> Report:
+    """A run of ``run.gin`` with one stage."""
+    result = StageResult(stage, outcome, findings, **fields)  # type: ignore[arg-type]
+    return Report((RunResult(RunSpec(("run.gin",), cwd=cwd), (result,)),))
 
 
 GOOD = RunResult(

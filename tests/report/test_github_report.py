@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_reports import BAD, GOOD, NOTE
+from sample_reports import BAD, GOOD, NOTE, report_of
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.report import Report
 from t5x_harness.report.github import append_step_summary, command, markdown, render
-from t5x_harness.report.places import SourceLine
-from t5x_harness.spec import Finding, Location, Measure, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.report.report import SourceLine
+from t5x_harness.spec import Finding, Location, Measure, Outcome, Severity, Stage
 
 Lint = Callable[..., Report]
 
@@ -75,8 +75,7 @@ def test_each_severity_has_its_command_at_its_line(lint: Lint) -> None:
 
 
 def test_a_stage_that_failed_without_a_finding_is_an_error_too(folder: Path) -> None:
-    stage = StageResult(Stage.TRAIN, Outcome.FAILED, log_tail="last words")
-    report = Report((RunResult(RunSpec(("run.gin",), cwd=str(folder)), (stage,)),))
+    report = report_of(stage=Stage.TRAIN, log_tail="last words", cwd=str(folder))
     name, properties, message = parsed(render(report).splitlines()[0])
     assert (name, properties) == ("error", {"file": "my configs/run.gin", "line": "1", "title": "run: train"})
     assert message.endswith("last words")
@@ -89,17 +88,15 @@ def test_what_is_installed_in_the_repository_is_shown_at_the_users_line(folder: 
     installed.write_text("\n" * 20)
     location = Location(str(installed), 17, (Location("run.gin", 2),))
     finding = Finding("GIN03", Severity.ERROR, Stage.LINT, "nothing binds it", location)
-    result = RunResult(RunSpec(("run.gin",), cwd=str(folder)), (StageResult(Stage.LINT, Outcome.FAILED, (finding,)),))
-    name, properties, message = parsed(render(Report((result,))).splitlines()[0])
+    name, properties, message = parsed(render(report_of(finding, cwd=str(folder))).splitlines()[0])
     assert (name, properties) == ("error", {"file": "my configs/run.gin", "line": "2", "title": "GIN03"})
     assert message == f"{installed}:17: nothing binds it"
 
 
 def test_the_summary_page_has_losses_and_metrics() -> None:
     measures = (Measure("loss", 2.5, of="train", step=1), Measure("loss", 2.25, of="train", step=4))
-    stage = StageResult(Stage.TRAIN, Outcome.PASSED, measures=measures)
-    text = markdown(Report((RunResult(RunSpec(("run_a.gin",)), (stage,)),)))
-    assert "\n- run\\_a: train/loss 2.5 at step 1, 2.25 at step 4\n" in text
+    text = markdown(report_of(stage=Stage.TRAIN, outcome=Outcome.PASSED, measures=measures))
+    assert "\n- run: train/loss 2.5 at step 1, 2.25 at step 4\n" in text
 
 
 def test_a_green_run_is_one_line() -> None:
@@ -140,8 +137,7 @@ def test_the_summary_page() -> None:
 @given(st.text(min_size=1))
 def test_no_text_breaks_the_table(text: str) -> None:
     finding = Finding("GIN01", Severity.ERROR, Stage.LINT, text, Location(text, 1), fix=text)
-    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.LINT, Outcome.FAILED, (finding,)),))
-    lines = markdown(Report((result,))).split("\n")
+    lines = markdown(report_of(finding)).split("\n")
     head = lines.index("| severity | code | where | what | fix | run |")
     row = lines[head + 2]
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 7
@@ -150,11 +146,8 @@ def test_no_text_breaks_the_table(text: str) -> None:
 
 
 def test_a_page_stays_small_and_says_what_it_leaves_out() -> None:
-    findings = tuple(
-        Finding("GIN02", Severity.WARNING, Stage.LINT, "x", Location("a.gin", line)) for line in range(1, 501)
-    )
-    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.LINT, Outcome.PASSED, findings),))
-    text = markdown(Report((result,)))
+    places = (Location("a.gin", line) for line in range(1, 501))
+    text = markdown(report_of(*(Finding("GIN02", Severity.WARNING, Stage.LINT, "x", place) for place in places)))
     assert text.count("| GIN02 |") == 200
     assert "\nand 300 more findings\n" in text
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
 
-from t5x_harness.gin.provenance import bound_values
-from t5x_harness.gin.reading import program_of
+from t5x_harness.gin.reading import bound_values, program_of
 from t5x_harness.spec import Assignment, BoundValue, Location, RunSpec
 
 BINDINGS = "--gin bindings"
@@ -65,8 +62,3 @@ def test_scopes_are_not_mixed_up(tmp_path: Path) -> None:
 def test_long_values_are_whole(tmp_path: Path) -> None:
     values = bound(tmp_path, {"a.gin": f"X = {list(range(100))}\n"})
     assert values["X"].assignment.value == str(list(range(100)))
-
-
-def test_values_survive_json(tmp_path: Path) -> None:
-    for value in bound(tmp_path, {"a.gin": "X = 1\n", "b.gin": "include 'a.gin'\nX = 2\n"}).values():
-        assert BoundValue.from_json(json.loads(json.dumps(dataclasses.asdict(value)))) == value

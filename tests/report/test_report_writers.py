@@ -1,4 +1,4 @@
-"""The text report says everything once, shows tables as they are, keeps quiet about notes, and fits the terminal."""
+"""The text report says everything once, keeps quiet about notes, and fits the terminal, whole, quietly and in brief."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 from sample_reports import BAD, GOOD, NOTE, TABLE, WARNING
 
-from t5x_harness.findings.tables import columns
+from t5x_harness.findings.text import columns
 from t5x_harness.report import Report
-from t5x_harness.report.brief import render_brief
-from t5x_harness.report.terminal import render, render_quietly, stage_failure
+from t5x_harness.report.terminal import render, render_brief, render_quietly, run_failure, stage_failure
 from t5x_harness.spec import (
     Change,
     Finding,
+    Location,
     Measure,
     Mode,
     Outcome,
@@ -289,3 +289,108 @@ def test_nothing_is_wider_than_the_terminal_but_words_that_cannot_be_broken(widt
     texts += [stage_failure(stage, width=width, notes=everything) for stage in whole.stages]
     wide = [line for text in texts for line in text.splitlines() if len(line) > width]
     assert {line.split()[-1] for line in wide} <= {f"/{'x' * 130}"}, wide
+
+
+UNSPLIT = Finding("SEQ19", Severity.ERROR, Stage.RESOLVE, "no split 'x'", Location("a.gin", 3), "use 'y'")
+MEMORY = "activations: their memory"
+SHRUNK = (Change("TRAIN_STEPS", "100", "4", Reason.SHRINK), Change("BATCH_SIZE", "64", "8", Reason.SHRINK))
+SANDBOX = Change("MODEL_DIR", "%gin.REQUIRED", "'runs/1'", Reason.SANDBOX)
+
+
+def trained(name: str, **fields: object) -> RunResult:
+    """A train run of which every stage passed."""
+    asked = [stage for stage in Stage if stage is not Stage.AOT]
+    stages = [StageResult(stage, Outcome.PASSED, exercised=1, seconds=5.0) for stage in asked]
+    stages[0] = dataclasses.replace(stages[0], findings=(WARNING,) if name == "warned" else ())
+    stages[2] = dataclasses.replace(
+        stages[2], facts=(("mesh", "data 8 x model 1"),), not_checked=(MEMORY,), changes=(*SHRUNK, SANDBOX)
+    )
+    return RunResult(RunSpec((f"{name}.gin",), mode=Mode.TRAIN), tuple(stages), **fields)  # type: ignore[arg-type]
+
+
+FAILED = RunResult(
+    RunSpec(("broken.gin",), mode=Mode.EVAL),
+    (
+        StageResult(Stage.LINT, Outcome.PASSED, exercised=1),
+        StageResult(Stage.RESOLVE, Outcome.FAILED, (UNSPLIT,), log_tail="chatter"),
+        StageResult(Stage.PLAN, Outcome.NOT_RUN, not_checked=("plan: not run, because resolve failed",)),
+    ),
+)
+
+
+def test_one_run_lists_what_was_changed() -> None:
+    assert render_brief(Report((trained("one", standins=("CHECKPOINT_PATH: 'gs://b/c'",)),)), width=100) == (
+        """\
+run  mode   slice                  lint  resolve  plan  train  eval  infer  time  findings
+one  train  v3-8 data 8 x model 1  ok    ok       ok    ok     ok    ok     30 s  -
+
+shrunk to run here: TRAIN_STEPS = 4 (was 100), BATCH_SIZE = 8 (was 64)
+stand-ins, for what cannot be reached here:
+  CHECKPOINT_PATH: 'gs://b/c'
+not checked:
+  activations: their memory
+"""
+    )
+
+
+def test_the_steps_that_a_promoted_test_asks_for_are_listed() -> None:
+    plan = StageResult(
+        Stage.PLAN, Outcome.PASSED, changes=(Change("TRAIN_STEPS", "100", "20", Reason.STEPS), SHRUNK[1])
+    )
+    text = render_brief(Report((RunResult(RunSpec(("one.gin",), mode=Mode.TRAIN), (plan,)),)), width=100)
+    assert "\nsteps that the test asks for: TRAIN_STEPS = 20 (was 100)\n" in text
+    assert "\nshrunk to run here: BATCH_SIZE = 8 (was 64)\n" in text
+
+
+def test_several_runs_say_each_thing_once() -> None:
+    runs = [trained(name) for name in ("a", "b", "c", "warned", "warned")]
+    text = render_brief(Report((*runs, FAILED)), width=100)
+    assert text.count(MEMORY) == 1
+    assert "  activations: their memory (a, b and 3 more)\n" in text
+    assert "shrunk to run here: 10 values in 5 runs (-v lists them)\n" in text
+    assert text.count("run.gin:9: warning GIN01: nothing reads the macro X") == 1
+    for told_above in ("SEQ19", "chatter", "not run"):
+        assert told_above not in text
+
+
+def test_what_is_true_of_every_run_names_none() -> None:
+    assert "  activations: their memory (every run)\n" in render_brief(Report((trained("a"), trained("b"))), width=100)
+
+
+@pytest.mark.parametrize("width", [78, 80, 100, 120, 200])
+def test_names_are_not_cut_while_there_is_something_else_to_leave_out(width: int) -> None:
+    lines = render_brief(Report((trained("pretrain_span_corruption"), trained("b"))), width=width).splitlines()
+    assert lines[1].startswith("pretrain_span_corruption ")
+    assert "ok    ok     ok    ok" in lines[1]
+    assert max(map(len, lines)) <= width
+
+
+def test_a_failed_run_tells_its_stage_and_what_was_left_out() -> None:
+    assert run_failure(FAILED) == (
+        "SEQ19: resolve of broken failed\na.gin:3: error SEQ19: no split 'x'\n    fix: use 'y'\nnot run after it: plan"
+    )
+
+
+def test_a_finding_without_a_line_names_its_binding() -> None:
+    given = dataclasses.replace(UNSPLIT, location=None, binding="utils.DatasetConfig.split")
+    result = dataclasses.replace(FAILED, stages=(StageResult(Stage.RESOLVE, Outcome.FAILED, (given,)),))
+    assert "\nutils.DatasetConfig.split: error SEQ19: " in run_failure(result)
+
+
+def test_the_log_is_shown_only_where_no_finding_explains() -> None:
+    unexplained = dataclasses.replace(UNSPLIT, code="RUN01")
+    stage = StageResult(Stage.TRAIN, Outcome.FAILED, (unexplained,), log_tail="last words")
+    assert "  | last words" in run_failure(dataclasses.replace(FAILED, stages=(stage,)))
+
+
+def test_what_was_compiled_is_shown_with_memory_and_price() -> None:
+    measures = {"fits": 1.0, "hbm_peak": 5e9, "hbm_needed": 5e9, "hbm_usable": 16e9, "hbm_headroom": 11e9}
+    measures |= {"chip_hours_at_least": 12.0, "usd_at_least": 13.2}
+    stage = StageResult(
+        Stage.AOT, Outcome.PASSED, exercised=1, measures=tuple(Measure(n, v, of="train") for n, v in measures.items())
+    )
+    text = render_brief(Report((RunResult(RunSpec(("run.gin",)), (stage,)),)), width=120)
+    assert (
+        "compiled at full size:\n  v3-8: train fits, peak 4.66 GiB, headroom 10.2 GiB of 14.9 GiB, at least 12" in text
+    )
+    assert "12 chip-hours, 13.20 USD by the list" in text

@@ -1,25 +1,26 @@
-"""SARIF as the standard asks for it, with paths and names that are the same on every machine and in every version."""
+"""SARIF as the standard asks for it, the same on every machine; JUnit's XML, as pytest's own of the same stages."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_reports import BAD, GOOD
+from sample_reports import BAD, GOOD, report_of
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report import Report, sarif
+from t5x_harness.report import Report, junit, sarif
 from t5x_harness.report.sarif import FINGERPRINT
 from t5x_harness.rulebook.codes import RUN_CODES, rules_by_code
-from t5x_harness.rulebook.descriptors import rule_descriptors
-from t5x_harness.rulebook.pages import page
+from t5x_harness.rulebook.pages import page, rule_descriptors
 from t5x_harness.spec import Edit, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.version import __version__
 
@@ -120,8 +121,7 @@ def test_codes_are_described_as_on_their_pages(lint: Lint) -> None:
 
 def test_a_code_of_somebody_elses_is_an_id_alone() -> None:
     finding = Finding("MINE1", Severity.ERROR, Stage.TRAIN, "no good")
-    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),))
-    assert {"id": "MINE1"} in check(document(Report((result,))))["tool"]["driver"]["rules"]
+    assert {"id": "MINE1"} in check(document(report_of(finding)))["tool"]["driver"]["rules"]
 
 
 def test_what_is_outside_the_repository_is_shown_at_the_line_that_leads_there(lint: Lint, folder: Path) -> None:
@@ -142,11 +142,7 @@ def test_a_binding_of_the_command_line_is_shown_at_the_beginning_of_the_config(l
 
 def test_a_finding_that_is_nowhere_in_the_repository_has_no_location(tmp_path: Path) -> None:
     finding = Finding("RUN01", Severity.ERROR, Stage.TRAIN, "the process died")
-    result = RunResult(
-        RunSpec(("t5x/configs/runs/pretrain.gin",), cwd=str(tmp_path)),
-        (StageResult(Stage.TRAIN, Outcome.FAILED, (finding,)),),
-    )
-    assert check(document(Report((result,))))["results"][0]["locations"] == []
+    assert check(document(report_of(finding, cwd=str(tmp_path))))["results"][0]["locations"] == []
 
 
 def test_runs_that_share_a_faulty_include_share_the_result(lint: Lint, folder: Path) -> None:
@@ -185,8 +181,7 @@ def test_fingerprints_tell_findings_apart() -> None:
         for name in ("x", "y")
         for line in (1, 2)
     )
-    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.LINT, Outcome.FAILED, findings),))
-    found = [r["partialFingerprints"][FINGERPRINT] for r in check(document(Report((result,))))["results"]]
+    found = [r["partialFingerprints"][FINGERPRINT] for r in check(document(report_of(*findings)))["results"]]
     assert len(set(found)) == 4
 
 
@@ -233,14 +228,15 @@ def test_what_was_not_checked_is_said() -> None:
 
 
 def test_a_stage_that_failed_without_a_finding_is_said() -> None:
-    result = RunResult(RunSpec(("a.gin",)), (StageResult(Stage.TRAIN, Outcome.FAILED, log_tail="last words"),))
-    (notification,) = check(document(Report((result,))))["invocations"][0]["toolExecutionNotifications"]
+    report = report_of(stage=Stage.TRAIN, log_tail="last words")
+    (notification,) = check(document(report))["invocations"][0]["toolExecutionNotifications"]
     assert notification["level"] == "error"
     assert "last words" in notification["message"]["text"]
 
 
 def test_nothing_run_is_a_document_too() -> None:
     assert check(document(Report(())))["results"] == []
+    assert ElementTree.fromstring(junit.render(Report(()))).find("testsuite") is not None
 
 
 @given(st.text(min_size=1), st.integers(0, 10**6))
@@ -250,3 +246,52 @@ def test_any_finding_is_written(text: str, line: int) -> None:
     run = check(json.loads(sarif.render(Report((result,)), rule_descriptors)))
     shown = printable(f"{text}:{line}: {text}\nfix: {text}")
     assert run["results"][0]["message"]["text"] == shown
+
+
+def _properties(element: ElementTree.Element) -> list[tuple[str | None, str | None]]:
+    return [(p.get("name"), p.get("value")) for p in element.findall("properties/property")]
+
+
+def test_each_stage_is_a_test_case() -> None:
+    (suite,) = ElementTree.fromstring(junit.render(Report((GOOD, BAD))))
+    assert {name: suite.get(name) for name in ("tests", "errors", "failures", "skipped")} == {
+        "tests": "9",
+        "errors": "0",
+        "failures": "1",
+        "skipped": "2",
+    }
+    assert ("t5x.harness", __version__) in _properties(suite)
+    assert ("t5x.slice", "v3-8, v4-16") in _properties(suite)
+    cases = suite.findall("testcase")
+    assert [(c.get("classname"), c.get("name"), c.get("time")) for c in cases][5:7] == [
+        ("configs/pretrain.gin", "infer", "3.000"),
+        ("a/long_name_of_a_config.gin", "lint", "0.200"),
+    ]
+    planned = _properties(cases[2])
+    assert planned[:2] == [("t5x.stage", "plan"), ("t5x.seconds", "1.000")]
+    assert ("t5x.parameters", "60506624") in planned
+
+
+def test_a_failure_is_its_findings_and_a_stage_left_out_is_skipped() -> None:
+    (suite,) = ElementTree.fromstring(junit.render(Report((BAD,))))
+    lint, resolve, _ = suite.findall("testcase")
+    failure = lint.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "GIN09: TRAIN_STEPS = 1.0 is a float (pretrain.gin:12)"
+    assert (failure.text or "").startswith(
+        "t5x/configs/runs/pretrain.gin:12: error GIN09: TRAIN_STEPS = 1.0 is a float"
+    )
+    assert ("t5x.finding", "GIN09 t5x/configs/runs/pretrain.gin:12") in _properties(lint)
+    skipped = resolve.find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "resolve: not run, because lint failed"
+
+
+def test_the_t5x_is_that_of_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "t5x", raising=False)
+    (tmp_path / "t5x").mkdir()
+    for name in ("__init__", "partitioning"):
+        (tmp_path / "t5x" / f"{name}.py").write_text("")
+    spec = dataclasses.replace(GOOD.spec, cwd=str(tmp_path))
+    (suite,) = ElementTree.fromstring(junit.render(Report((dataclasses.replace(GOOD, spec=spec),))))
+    assert ("t5x.runtime", "installed T5X unknown version") in _properties(suite)

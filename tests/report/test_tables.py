@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.findings.tables import GAP, Bytes, Count, columns
+from t5x_harness.findings.text import GAP, Bytes, Count, columns
 
 
 def test_words_stand_left_and_numbers_right() -> None:
@@ -54,7 +54,7 @@ def test_cells_can_be_told_apart(rows: list[list[str]]) -> None:
 
 
 def test_it_imports_nothing_heavy() -> None:
-    program = "import sys, t5x_harness.findings.tables; print(*sys.modules)"
+    program = "import sys, t5x_harness.findings.text; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert not {"jax", "numpy", "tensorflow", "gin"} & set(loaded.stdout.split())
 

@@ -201,7 +201,7 @@ def test_pytest_s_parts_are_where_they_were(pytester: pytest.Pytester) -> None:
 @canary("pytest-xdist")
 def test_xdist_asks_for_the_group_of_an_item() -> None:
     pytest.importorskip("xdist")
-    from t5x_harness.upstream.xdist import scheduling_by
+    from t5x_harness.upstream.pytest import scheduling_by
 
     kind = scheduling_by(lambda nodeid: "ours" if nodeid.startswith("a.gin") else None)
     scheduling = kind.__new__(kind)

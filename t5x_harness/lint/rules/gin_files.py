@@ -9,7 +9,7 @@ from pathlib import Path
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
-from t5x_harness.gin.program import GinProgram, Include
+from t5x_harness.gin.program import Include
 from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import Context, finds, shown_folder
@@ -94,6 +94,11 @@ def _package_lacks(context: Context, problem: Problem) -> bool:
     return any(folder.name == package and (folder / "__init__.py").is_file() for folder in including.parents)
 
 
+_PACKAGE = {
+    "models_of_others/__init__.py": "",
+    "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
+}
+
 GIN17 = Mistake(
     "GIN17",
     "package that lacks a gin file which it includes",
@@ -101,21 +106,10 @@ GIN17 = Mistake(
         "Not every published config can be run: T5X's umT5 configs include "
         "`t5x/configs/runs/pretrain_deterministic.gin`, which its repository does not have. No search path fixes that."
     ),
-    bad=Example(
-        "include 'models_of_others/large.gin'\n",
-        files={
-            "models_of_others/__init__.py": "",
-            "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
-        },
-        at="include 'models_of_others/base.gin'",
-    ),
+    bad=Example("include 'models_of_others/large.gin'\n", files=_PACKAGE, at="include 'models_of_others/base.gin'"),
     good=Example(
         "include 'models_of_others/large.gin'\n",
-        files={
-            "models_of_others/__init__.py": "",
-            "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
-            "models_of_others/base.gin": "BATCH_SIZE = 4\n",
-        },
+        files={**_PACKAGE, "models_of_others/base.gin": "BATCH_SIZE = 4\n"},
     ),
 )
 
@@ -197,7 +191,6 @@ def include_cycle(context: Context) -> Iterator[Found]:
 _GS = "gs://"
 _HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
 
-
 GIN33 = Mistake(
     "GIN33",
     "gin file at gs://",
@@ -216,9 +209,12 @@ GIN33 = Mistake(
 def file_in_bucket(context: Context) -> Iterator[Found]:
     """Finds each gin file at gs://, unless a module that the config imports gives Gin a reader for it."""
     program = context.program
-    asked = [(name, at) for name, at in _asked_for(program) if name.startswith(_GS)]
-    sources = SourceFinder(ModuleFinder(module_path(program.spec), None))
-    if not asked or any(_gives_reader(sources, each.module) for each in program.imports):
+    includes = (statement for statement in program.statements if isinstance(statement, Include))
+    asked = [*((name, None) for name in program.spec.gin_files), *((i.target, i.location) for i in includes)]
+    asked = [(name, at) for name, at in asked if name.startswith(_GS)]
+    finder = SourceFinder(ModuleFinder(module_path(program.spec), None))
+    sources = (finder.source(each.module) for each in program.imports) if asked else ()
+    if any(source is not None and source.mentions("register_file_reader") for source in sources):
         return
     for name, at in asked:
         mounted = format_value(f"/gcs/{name.removeprefix(_GS)}", limit=200)
@@ -227,17 +223,3 @@ def file_in_bucket(context: Context) -> Iterator[Found]:
             at,
             f"write {mounted}, Vertex AI's mount of the bucket, or copy the file beside the job",
         )
-
-
-def _asked_for(program: GinProgram) -> Iterator[tuple[str, Location | None]]:
-    """Yields every gin file that is asked for, and the include that does; None for a file that the user named."""
-    for name in program.spec.gin_files:
-        yield name, None
-    for statement in program.statements:
-        if isinstance(statement, Include):
-            yield statement.target, statement.location
-
-
-def _gives_reader(sources: SourceFinder, module: str) -> bool:
-    source = sources.source(module)
-    return source is not None and source.mentions("register_file_reader")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.program import BINDINGS, GinProgram, MacroBinding
 from t5x_harness.gin.values import REQUIRED, format_value, is_required, macros_in
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.edits import rename_bound, rename_macro_use
 from t5x_harness.lint.rule import Context, finds, where
-from t5x_harness.lint.rules.auxiliary_job import is_for_controller
+from t5x_harness.lint.rules.modes import is_for_controller
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
@@ -52,10 +52,11 @@ def misspelt_macro(context: Context) -> Iterator[Found]:
             continue
         kept = program.macros.get(near)
         keeps = f", so {near} stays {format_value(kept.value)}" if kept is not None else ""
+        flag, equals = ("--gin.", "=") if macro.location.file == BINDINGS else ("", " = ")
         yield Found(
             f"nothing reads the macro {macro.name}{keeps}",
             macro,
-            f"did you mean {near}? Write {_assignment(macro, near)}",
+            f"did you mean {near}? Write {flag}{near}{equals}{format_value(macro.value)}",
             edits=rename_bound(program, macro.location, macro.name, near) if _is_slip(program, macro, near) else (),
         )
 
@@ -96,9 +97,12 @@ def unread_macro(context: Context) -> Iterator[Found]:
     for macro in _unread(context):
         if _close(program, macro.name) is None:
             reader = program.former_readers.get(macro.name)
-            keep = _why_kept(program, macro)
+            keep, instead = _why_kept(program, macro), ""
+            if reader is not None:
+                winner = program.final[reader.key]
+                instead = f": {reader}, which read it, is {format_value(winner.value)} ({where(winner.location)})"
             yield Found(
-                f"nothing reads the macro {macro.name} = {format_value(macro.value)}{_instead(program, reader)}",
+                f"nothing reads the macro {macro.name} = {format_value(macro.value)}{instead}",
                 macro,
                 f"{'remove it' if keep is None else keep}, or use %{macro.name} in "
                 f"{'the parameter that it is meant for' if reader is None else reader}",
@@ -111,29 +115,13 @@ def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
     for other in program.statements:
         if isinstance(other, MacroBinding) and other.name == macro.name and is_required(other.value):
             return f"keep it, because {program.name_of(other.location.file)} declares it gin.REQUIRED"
-    shared = bool(macro.location.included_from) and _is_of_run_configs(program, macro.name)
+    if not macro.location.included_from:
+        return None
+    # One of T5X's run configs, which need not be this run's, may have a macro of this name.
+    bound = re.compile(rf"^{re.escape(macro.name)} *=", re.MULTILINE)
+    configs = sorted(Path(program.t5x_parent or "", "t5x/configs/runs").glob("*.gin"))
+    shared = any(bound.search(path.read_text(encoding="utf-8")) for path in configs)
     return "keep it for other runs" if shared else None
-
-
-def _instead(program: GinProgram, reader: Binding | MacroBinding | None) -> str:
-    """Returns, as further words, the value that replaced the reader of a macro."""
-    if reader is None:
-        return ""
-    winner = program.final[reader.key]
-    return f": {reader}, which read it, is {format_value(winner.value)} ({where(winner.location)})"
-
-
-def _is_of_run_configs(program: GinProgram, name: str) -> bool:
-    """Returns whether one of T5X's run configs, which need not be this run's, has a macro of this name."""
-    folder = Path(program.t5x_parent or "") / "t5x/configs/runs"
-    bound = re.compile(rf"^{re.escape(name)} *=", re.MULTILINE)
-    return any(bound.search(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.gin")))
-
-
-def _assignment(macro: MacroBinding, name: str) -> str:
-    if macro.location.file == BINDINGS:
-        return f"--gin.{name}={format_value(macro.value)}"
-    return f"{name} = {format_value(macro.value)}"
 
 
 GIN18 = Mistake(
@@ -273,11 +261,8 @@ def required_and_given(context: Context) -> Iterator[Found]:
         if not isinstance(statement, MacroBinding) or not is_required(statement.value):
             continue
         winner = context.program.macros[statement.name]
-        same_file = (winner.location.file, winner.location.included_from) == (
-            statement.location.file,
-            statement.location.included_from,
-        )
-        if same_file and not is_required(winner.value) and not context.in_t5x(statement.location):
+        places = {(s.location.file, s.location.included_from) for s in (winner, statement)}
+        if len(places) == 1 and not is_required(winner.value) and not context.in_t5x(statement.location):
             yield Found(
                 f"{statement} is declared gin.REQUIRED here and bound to {format_value(winner.value)} in line "
                 f"{winner.location.line}: it is not required",

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, run_function
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import ConfiguredObject, Context, ParameterValue, finds, run_function
+from t5x_harness.lint.rules.numbers import NETWORK_CONFIGS, literals
 from t5x_harness.spec import Severity
 
-_HEAD = examples.head("pretrain", "from t5x import partitioning")
 _PARTITIONERS = ("t5x.partitioning.PjitPartitioner", "t5x.partitioning.ModelBasedPjitPartitioner")
-_DATASETS = ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg", "dataset_cfg")
 
 
 def _partitioner(context: Context) -> ConfiguredObject:
@@ -41,12 +39,10 @@ MSH03 = Mistake(
 @finds(MSH03)
 def submesh_of_other_length(context: Context) -> Iterator[Found]:
     """Finds a submesh that does not have one number for each dimension of a slice."""
-    submesh = _partitioner(context).parameter("model_parallel_submesh")
-    if submesh is None or not isinstance(submesh.value, (tuple, list)) or not submesh.value:
+    submesh = _partitioner(context).parameter("model_parallel_submesh", (tuple, list))
+    count = len(submesh.value) if submesh is not None else 0
+    if submesh is None or count in (0, 4) or not all(isinstance(size, int) for size in submesh.value):
         return
-    if len(submesh.value) == 4 or not all(isinstance(size, int) for size in submesh.value):
-        return
-    count = len(submesh.value)
     yield Found(
         f"{submesh.at} = {tuple(submesh.value)} has {count} number{'s' * (count != 1)}, and a slice has four "
         "dimensions: x, y, z and the cores of a chip",
@@ -100,19 +96,14 @@ def uneven_batch(names: Sequence[str], batch: int, data: int) -> tuple[str, str]
 def _batches(run: ConfiguredObject) -> Iterator[tuple[ParameterValue, list[str]]]:
     """Yields the batch sizes that are whole numbers, and the datasets that read each."""
     found: dict[tuple[str, str, str], tuple[ParameterValue, list[str]]] = {}
-    for parameter in _DATASETS:
-        batch = run.built(parameter, "t5x.utils.DatasetConfig").parameter("batch_size")
-        if batch is not None and isinstance(batch.value, int) and batch.value > 0:
+    for parameter in ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg", "dataset_cfg"):
+        batch = run.built(parameter, "t5x.utils.DatasetConfig").parameter("batch_size", int)
+        if batch is not None and batch.value > 0:
             name = parameter.removesuffix("_dataset_cfg").removesuffix("_cfg")
             found.setdefault(batch.at.key, (batch, []))[1].append(name)
     yield from found.values()
 
 
-_CONFIGS = (
-    "t5x.examples.t5.network.T5Config",
-    "t5x.examples.scalable_t5.network.T5Config",
-    "t5x.examples.decoder_only.network.TransformerConfig",
-)
 _SIZES = ("emb_dim", "head_dim", "mlp_dim", "vocab_size")
 _ROWS, _COLUMNS = 8, 128
 _SMALL = examples.head("pretrain", "from t5x.examples.t5 import network", model="small")
@@ -134,10 +125,7 @@ MSH14 = Mistake(
 @finds(MSH14)
 def padded_sizes(context: Context) -> Iterator[Found]:
     """Finds each size of the model that fills no whole tile and is not T5X's own."""
-    for binding in context.program.final_bindings:
-        if binding.target not in _CONFIGS or binding.param not in _SIZES:
-            continue
-        given = context.program.resolve(binding)
+    for binding, given in literals(context, dict.fromkeys(NETWORK_CONFIGS, _SIZES)):
         size = given.value
         if not isinstance(size, int) or size <= 0 or size % _ROWS == 0 or context.in_t5x(given.location):
             continue

@@ -2,21 +2,110 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import os
+import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.modules import ModuleFinder, module_path
 from t5x_harness.gin.problems import ProblemKind
+from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.lint import t5_package
 from t5x_harness.lint.rule import Context, finds, shown_folder, where
-from t5x_harness.lint.user_imports import missing_imports, named_modules
-from t5x_harness.spec import Severity, StandInPolicy
+from t5x_harness.spec import Location, Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest
 
-_STACK = "seqio"  # what every T5X imports
+_MOST_MODULES = 300
+_DATASET = "t5x.utils.DatasetConfig"
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingImport:
+    """An import in a user's module that Python cannot find.
+
+    Attributes:
+      name: the module that is imported.
+      part: the first component of its name that is not there.
+      importer: the module that imports it.
+      at: the line of the import.
+      asked_at: the line of the config that imports the importer, or a module that does.
+    """
+
+    name: str
+    part: str
+    importer: str
+    at: Location
+    asked_at: Location
+
+
+def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBinding]]:
+    """Yields the modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and what names them."""
+    seen: set[str] = set()
+    for binding in program.final_bindings:
+        given = program.resolve(binding)
+        is_name = (binding.target, binding.param) == (_DATASET, "module") and isinstance(given.value, str)
+        if is_name and given.value not in ("", "None", *seen):  # GIN08 has the quotes of 'None'
+            seen.add(given.value)
+            yield given.value, given
+
+
+def missing_imports(program: GinProgram, finder: ModuleFinder) -> tuple[MissingImport, ...]:
+    """Returns the unconditional imports of the project's modules that Python would not find, each package once.
+
+    Returns nothing if a module changes the search for modules, and ignores the imports of libraries.
+    """
+    sources = SourceFinder(finder)
+    waiting = deque((s.module, s.location) for s in program.imports if s.module != MAIN)
+    waiting.extend((name, given.location) for name, given in named_modules(program))
+    seen: set[str] = set()
+    found: dict[str, MissingImport] = {}
+    while waiting and len(seen) < _MOST_MODULES:
+        name, asked_at = waiting.popleft()
+        if name in seen or not name:
+            continue
+        seen.add(name)
+        waiting.append((name.rpartition(".")[0], asked_at))
+        file = _own_file(program, finder, name)
+        source = sources.source(name) if file is not None else None
+        if file is None or source is None:
+            continue
+        if source.changes_import_path:
+            return ()
+        waiting.extend((module, asked_at) for module in source.imports.values() if finder.find(module) is not None)
+        for imported, line in source.required_imports:
+            if finder.find(imported) is not None:
+                waiting.append((imported, asked_at))
+            elif _is_surely_missing(program, finder, sources, imported):
+                part = finder.missing_part(imported)
+                found.setdefault(part, MissingImport(imported, part, name, Location(file, line), asked_at))
+    return tuple(found.values())
+
+
+def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | None:
+    """Returns the file of a user's module, as locations show it; None for a library's module."""
+    module = finder.find(name)
+    if module is None or module.origin is None or module.origin.suffix != ".py":
+        return None
+    if not module.origin.is_relative_to(os.path.abspath(program.spec.cwd)):
+        return None
+    file = os.path.relpath(module.origin, program.spec.cwd)
+    return None if program.is_installed(file) else file
+
+
+def _is_surely_missing(program: GinProgram, finder: ModuleFinder, sources: SourceFinder, name: str) -> bool:
+    """Returns whether a module is missing: not Python's own, and not made by a package that looks elsewhere."""
+    top = name.split(".")[0]
+    if top in sys.stdlib_module_names or sources.opener(name, ()) is not None:
+        return False
+    part = finder.missing_part(name)
+    return part == top or _own_file(program, finder, part.rpartition(".")[0]) is not None
+
+
 _KNOWN = {
     t5_package.NAME: t5_package.INSTALL,
     "flaxformer": "python -m pip install git+https://github.com/google/flaxformer",  # it is not on PyPI
@@ -44,10 +133,8 @@ GIN15 = Mistake(
 @finds(GIN15)
 def missing_module(context: Context) -> Iterator[Found]:
     """Finds each module that Python would not find, in the config's imports and in those of the user's modules."""
-    finder = _finder(context)
-    for problem in context.program.problems:
-        if problem.kind is not ProblemKind.MISSING_MODULE:
-            continue
+    finder = _finder(context.program)
+    for problem in context.program.problems_of(ProblemKind.MISSING_MODULE):
         part = problem.detail
         whole = "" if part == problem.subject else f" (for {problem.subject})"
         standin = _standin(context, problem.subject, part)
@@ -57,8 +144,8 @@ def missing_module(context: Context) -> Iterator[Found]:
             fix_of(context, finder, problem.subject, part),
             severity=Severity.WARNING if standin else None,
         )
-    if finder.find(_STACK) is None:
-        return  # this Python cannot run T5X, and what it lacks beside that says little
+    if finder.find("seqio") is None:
+        return  # this Python cannot run T5X, which imports it, and what it lacks beside that says little
     for name, given in named_modules(context.program):
         if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
             part = finder.missing_part(name)
@@ -69,7 +156,7 @@ def missing_module(context: Context) -> Iterator[Found]:
                 # A package that is missing altogether may be in the image of the job.
                 severity=Severity.ERROR if "." in part else Severity.WARNING,
             )
-    for missing in missing_imports(context.program):
+    for missing in missing_imports(context.program, finder):
         yield Found(
             f"{missing.at.file} imports {missing.name}, which is not there ({where(missing.asked_at)} brings "
             f"{missing.importer})",
@@ -79,8 +166,7 @@ def missing_module(context: Context) -> Iterator[Found]:
         )
 
 
-def _finder(context: Context) -> ModuleFinder:
-    program = context.program
+def _finder(program: GinProgram) -> ModuleFinder:
     return ModuleFinder(module_path(program.spec), Path(program.t5x_parent) if program.t5x_parent else None)
 
 

@@ -1,31 +1,30 @@
-"""GIN09 and GIN36: floats where T5X counts, and numbers outside of their range."""
+"""GIN09, GIN23 and GIN36: floats where T5X counts, numbers outside of their range, comments that contradict them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Mapping
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.configured import evaluates, run_function, save_config
-from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.rule import Context, finds, where
-from t5x_harness.spec import Edit, Mode, Severity
+from t5x_harness.lint.edits import set_literal, statement_at
+from t5x_harness.lint.rule import Context, evaluates, finds, run_function, save_config, where
+from t5x_harness.spec import Mode, Severity
 
+NETWORK_CONFIGS = (
+    "t5x.examples.t5.network.T5Config",
+    "t5x.examples.scalable_t5.network.T5Config",
+    "t5x.examples.decoder_only.network.TransformerConfig",
+)
 _NETWORK = (
-    "vocab_size",
-    "emb_dim",
-    "num_heads",
-    "num_encoder_layers",
-    "num_decoder_layers",
-    "num_layers",
-    "head_dim",
-    "mlp_dim",
+    *("vocab_size", "emb_dim", "num_heads", "num_encoder_layers", "num_decoder_layers", "num_layers"),
+    *("head_dim", "mlp_dim"),
 )
 COUNTS: Mapping[str, tuple[str, ...]] = {
     "__main__.train": ("total_steps", "eval_steps", "eval_period", "relative_steps", "stats_period", "gc_period"),
@@ -34,25 +33,13 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     "t5x.utils.SaveCheckpointConfig": ("period",),
     "t5x.partitioning.PjitPartitioner": ("num_partitions",),
     "t5x.trainer.Trainer": ("num_microbatches",),
-    **{
-        f"t5x.examples.{family}.network.{config}": _NETWORK
-        for family in ("t5", "scalable_t5", "decoder_only")
-        for config in ("T5Config", "TransformerConfig")
-    },
+    **dict.fromkeys(NETWORK_CONFIGS, _NETWORK),
 }
 LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
-_MOST = 2**53  # above it a float cannot represent every whole number
-
-_PERIODS: Mapping[str, tuple[str, ...]] = {
-    "__main__.train": ("eval_period", "gc_period", "stats_period"),
-    "t5x.utils.SaveCheckpointConfig": ("period",),
-}
-
-_HEAD = examples.head("pretrain")
 
 
 def literals(
-    context: Context, parameters: Mapping[str, tuple[str, ...]]
+    context: Context, parameters: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
     """Yields the statements that give these parameters values, each once, with the first binding that reads it."""
     seen: set[tuple[str, str, str]] = set()
@@ -86,14 +73,16 @@ def float_for_count(context: Context) -> Iterator[Found]:
     """Finds each count and feature length that is a float."""
     yield from _lengths(context)
     for binding, given in literals(context, COUNTS):
-        if isinstance(given.value, float):
+        value = given.value
+        if isinstance(value, float):
+            whole = f"{int(value):_}" if value.is_integer() else None
+            is_exact = whole is not None and abs(value) < 2**53  # above it a float cannot hold every whole number
             yield Found(
-                f"{given} = {format_value(given.value)} is a float, and a whole number is needed"
-                f"{read_as(binding, given)}",
+                f"{given} = {format_value(value)} is a float, and a whole number is needed{read_as(binding, given)}",
                 given,
-                _whole(given, given.value),
+                f"write {given} = {whole}" if whole else "give a whole number",
                 severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
-                edits=_as_whole(context, given),
+                edits=set_literal(context.program, given.location, value, whole) if whole and is_exact else (),
             )
 
 
@@ -113,7 +102,7 @@ def _lengths(context: Context) -> Iterator[Found]:
 def _is_fatal(context: Context, binding: Binding) -> bool:
     """Returns whether T5X counts with a float; of several periods it does so only with the smallest."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
-    if not train or binding.param not in _PERIODS.get(binding.target, ()):
+    if not train or binding.param not in ("eval_period", "gc_period", "stats_period", "period"):
         return True
     periods = [
         train.value("eval_period") if evaluates(train) else None,
@@ -123,15 +112,6 @@ def _is_fatal(context: Context, binding: Binding) -> bool:
     steps = min((p for p in periods if isinstance(p, (int, float)) and p > 0), default=math.inf)
     value = context.program.resolve(binding).value
     return value < steps if binding.param == "stats_period" else isinstance(steps, float) and value == steps
-
-
-def _as_whole(context: Context, given: Binding | MacroBinding) -> tuple[Edit, ...]:
-    whole = given.value.is_integer() and abs(given.value) < _MOST
-    return set_literal(context.program, given.location, given.value, f"{int(given.value):_}") if whole else ()
-
-
-def _whole(given: Binding | MacroBinding, value: Any) -> str:
-    return f"write {given} = {int(value):_}" if float(value).is_integer() else "give a whole number"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,27 +130,22 @@ class _Range:
 
 
 _SHARE = _Range(0, 1, "from 0 up to, but not including, 1", "it is a share, and from 1 on nothing is left to train on")
-_EPSILON = _Range(0, 1, "next to 0, such as 1e-30", "it is added to squared gradients, and drowns them")
 _POSITIVE = _Range(0, math.inf, "above 0", "the updates are nothing, or not finite", with_low=False)
-_NOT_NEGATIVE = _Range(0, math.inf, "from 0 up", "the updates are not finite")
-_STEPS = _Range(0, math.inf, "from 1 up", "T5X's loop over steps does not end, or makes no step")
-_MODELS = ("t5x.models.EncoderDecoderModel", "t5x.models.DecoderOnlyModel")
-_CONFIGS = (
-    "t5x.examples.t5.network.T5Config",
-    "t5x.examples.scalable_t5.network.T5Config",
-    "t5x.examples.decoder_only.network.TransformerConfig",
-)
+_AT_LEAST_1 = _Range(0, math.inf, "from 1 up", "T5X's loop over steps does not end, or makes no step")
 _OF_LOSS = {
     "label_smoothing": _SHARE,
     "loss_normalizing_factor": dataclasses.replace(_POSITIVE, outside="the loss is divided by it"),
 }
 _RANGES: Mapping[str, Mapping[str, _Range]] = {
-    "__main__.train": dict.fromkeys(("eval_steps", "eval_period", "stats_period", "gc_period"), _STEPS),
-    **{config: {"dropout_rate": _SHARE} for config in _CONFIGS},
-    **dict.fromkeys(_MODELS, _OF_LOSS),
-    "t5x.adafactor.Adafactor": {"decay_rate": _NOT_NEGATIVE, "clipping_threshold": _POSITIVE, "epsilon1": _EPSILON},
+    "__main__.train": dict.fromkeys(("eval_steps", "eval_period", "stats_period", "gc_period"), _AT_LEAST_1),
+    **{config: {"dropout_rate": _SHARE} for config in NETWORK_CONFIGS},
+    **dict.fromkeys(("t5x.models.EncoderDecoderModel", "t5x.models.DecoderOnlyModel"), _OF_LOSS),
+    "t5x.adafactor.Adafactor": {
+        "decay_rate": _Range(0, math.inf, "from 0 up", "the updates are not finite"),
+        "clipping_threshold": _POSITIVE,
+        "epsilon1": _Range(0, 1, "next to 0, such as 1e-30", "it is added to squared gradients, and drowns them"),
+    },
 }
-_PARAMETERS = {target: tuple(ranges) for target, ranges in _RANGES.items()}
 
 
 GIN36 = Mistake(
@@ -180,24 +155,91 @@ GIN36 = Mistake(
         "T5X takes any number. DROPOUT_RATE = 10, meant as 10 %, drops every activation: the job trains to its end, "
         "and no parameter changes. Others end as a loss that is not finite, after the model was built and restored."
     ),
-    bad=Example(_HEAD, bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
-    good=Example(_HEAD, bindings=("DROPOUT_RATE = 0.1",)),
+    bad=Example(examples.head("pretrain"), bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
+    good=Example(examples.head("pretrain"), bindings=("DROPOUT_RATE = 0.1",)),
 )
 
 
 @finds(GIN36)
 def out_of_range(context: Context) -> Iterator[Found]:
     """Finds each number that is outside of its range."""
-    for binding, given in literals(context, _PARAMETERS):
+    for binding, given in literals(context, _RANGES):
         value, allowed = given.value, _RANGES[binding.target][binding.param]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or allowed.holds(value):
             continue
+        share = f": {value:g} % is {value / 100:g}" if allowed is _SHARE and 1 < value < 100 else ""
         yield Found(
             f"{given} = {value} is out of range{read_as(binding, given)}: {allowed.outside}",
             given,
-            f"give a number {allowed.words}{_as_share(value) if allowed is _SHARE else ''}",
+            f"give a number {allowed.words}{share}",
         )
 
 
-def _as_share(percent: float) -> str:
-    return f": {percent:g} % is {percent / 100:g}" if 1 < percent < 100 else ""
+_NUMBER = r"\d[\d_]*"
+_STEPS = rf"{_NUMBER}(?: (?:steps )?(?:of |for )?(?:pre-?train\w*|fine-?tun\w*)(?: steps)?)?"
+_SUM = re.compile(rf"{_STEPS}(?: (?:\+|and) {_STEPS})+")
+_PRODUCTS = re.compile(rf"{_NUMBER}(?:\s*[*+]\s*{_NUMBER})+")
+
+# What T5X's own files say beside None; it is often left behind when the value is changed.
+_OF_NONE: Mapping[str, str] = {
+    "keep": r"keep all( checkpoints)?",
+    "seed": r"use a new seed each run(/restart)?",
+    "num_examples": r"use all examples( in the (infer_eval )?dataset)?",
+}
+_HEAD = examples.head("finetune", "from t5x import utils")
+
+
+GIN23 = Mistake(
+    "GIN23",
+    "comment that contradicts its value",
+    severity=Severity.WARNING,
+    why=(
+        "Gin reads no comments: with `TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000` the run ends after 30000 steps. "
+        "Only sums and products of plain numbers are compared, and what T5X's own files say beside None."
+    ),
+    bad=Example(_HEAD + "TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000\n", at="TRAIN_STEPS"),
+    good=Example(_HEAD + "TRAIN_STEPS = 2_700_000  # 2_650_000 + 50_000\n"),
+)
+
+
+@finds(GIN23)
+def stale_comment(context: Context) -> Iterator[Found]:
+    """Finds each comment of the user's whose arithmetic does not match the value, or that is about another value."""
+    for statement in context.program.final.values():
+        if not isinstance(statement.value, int) or isinstance(statement.value, bool):
+            continue
+        text = statement_at(context.program, statement.location)
+        comments = [token.string for token in text.tokens if token.type == tokenize.COMMENT] if text is not None else []
+        if len(comments) != 1:
+            continue
+        comment = comments[0].lstrip("# ").rstrip(" .")
+        claimed = _result(comment, of_steps="steps" in str(statement).lower())
+        if claimed is not None and claimed != statement.value:
+            yield Found(
+                f"{statement} = {statement.value}, and the comment beside it comes to {claimed} ({comment})",
+                statement,
+                f"write {statement} = {claimed:_}, or correct the comment",
+            )
+        elif _says_none(statement, comment):
+            yield Found(
+                f"{statement} = {format_value(statement.value)}, and the comment beside it says {comment!r}",
+                statement,
+                f"write {statement} = None, or remove the comment",
+            )
+
+
+def _result(comment: str, *, of_steps: bool) -> int | None:
+    """Returns the result of a comment's arithmetic; None if the comment has more or less than that."""
+    if _PRODUCTS.fullmatch(comment):
+        return sum(math.prod(map(int, product.split("*"))) for product in comment.split("+"))
+    if of_steps and _SUM.fullmatch(comment):
+        return sum(map(int, re.findall(_NUMBER, comment)))
+    return None
+
+
+def _says_none(statement: Binding | MacroBinding, comment: str) -> bool:
+    name = str(statement).rpartition(".")[2].lower()
+    return any(
+        (name == key or name.endswith(f"_{key}")) and re.fullmatch(words, comment.lower())
+        for key, words in _OF_NONE.items()
+    )

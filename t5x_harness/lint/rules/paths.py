@@ -10,26 +10,23 @@ from t5x_harness.buckets.addresses import bucket_fault
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.configured import ParameterValue, restore_config, run_function, save_config
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import Context, ParameterValue, finds, restore_config, run_function, save_config
 from t5x_harness.spec import Mode, Severity
 
 _HEAD = examples.head("pretrain")
 _FINETUNE = examples.head("finetune")
 
 
-def _path(given: ParameterValue | None) -> ParameterValue | None:
-    return given if given is not None and isinstance(given.value, str) and given.value else None
-
-
 def _output(context: Context) -> ParameterValue | None:
     """Returns the folder that the run writes into."""
-    return _path(run_function(context).parameter("model_dir" if context.program.mode is Mode.TRAIN else "output_dir"))
+    folder = run_function(context).parameter("model_dir" if context.program.mode is Mode.TRAIN else "output_dir", str)
+    return folder if folder is not None and folder.value else None
 
 
 def _checkpoint(context: Context) -> ParameterValue | None:
     """Returns the checkpoint, or the folder of checkpoints, that the run begins with."""
-    return _path(restore_config(context).parameter("path"))
+    path = restore_config(context).parameter("path", str)
+    return path if path is not None and path.value else None
 
 
 def _shown(given: ParameterValue) -> str:

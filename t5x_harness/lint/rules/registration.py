@@ -7,21 +7,56 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.problems import Problem, ProblemKind
-from t5x_harness.gin.program import BINDINGS, GinProgram
-from t5x_harness.lint.edits import rename_selector
-from t5x_harness.lint.moves import REGISTRATION, add_import, begin_with, raise_registration, remove
-from t5x_harness.lint.needed_imports import import_of_symbol, imports_of_file
+from t5x_harness.gin.program import BINDINGS, Binding, Block, GinProgram, MacroBinding
+from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.values import references_in
+from t5x_harness.lint.edits import REGISTRATION, add_import, begin_with, raise_registration, remove, rename_selector
 from t5x_harness.lint.rule import Context, finds
 from t5x_harness.spec import Edit
 from t5x_harness.system.misspelling import closest, meant
 
+
+def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selector: str) -> str | None:
+    """Returns the import that gives ``symbol`` its meaning in ``selector``, as other files or T5X have it."""
+    elsewhere = {str(statement) for statement in program.imports if statement.name == symbol}
+    if elsewhere:
+        return elsewhere.pop() if len(elsewhere) == 1 else None
+    targets = snapshot.suffixes(selector)
+    return import_of_module(snapshot, targets[0], selector) if len(targets) == 1 else None
+
+
+def import_of_module(snapshot: Snapshot, target: str, selector: str) -> str | None:
+    """Returns the import under which ``selector`` means ``target``: ``from t5x import utils`` for ``utils.X``."""
+    module = snapshot.module_of(target)
+    package, _, name = (module or "").rpartition(".")
+    return f"from {package} import {name}" if package and f"{package}.{selector}" == target else None
+
+
+def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple[str, ...] | None:
+    """Returns the imports that a file needs to switch on dynamic registration; None if one is unknown."""
+    needed: dict[str | None, None] = {}
+    for selector, target in _selectors(program, snapshot, file):
+        needed.setdefault(import_of_module(snapshot, target, selector) if target else None)
+    given = {str(i) for i in program.imports if i.location.file == file}
+    return None if None in needed else tuple(sorted(s for s in needed if s is not None and s not in given))
+
+
+def _selectors(program: GinProgram, snapshot: Snapshot, file: str) -> Iterator[tuple[str, str | None]]:
+    """Yields the names that a file uses, and what each means; None if that cannot be known."""
+    for statement in program.statements:
+        if statement.location.file != file:
+            continue
+        if isinstance(statement, (Binding, Block)) and statement.resolved:
+            yield statement.selector, statement.target
+        if isinstance(statement, (Binding, MacroBinding)):
+            yield from ((r.selector, r.target) for r in references_in(statement.value) if r.target is not None)
+    for problem in program.problems:
+        if problem.kind is ProblemKind.UNKNOWN_SELECTOR and problem.location.file == file:
+            targets = snapshot.suffixes(problem.subject)
+            yield problem.subject, targets[0] if len(targets) == 1 else None
+
+
 _HEAD = examples.head("pretrain")
-
-
-def _unknown(program: GinProgram) -> Iterator[Problem]:
-    """Selectors without a match; an include that is missing may be what would have registered them."""
-    if program.complete:
-        yield from (p for p in program.problems if p.kind is ProblemKind.UNKNOWN_SELECTOR)
 
 
 def _is_alias(program: GinProgram, problem: Problem) -> bool:
@@ -47,7 +82,9 @@ GIN10 = Mistake(
 @finds(GIN10, whole_program=True)
 def not_registered(context: Context) -> Iterator[Found]:
     """Finds each name that matches nothing that is registered by then, or too much."""
-    for problem in _unknown(context.program):
+    # An include that is missing may be what would have registered a name without a match.
+    unknown = context.program.problems_of(ProblemKind.UNKNOWN_SELECTOR) if context.program.complete else ()
+    for problem in unknown:
         if _is_alias(context.program, problem):
             continue
         names = context.snapshot.suffixes(problem.subject)
@@ -65,14 +102,13 @@ def not_registered(context: Context) -> Iterator[Found]:
             binding=problem.subject,
             edits=_switched_on(context, problem.location.file),
         )
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.AMBIGUOUS_SELECTOR:
-            yield Found(
-                f"{problem.subject} is ambiguous: it matches {', '.join(problem.names)}",
-                problem.location,
-                f"write more of its module's name, such as {problem.names[0]}",
-                binding=problem.subject,
-            )
+    for problem in context.program.problems_of(ProblemKind.AMBIGUOUS_SELECTOR):
+        yield Found(
+            f"{problem.subject} is ambiguous: it matches {', '.join(problem.names)}",
+            problem.location,
+            f"write more of its module's name, such as {problem.names[0]}",
+            binding=problem.subject,
+        )
 
 
 def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
@@ -96,21 +132,20 @@ GIN11 = Mistake(
 @finds(GIN11)
 def late_registration(context: Context) -> Iterator[Found]:
     """Finds dynamic registration below other imports, or twice in a file."""
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.LATE_REGISTRATION:
-            yield Found(
-                f"dynamic registration is switched on after {'; '.join(problem.names)}",
-                problem.location,
-                f"move `{REGISTRATION}` above all other imports of the file",
-                edits=raise_registration(context.program, problem.location),
-            )
-        elif problem.kind is ProblemKind.REPEATED_REGISTRATION:
-            yield Found(
-                "dynamic registration is switched on a second time in this file",
-                problem.location,
-                "remove this line",
-                edits=remove(context.program, problem.location),
-            )
+    for problem in context.program.problems_of(ProblemKind.LATE_REGISTRATION):
+        yield Found(
+            f"dynamic registration is switched on after {'; '.join(problem.names)}",
+            problem.location,
+            f"move `{REGISTRATION}` above all other imports of the file",
+            edits=raise_registration(context.program, problem.location),
+        )
+    for problem in context.program.problems_of(ProblemKind.REPEATED_REGISTRATION):
+        yield Found(
+            "dynamic registration is switched on a second time in this file",
+            problem.location,
+            "remove this line",
+            edits=remove(context.program, problem.location),
+        )
 
 
 GIN28 = Mistake(
@@ -128,8 +163,8 @@ GIN28 = Mistake(
 @finds(GIN28)
 def alias_on_command_line(context: Context) -> Iterator[Found]:
     """Finds ``--gin.train_script.train.…``: an alias that only gin files have."""
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.UNKNOWN_SELECTOR and _is_alias(context.program, problem):
+    for problem in context.program.problems_of(ProblemKind.UNKNOWN_SELECTOR):
+        if _is_alias(context.program, problem):
             alias, _, rest = problem.subject.partition(".")
             yield Found(
                 f"no configurable matches {problem.subject}: {alias} is an alias inside gin files only",
@@ -161,12 +196,10 @@ GIN29 = Mistake(
 @finds(GIN29)
 def symbol_not_imported(context: Context) -> Iterator[Found]:
     """Finds each symbol that a file uses and only another file imports, once for each file."""
-    said: set[tuple[str, str]] = set()
-    for problem in context.program.problems:
-        place = (problem.location.file, problem.detail)
-        if problem.kind is not ProblemKind.SYMBOL_NOT_IMPORTED or place in said:
-            continue
-        said.add(place)
+    first: dict[tuple[str, str], Problem] = {}
+    for problem in context.program.problems_of(ProblemKind.SYMBOL_NOT_IMPORTED):
+        first.setdefault((problem.location.file, problem.detail), problem)
+    for problem in first.values():
         elsewhere = next((str(i) for i in context.program.imports if i.name == problem.detail), None)
         missing = import_of_symbol(context.program, context.snapshot, problem.detail, problem.subject)
         near = closest(problem.detail, problem.names)

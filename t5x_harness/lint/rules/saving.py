@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.lint.configured import ParameterValue, run_function, save_config, start_step
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import Context, ParameterValue, finds, run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _MANY = 50
@@ -37,12 +36,10 @@ def every_checkpoint_kept(context: Context) -> Iterator[Found]:
         return
     relative = train.parameter("relative_steps")
     is_relative = relative is not None and bool(relative.value)
-    total = relative if is_relative else train.parameter("total_steps")
-    period = save.parameter("period")
-    if total is None or period is None or not isinstance(total.value, int) or not isinstance(period.value, int):
-        return
+    total = train.parameter("relative_steps" if is_relative else "total_steps", int)
+    period = save.parameter("period", int)
     start = 0 if is_relative else start_step(context)
-    if start is None:
+    if total is None or period is None or start is None:
         return
     steps = total.value - start
     given = (save.parameter("keep"), period, total)
@@ -77,7 +74,7 @@ def nothing_saved(context: Context) -> Iterator[Found]:
     period = save.parameter("period")
     if period is None or save.value("checkpoint_steps"):
         return
-    if period.value is None or (isinstance(period.value, int) and period.value == 0):
+    if period.value is None or (period.value == 0 and isinstance(period.value, int)):
         yield Found(
             f"{period.at} = {period.value}: no checkpoint is saved, and nothing is left of the run",
             period.at,
@@ -92,8 +89,8 @@ _SEEDED = _HEAD + "train/utils.DatasetConfig.seed = 42\n"
 def _dataset_seed(context: Context) -> ParameterValue | None:
     """Returns the seed of the data to train on, where it is the user's."""
     train = run_function(context, Mode.TRAIN)
-    seed = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig").parameter("seed")
-    return seed if seed is not None and isinstance(seed.value, int) and not context.in_t5x(seed.at.location) else None
+    seed = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig").parameter("seed", int)
+    return None if seed is None or context.in_t5x(seed.at.location) else seed
 
 
 CKP15 = Mistake(
@@ -116,24 +113,18 @@ def seed_without_position(context: Context) -> Iterator[Found]:
     period = save.parameter("period")
     if seed is None or period is None or save.value("save_dataset", False) is not False:
         return
-    if not _saves_before_the_end(context, period):
-        return  # a restart begins at the first step, as the data does
+    train, start = run_function(context, Mode.TRAIN), start_step(context)
+    total, steps = train.value("total_steps"), train.value("relative_steps")
+    if not steps and isinstance(total, int) and start is not None:
+        steps = total - start
+    if isinstance(steps, int) and isinstance(period.value, int) and not 0 < period.value < steps:
+        return  # there is no checkpoint to go on from: a restart begins at the first step, as the data does
     yield Found(
         f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
         "restart trains on the same first examples again",
         seed.at,
         f"bind {period.sibling('save_dataset')} = True, or {seed.at} = None for a new order at each start",
     )
-
-
-def _saves_before_the_end(context: Context, period: ParameterValue) -> bool:
-    """Returns whether there is a checkpoint to go on from; true if that is not known."""
-    train, start = run_function(context, Mode.TRAIN), start_step(context)
-    total = train.value("total_steps")
-    steps = train.value("relative_steps")
-    if not steps and isinstance(total, int) and start is not None:
-        steps = total - start
-    return not isinstance(steps, int) or not isinstance(period.value, int) or 0 < period.value < steps
 
 
 POD07 = Mistake(
@@ -162,13 +153,9 @@ def not_repeatable(context: Context) -> Iterator[Found]:
             data.at if context.in_t5x(seed.at.location) else seed.at,
             f"bind {seed.at} = 0 too",
         )
-    if (
-        seed is not None
-        and isinstance(seed.value, int)
-        and hardware is not None
-        and hardware.value is True
-        and not context.in_t5x(hardware.at.location)
-    ):
+    if seed is None or hardware is None or not isinstance(seed.value, int):
+        return
+    if hardware.value is True and not context.in_t5x(hardware.at.location):
         yield Found(
             f"{hardware.at} = True: with {seed.at} = {seed.value} the run repeats itself only on the same slice "
             "and partitions",

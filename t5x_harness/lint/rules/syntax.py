@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from t5x_harness.findings import examples
@@ -10,10 +11,54 @@ from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint.edits import write_value
-from t5x_harness.lint.lookalikes import unseen_character
 from t5x_harness.lint.rule import Context, finds
-from t5x_harness.spec import Edit
 from t5x_harness.system.misspelling import closest, meant
+
+_STRING_OR_REST = re.compile(r"""(['"])(?:\\.|(?!\1).)*\1|['"#].*""", re.DOTALL)
+"""A string in straight quotes; else a comment, or a string without an end, to the end of the line."""
+
+_MEANT = {
+    "Zs": "a plain space",
+    "Cf": "",
+    "Pd": "a plain -",
+    "Sm": "a plain -",
+    "Pi": "a straight quote",
+    "Pf": "a straight quote",
+}
+"""What to write instead, by the character's category in Unicode; empty for a character that does not show."""
+
+_QUOTES = frozenset("\u201a\u201e\u2032\u2033\u00b4\uff02\uff07`")
+"""Characters of other categories that stand for quotes."""
+
+
+def unseen_character(line: str, detail: str) -> tuple[str, str] | None:
+    """Returns which character of a line looks like another one, or like nothing, and the fix.
+
+    Args:
+      line: as it stands in the file. Strings and comments may hold any character.
+      detail: the parser's own words.
+
+    Returns:
+      None if each character is what it looks like.
+    """
+    outside = _STRING_OR_REST.sub(lambda match: "x" * len(match[0]), line)
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    if "\t" in indent and re.search(r"indent|\btabs?\b|Invalid identifier", detail):
+        return f"{detail}; column {indent.index(chr(9)) + 1} is a tab", "indent with spaces alone"
+    for column, character in enumerate(outside, start=1):
+        if character in _QUOTES:
+            meant: str | None = "a straight quote"
+        else:
+            meant = None if character.isascii() else _MEANT.get(unicodedata.category(character))
+        if meant is not None:
+            shows = f"looks like {meant}" if meant else "does not show"
+            name = f"U+{ord(character):04X} ({unicodedata.name(character, 'without a name')})"
+            return (
+                f"column {column} is {name}, which {shows}",
+                f"write {meant} in its place" if meant else "take it out",
+            )
+    return None
+
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
 _HEAD = examples.head("finetune")
@@ -37,41 +82,34 @@ def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | 
     return (match["key"], near) if near else None
 
 
+_BOUND = (
+    "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
+    "train/utils.DatasetConfig.batch_size = "
+)
+
 GIN19 = Mistake(
     "GIN19",
     "macro used without %",
     why="A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`.",
-    bad=Example(
-        "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
-        "train/utils.DatasetConfig.batch_size = BATCH_SIZE\n",
-        at="train/utils.DatasetConfig.batch_size",
-    ),
-    good=Example(
-        "BATCH_SIZE = 4\nfrom __gin__ import dynamic_registration\nfrom t5x import utils\n"
-        "train/utils.DatasetConfig.batch_size = %BATCH_SIZE\n"
-    ),
+    bad=Example(_BOUND + "BATCH_SIZE\n", at="train/utils.DatasetConfig.batch_size"),
+    good=Example(_BOUND + "%BATCH_SIZE\n"),
 )
 
 
 @finds(GIN19)
 def forgotten_percent(context: Context) -> Iterator[Found]:
     """Finds each syntax error that a ``%`` fixes."""
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.SYNTAX and (found := _forgotten_percent(context, problem)):
+    for problem in context.program.problems_of(ProblemKind.SYNTAX):
+        if found := _forgotten_percent(context, problem):
             key, name = found
+            is_macro = problem.subject.partition("#")[0].rpartition("=")[2].strip() == name
             yield Found(
                 f"cannot parse `{problem.subject}`: a macro is read with %",
                 problem.location,
                 f"write {key} = %{name}",
                 binding=key,
-                edits=_add_percent(context, problem, name),
+                edits=write_value(context.program, problem.location, f"%{name}") if is_macro else (),
             )
-
-
-def _add_percent(context: Context, problem: Problem, name: str) -> tuple[Edit, ...]:
-    """Puts the ``%`` in front of a word that is a macro as it stands."""
-    written = problem.subject.partition("#")[0].rpartition("=")[2].strip()
-    return write_value(context.program, problem.location, f"%{name}") if written == name else ()
 
 
 def _carried_over(problem: Problem) -> str | None:
@@ -89,8 +127,8 @@ VTX07 = Mistake(
     "comma or quote of an argument list in a binding",
     why=(
         "Arguments of a Vertex job are a Python list of strings. A quote that is left out, as in the listing of T5X's "
-        "own "
-        'guide (`"--gin.EVALUATOR_NUM_EXAMPLES=500,`), makes the comma a part of the value, and Gin cannot parse it.'
+        'own guide (`"--gin.EVALUATOR_NUM_EXAMPLES=500,`), makes the comma a part of the value, and Gin cannot parse '
+        "it."
     ),
     bad=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500,",), at="EVALUATOR_NUM_EXAMPLES"),
     good=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500",)),
@@ -100,8 +138,8 @@ VTX07 = Mistake(
 @finds(VTX07)
 def carried_over(context: Context) -> Iterator[Found]:
     """Finds each binding that brought along a comma or a quote of its argument list."""
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.SYNTAX and (bare := _carried_over(problem)) is not None:
+    for problem in context.program.problems_of(ProblemKind.SYNTAX):
+        if (bare := _carried_over(problem)) is not None:
             key, _, value = bare.partition("=")
             yield Found(
                 f"cannot parse `{problem.subject}`: {problem.subject.strip()[len(bare) :]} belongs to the list "

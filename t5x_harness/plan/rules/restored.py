@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import restored_from, training
 from t5x_harness.findings.rule import Found, Mistake, Rule
-from t5x_harness.lint.rules.checkpoint_mode import CKP05, CKP19
-from t5x_harness.lint.rules.checkpoint_there import CKP04
-from t5x_harness.lint.rules.partial_restore import CKP17, CKP18
+from t5x_harness.lint.rules.restoring import CKP04, CKP05, CKP17, CKP18, CKP19
 from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity, Stage

@@ -10,8 +10,7 @@ from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.gin.config import BindingKey
 from t5x_harness.lint.rules.numbers import GIN09
 from t5x_harness.lint.rules.saving import CKP23
-from t5x_harness.lint.rules.steps import CKP01, CKP02, MSH12
-from t5x_harness.lint.rules.training import FACTORS, GIN24, GIN26
+from t5x_harness.lint.rules.steps import CKP01, CKP02, FACTORS, GIN24, GIN26, MSH12
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity
 

@@ -1,7 +1,4 @@
-"""AUX02 to AUX05: configs for auxiliary jobs, which a controller starts for each checkpoint of a training run.
-
-The controller replaces some macros of the auxiliary config and passes no other bindings on.
-"""
+"""GIN12, GIN31 and AUX02 to AUX05: configs of another mode, for several binaries, or for auxiliary jobs."""
 
 from __future__ import annotations
 
@@ -9,22 +6,32 @@ from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.gin.program import BINDINGS, ENTRIES, MacroBinding
+from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, MacroBinding
 from t5x_harness.gin.values import Reference, format_value
-from t5x_harness.lint.auxiliary_macros import CHECKPOINT_MACROS, REPLACED_MACROS
-from t5x_harness.lint.configured import ConfiguredObject, ParameterValue, restore_config, run_function
-from t5x_harness.lint.rule import Context, finds
-from t5x_harness.spec import Mode, Severity
+from t5x_harness.lint.classify import unbound_parameters
+from t5x_harness.lint.rule import (
+    CHECKPOINT_MACROS,
+    REPLACED_MACROS,
+    ConfiguredObject,
+    Context,
+    finds,
+    restore_config,
+    run_function,
+)
+from t5x_harness.spec import Location, Mode, Severity
 
+_FUNCTIONS = {mode: name.rpartition(".")[2] for name, mode in ENTRIES.items()}
 _CHECKPOINT = CHECKPOINT_MACROS[0]
 _FROM_CONTROLLER = f"{_CHECKPOINT} = %gin.REQUIRED\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"
 _HEAD = examples.head("eval", "from t5x import utils")
 
 
-def binds_several_modes(context: Context) -> bool:
-    """Returns whether the config binds what was asked for and another of T5X's functions as well."""
-    modes = {ENTRIES[b.target] for b in context.program.entries if b.target in ENTRIES}
-    return len(modes) > 1 and (context.program.spec.mode or context.program.mode) in modes
+def _of_other_modes(context: Context) -> tuple[bool, list[tuple[Binding, Mode]]]:
+    """Returns whether the config binds what was asked for, and its bindings of T5X's other functions."""
+    wanted = context.program.spec.mode or context.program.mode
+    bound = [(b, ENTRIES[b.target]) for b in context.program.entries if b.target in ENTRIES]
+    others = [(binding, mode) for binding, mode in bound if mode is not wanted]
+    return len(others) < len(bound), others
 
 
 def is_for_controller(context: Context, macro: MacroBinding) -> bool:
@@ -52,17 +59,14 @@ AUX02 = Mistake(
 @finds(AUX02)
 def two_binaries(context: Context) -> Iterator[Found]:
     """Finds run files of two binaries that are read together: each function that the run's binary does not have."""
-    if not binds_several_modes(context):
-        return
+    has_wanted, others = _of_other_modes(context)
     wanted = context.program.spec.mode or context.program.mode
-    for binding in context.program.entries:
-        mode = ENTRIES.get(binding.target)
-        if mode is not None and mode is not wanted:
-            yield Found(
-                f"{binding} is for {mode} runs, and this config binds {wanted} as well: no binary has both",
-                binding,
-                "keep one run file (an auxiliary job with another binary needs replace_gin_file=True)",
-            )
+    for binding, mode in others if has_wanted else ():
+        yield Found(
+            f"{binding} is for {mode} runs, and this config binds {wanted} as well: no binary has both",
+            binding,
+            "keep one run file (an auxiliary job with another binary needs replace_gin_file=True)",
+        )
 
 
 AUX04 = Mistake(
@@ -124,23 +128,9 @@ def bindings_not_passed_on(context: Context) -> Iterator[Found]:
             )
 
 
-_EVALUATOR = "seqio.Evaluator"
 _TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
 _KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
 _SEQIO = examples.head("eval", "import seqio")
-
-
-def _evaluation(context: Context) -> tuple[ConfiguredObject, ParameterValue] | None:
-    """Returns SeqIO's evaluator and the dataset that it evaluates; None if there is no such dataset or evaluator."""
-    run = run_function(context, Mode.TRAIN, Mode.EVAL)
-    dataset = run.parameter("infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg")
-    given = run.parameter("inference_evaluator_cls")
-    evaluator = (
-        ConfiguredObject(context, _EVALUATOR) if given is None else run.built("inference_evaluator_cls", _EVALUATOR)
-    )
-    if dataset is None or not isinstance(dataset.value, Reference) or not evaluator:
-        return None
-    return evaluator, dataset
 
 
 AUX03 = Mistake(
@@ -158,10 +148,14 @@ AUX03 = Mistake(
 @finds(AUX03)
 def evaluation_loggers(context: Context) -> Iterator[Found]:
     """Finds an evaluator without loggers, a warning, or without one for TensorBoard, a note."""
-    found = _evaluation(context)
-    if found is None:
+    run = run_function(context, Mode.TRAIN, Mode.EVAL)
+    name = "infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg"
+    dataset = run.parameter(name, Reference)
+    evaluator = ConfiguredObject(context, "seqio.Evaluator")
+    if run.parameter("inference_evaluator_cls") is not None:
+        evaluator = run.built("inference_evaluator_cls", evaluator.target)
+    if dataset is None or not evaluator:
         return
-    evaluator, dataset = found
     loggers = evaluator.parameter("logger_cls")
     if loggers is None or loggers.value in ([], ()):
         yield Found(
@@ -180,3 +174,73 @@ def evaluation_loggers(context: Context) -> Iterator[Found]:
                 "add @seqio.TensorBoardLogger",
                 severity=Severity.NOTE,
             )
+
+
+_PRETRAIN = examples.head("pretrain")
+_DYNAMIC = "from __gin__ import dynamic_registration\nimport __main__ as train_script\n"
+_FORGOTTEN = "train_script.train.total_steps = 100\n"
+
+
+GIN12 = Mistake(
+    "GIN12",
+    "config for another run mode",
+    why=(
+        "`import __main__ as train_script` is whatever was launched: a train config given to the eval binary stops "
+        "with `AttributeError: Couldn't resolve selector train_script.train`."
+    ),
+    bad=Example(_PRETRAIN, mode=Mode.EVAL, at="include 't5x/configs/runs/pretrain.gin'"),
+    good=Example(_PRETRAIN, mode=Mode.TRAIN),
+)
+
+
+@finds(GIN12)
+def wrong_mode(context: Context) -> Iterator[Found]:
+    """Finds each function of another mode that is bound; AUX02 has those beside the right one."""
+    wanted = context.program.spec.mode
+    has_wanted, others = _of_other_modes(context)
+    for binding, mode in others if wanted is not None and not has_wanted else ():
+        yield Found(
+            f"{binding} is for {mode} runs ({_FUNCTIONS[mode]}), and {wanted} was asked for",
+            binding,
+            f"run it with --run_mode={mode}, or include the run file for {wanted}",
+        )
+
+
+GIN31 = Mistake(
+    "GIN31",
+    "gin file that is not a run config",
+    why=(
+        "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
+        "files are fragments, made to be included."
+    ),
+    bad=Example(
+        _DYNAMIC + "include 't5x/examples/t5/t5_1_1/tiny.gin'\n" + _FORGOTTEN, at="train_script.train.total_steps"
+    ),
+    good=Example(_DYNAMIC + _PRETRAIN + _FORGOTTEN),
+)
+
+
+@finds(GIN31, whole_program=True)
+def no_run_config(context: Context) -> Iterator[Found]:
+    """Finds that there is nothing to run, or names all parameters that are not bound."""
+    program = context.program
+    if not program.statements and program.problems:
+        return
+    first = Location(program.files[0], 1) if program.files else None
+    if program.mode is None:
+        others = f"; it binds {program.entries[0]}, which the harness does not run" if program.entries else ""
+        yield Found(
+            f"this is not a run config: it binds none of T5X's functions train, evaluate and infer{others}",
+            first,
+            "include a run file ('t5x/configs/runs/pretrain.gin', finetune.gin, eval.gin or infer.gin), or name it "
+            "as one of several gin files of a run",
+        )
+    elif missing := unbound_parameters(program, context.snapshot):
+        entry = (program.entry or "").rpartition(".")[2]
+        at = next(b for b in program.entries if b.target == program.entry)
+        yield Found(
+            f"{entry} needs {', '.join(missing)}, and nothing binds {'it' if len(missing) == 1 else 'them'}",
+            at.location,
+            f"bind {', '.join(f'{entry}.{name}' for name in missing)}, or include the run file that does",
+            binding=f"{entry}.{missing[0]}",
+        )

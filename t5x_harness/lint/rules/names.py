@@ -1,16 +1,18 @@
-"""GIN13 and GIN14: parameters and symbols that T5X does not have."""
+"""GIN13, GIN14 and GIN20: parameters and symbols that T5X does not have, and references that lack their ``()``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings import examples
+from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
 from t5x_harness.gin.symbols import BUILTINS
-from t5x_harness.gin.values import references_in
-from t5x_harness.lint.edits import rename_bound, rename_selector
+from t5x_harness.gin.values import Reference, references_in
+from t5x_harness.lint.edits import add_call, drop_call, rename_bound, rename_selector
 from t5x_harness.lint.rule import Context, finds, where
+from t5x_harness.lint.rules.numbers import read_as
 from t5x_harness.spec import Edit, Location
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
@@ -34,31 +36,30 @@ def unknown_parameter(context: Context) -> Iterator[Found]:
         known = context.snapshot.find(binding.target) if binding.resolved else None
         if known is None or known.parameters is None or known.takes_any or binding.param in known.parameters:
             continue
-        if not context.snapshot.may_take(known.name, binding.param):
-            if binding.param in known.denied:
-                yield Found(
-                    f"{binding.selector}'s decorator keeps the parameter {binding.param} from Gin",
-                    binding,
-                    f"remove it, or take {binding.param} out of the decorator's list",
-                )
-                continue
-            near = closest(binding.param, known.parameters)
-            right = str(binding).removesuffix(binding.param) + (near or "")
+        if context.snapshot.may_take(known.name, binding.param):
+            continue
+        if binding.param in known.denied:
             yield Found(
-                f"{binding.selector} has no parameter {binding.param}{did_you_mean(binding.param, known.parameters)}",
+                f"{binding.selector}'s decorator keeps the parameter {binding.param} from Gin",
                 binding,
-                f"write {right}" if near else f"it has {', '.join(known.parameters)}",
-                edits=_renamed_parameter(context.program, binding, known.parameters),
+                f"remove it, or take {binding.param} out of the decorator's list",
             )
+            continue
+        near = closest(binding.param, known.parameters)
+        right = str(binding).removesuffix(binding.param) + (near or "")
+        yield Found(
+            f"{binding.selector} has no parameter {binding.param}{did_you_mean(binding.param, known.parameters)}",
+            binding,
+            f"write {right}" if near else f"it has {', '.join(known.parameters)}",
+            edits=_renamed_parameter(context.program, binding, known.parameters),
+        )
 
 
 def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequence[str]) -> tuple[Edit, ...]:
     """Renames a misspelt parameter, unless its file binds the right one too."""
     right = meant(binding.param, parameters)
-    if right is None:
-        return ()
-    other = program.final.get((binding.scope, binding.target, right))
-    if other is not None and other.location.file == binding.location.file:
+    other = program.final.get((binding.scope, binding.target, right or ""))
+    if right is None or (other is not None and other.location.file == binding.location.file):
         return ()
     return rename_bound(program, binding.location, binding.param, right)
 
@@ -89,7 +90,9 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
                     f"{message}: {where(last.location)} imports {last.module} as {last.name}, which "
                     f"{where(first.location)} has imported {first.module} as"
                 )
-                fix = f"import one of the two under another name: {_renamed_import(last)}"
+                package, _, name = last.module.rpartition(".")
+                renamed = f"import {name} as {last.module.replace('.', '_')}"
+                fix = f"import one of the two under another name: {f'from {package} ' if package else ''}{renamed}"
             edits = _renamed_symbol(context.program, location.file, selector, word, names)
             yield Found(message, location, fix, binding=selector, edits=edits)
 
@@ -128,24 +131,22 @@ def _not_loaded(context: Context, selector: str, target: str, at: Location) -> t
     """Returns the complaint of a module that lies below an imported package, and that nothing imports."""
     module = context.snapshot.module_of(target)
     name = _name(selector)
-    used = [i for i in context.program.imports if i.name == name and i.location.file == at.file]
-    if module is None or not used or not module.startswith(f"{_bound_module(used[-1])}."):
+    statement = next(
+        (i for i in reversed(context.program.imports) if i.name == name and i.location.file == at.file), None
+    )
+    if module is None or statement is None:
         return None
+    # The module that the name of an import stands for: `a` for `import a.b`.
+    bound = statement.module if statement.is_from or statement.alias else statement.module.partition(".")[0]
     imported = [i.module for i in context.program.imports]
-    if context.snapshot.may_load(module, imported):
+    if not module.startswith(f"{bound}.") or context.snapshot.may_load(module, imported):
         return None
-    statement = used[-1]
     return (
         f"{selector} cannot be reached: `{statement}` does not import the module {module}, and nothing else does",
         f"add `import {module}` to {at.file}",
         "",
         [],
     )
-
-
-def _bound_module(statement: Import) -> str:
-    """Returns the module that the name of an import stands for: ``a`` for ``import a.b``."""
-    return statement.module if statement.is_from or statement.alias else statement.module.partition(".")[0]
 
 
 def _name(selector: str) -> str:
@@ -160,12 +161,6 @@ def _clash(program: GinProgram, selector: str, target: str, at: Location) -> tup
     other = [i for i in same if i.module != same[-1].module]
     is_of_last = bool(other) and target.startswith(f"{same[-1].module}.")
     return (other[-1], same[-1]) if is_of_last and (other[-1].alias or other[-1].is_from) else None
-
-
-def _renamed_import(statement: Import) -> str:
-    new = statement.module.replace(".", "_")
-    package, _, last = statement.module.rpartition(".")
-    return f"from {package} import {last} as {new}" if package else f"import {last} as {new}"
 
 
 def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, names: Sequence[str]) -> tuple[Edit, ...]:
@@ -187,3 +182,78 @@ def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
             for reference in references_in(statement.value):
                 if reference.target is not None:
                     yield str(reference), reference.target, statement.location
+
+
+_SCHEDULE = ("t5x.trainer.Trainer", "learning_rate_fn")
+_DATASETS = ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg")
+_OBJECTS: Mapping[str, tuple[str, ...]] = {
+    "__main__.train": ("model", *_DATASETS, "checkpoint_cfg", "partitioner"),
+    "__main__.evaluate": ("model", "dataset_cfg", "restore_checkpoint_cfg", "partitioner"),
+    "__main__.infer": ("model", "dataset_cfg", "restore_checkpoint_cfg", "partitioner"),
+    "t5x.utils.CheckpointConfig": ("save", "restore"),
+    "t5x.models.EncoderDecoderModel": ("module", "input_vocabulary", "output_vocabulary", "optimizer_def"),
+    "t5x.models.DecoderOnlyModel": ("module", "vocabulary", "optimizer_def"),
+    "t5x.examples.t5.network.Transformer": ("config",),
+    "t5x.examples.scalable_t5.network.Transformer": ("config",),
+    "t5x.partitioning.PjitPartitioner": ("logical_axis_rules",),
+    "t5x.adafactor.Adafactor": ("logical_factor_rules",),
+}
+
+
+GIN20 = Mistake(
+    "GIN20",
+    "reference without (), or with () where a class is needed",
+    why="`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class.",
+    bad=training("train_script.train.partitioner = @partitioning.PjitPartitioner", at="train_script.train.partitioner"),
+    good=training("train_script.train.partitioner = @partitioning.PjitPartitioner()"),
+)
+
+
+@finds(GIN20)
+def uncalled_reference(context: Context) -> Iterator[Found]:
+    """Finds each parameter of T5X's that is given a class instead of an object, or the reverse."""
+    for binding in context.program.final_bindings:
+        given = context.program.resolve(binding)
+        reference = given.value
+        if not isinstance(reference, Reference):
+            continue
+        by = read_as(binding, given)
+        lacks_call = None
+        if (binding.target, binding.param) == _SCHEDULE and _makes_schedule(reference):
+            lacks_call = "the function that makes a schedule, and the schedule is needed"
+        elif binding.param in _OBJECTS.get(binding.target, ()):
+            lacks_call = "not called, and an object is needed"
+        if lacks_call and not reference.called:
+            yield Found(
+                f"{given} = {reference} is {lacks_call}{by}",
+                given,
+                f"add (): {given} = {reference}()",
+                edits=add_call(context.program, given.location),
+            )
+        elif reference.called and _wants_class(context, binding, reference):
+            plain = str(reference).removesuffix("()")
+            yield Found(
+                f"{given} = {reference} is called, and the class itself is needed{by}",
+                given,
+                f"take the () away: {given} = {plain}",
+                edits=drop_call(context.program, given.location),
+            )
+
+
+def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
+    """Returns whether a parameter named as a class is given an object of a class of T5X's."""
+    known = context.snapshot.find(binding.target)
+    return (
+        binding.param.endswith("_cls")
+        and known is not None
+        and reference.target is not None
+        and context.snapshot.is_class(reference.target)
+    )
+
+
+def _makes_schedule(reference: Reference) -> bool:
+    """Returns whether a function surely returns a learning rate schedule, and is not one itself."""
+    target = reference.target or ""
+    return target == "t5x.utils.create_learning_rate_scheduler" or (
+        target.startswith("optax.") and target.endswith("_schedule")
+    )

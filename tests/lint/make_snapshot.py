@@ -3,8 +3,8 @@
 Run it from the root of the repository when ``tests/reference/api.json`` is recorded anew; where the extra ``t5x`` is
 installed, also when that asks for another version of a library::
 
-    python -m t5x_harness.gin.make_snapshot tests/reference/api.json
-    python -m t5x_harness.gin.make_snapshot seqio optax
+    python tests/lint/make_snapshot.py tests/reference/api.json
+    python tests/lint/make_snapshot.py seqio optax
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from t5x_harness.gin import snapshot
 from t5x_harness.gin.snapshot import LIBRARIES
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(snapshot.__file__).parent
 
 
 def snapshot_text(api: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
@@ -60,14 +61,17 @@ def _entry(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _signature(parameters: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     named = [p for p in parameters if not p["kind"].startswith("VAR_") and p["name"] not in ("self", "cls")]
+    defaults = {p["name"]: _literal(p["default"]) for p in named if "default" in p}
+    return _described([p["name"] for p in named], defaults, any(p["kind"] == "VAR_KEYWORD" for p in parameters))
+
+
+def _described(names: Sequence[str], defaults: Mapping[str, Any], takes_any: bool) -> dict[str, Any]:
     signature: dict[str, Any] = {
-        "required": [p["name"] for p in named if "default" not in p],
-        "optional": [p["name"] for p in named if "default" in p],
+        "required": [name for name in names if name not in defaults],
+        "optional": [name for name in names if name in defaults],
+        "defaults": {name: defaults[name] for name in names if name in defaults and _is_plain(defaults[name])},
+        "any": takes_any,
     }
-    literals = {p["name"]: _literal(p["default"]) for p in named if "default" in p}
-    signature["defaults"] = {name: value for name, value in literals.items() if _is_plain(value)}
-    if any(p["kind"] == "VAR_KEYWORD" for p in parameters):
-        signature["any"] = True
     return {key: value for key, value in signature.items() if value}
 
 
@@ -156,19 +160,13 @@ def _live_signature(function: Any) -> dict[str, Any] | None:
         **dict(zip(found.args[len(found.args) - len(values) :], values, strict=True)),
         **(found.kwonlydefaults or {}),
     }
-    signature: dict[str, Any] = {
-        "required": [name for name in names if name not in defaults],
-        "optional": [name for name in names if name in defaults],
-        "defaults": {name: defaults[name] for name in names if name in defaults and _is_plain(defaults[name])},
-        "any": found.varkw is not None,
-    }
-    return {key: value for key, value in signature.items() if value}
+    return _described(names, defaults, found.varkw is not None)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Reads the record, or imports the libraries, that the command line names and writes their snapshots."""
     if not arguments or any(not a.endswith(".json") and a not in LIBRARIES for a in arguments):
-        print(f"usage: python -m t5x_harness.gin.make_snapshot API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr)
+        print(f"usage: python tests/lint/make_snapshot.py API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr)
         return 2
     for argument in arguments:
         if argument in LIBRARIES:

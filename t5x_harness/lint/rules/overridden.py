@@ -1,0 +1,313 @@
+"""GIN04, GIN05, GIN06, GIN30 and GIN34: bindings that another one undoes, and scopes that nothing opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from t5x_harness.findings import examples
+from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
+from t5x_harness.gin.values import Reference, format_value, is_required, same_value
+from t5x_harness.lint.edits import move_below, rename_scope
+from t5x_harness.lint.rule import Context, finds
+from t5x_harness.spec import Edit, Location, Severity
+from t5x_harness.system.misspelling import closest, meant
+
+GIN04 = Mistake(
+    "GIN04",
+    "binding above the include that overrides it",
+    severity=Severity.WARNING,
+    why=(
+        "An include is as if its text stood there, and the last statement wins: what is bound above it is lost, "
+        "without a word from Gin. So are values of one included file that the next one sets, too, and those of a file "
+        "that is given before the run's own."
+    ),
+    bad=Example(
+        "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
+        at="BATCH_SIZE",
+    ),
+    good=Example(examples.head("pretrain") + "BATCH_SIZE = 7\n"),
+)
+
+
+@finds(GIN04)
+def overridden_by_include(context: Context) -> Iterator[Found]:
+    """Finds each binding whose value an include or a later file replaces with another."""
+    program = context.program
+    for statement in program.statements:
+        if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
+            continue
+        winner = program.final[statement.key]
+        if same_value(statement.value, winner.value) or program.is_foreign(statement.location.file):
+            continue
+        if (undoing := _undoing(program, statement, winner)) is None:
+            continue
+        what, fix, include, severity = undoing
+        yield Found(
+            f"{statement} = {format_value(statement.value)} is lost: {what} sets it to "
+            f"{format_value(winner.value)} ({winner.location})",
+            statement,
+            fix,
+            severity=severity,
+            edits=_moved(program, statement, include) if include is not None else (),
+        )
+
+
+def _undoing(
+    program: GinProgram, early: Binding | MacroBinding, late: Binding | MacroBinding
+) -> tuple[str, str, Location | None, Severity] | None:
+    """Returns what undoes a value, the fix, the include to move it below, and the severity; None if it is intended.
+
+    A file may override another one's value if it includes that file or is given after it. A default of T5X's, a whole
+    run that comes after the value, and a statement that is read a second time are no overrides. If two includes of one
+    file disagree about a macro, they may be layers, which is worth a note.
+    """
+    before, after = _chain(early.location), _chain(late.location)
+    depth = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
+    if depth is None or late.location.file == BINDINGS:
+        return None
+    one, other = before[depth], after[depth]
+    again = _was_read_before(program, late, early)
+    is_default = again or program.is_foreign(late.location.file)
+    read_again = f", or do not include {late.location.file} again" if again else ""
+    if one.file != other.file:
+        first, then = one.file, other.file
+        if not is_default and not (_starts(program, then) and not _starts(program, first)):
+            return None
+        return (
+            f"{then}, which is given after {first}{f' and includes {late.location.file} again' if again else ''},",
+            f"give {first} after {then}{read_again}",
+            None,
+            Severity.WARNING,
+        )
+    if other.line <= one.line or len(after) == depth + 1:
+        return None  # bound again in the same file: GIN34
+    if len(before) == depth + 1:
+        return f"the include in line {other.line}", f"move the binding below line {other.line}", other, Severity.WARNING
+    name = f"{after[depth + 1].file}, which {other} includes after {before[depth + 1].file},"
+    if is_default:
+        fix = f"include {before[depth + 1].file} after {after[depth + 1].file}{read_again}"
+        return name, fix, None, Severity.WARNING
+    if not isinstance(early, MacroBinding):
+        return None
+    return name, f"bind {early} in one of the two, or below line {other.line} of {other.file}", None, Severity.NOTE
+
+
+def _was_read_before(program: GinProgram, late: Binding | MacroBinding, early: Binding | MacroBinding) -> bool:
+    """Returns whether a statement was executed before another one, too, by an earlier include of its file."""
+    for statement in program.statements:
+        if statement is early:
+            return False
+        at, there = statement.location, late.location
+        is_same = isinstance(statement, (Binding, MacroBinding)) and statement.key == late.key
+        if is_same and (at.file, at.line) == (there.file, there.line):
+            return True
+    return False
+
+
+def _chain(place: Location) -> tuple[Location, ...]:
+    """Returns the include statements that lead to a place, and the place itself."""
+    return (*place.included_from, Location(place.file, place.line))
+
+
+def _starts(program: GinProgram, named: str) -> bool:
+    """Returns whether a file that the user named is the run: it brings the function that T5X calls."""
+    started = (b.location for b in program.bindings if b.target in ENTRIES)
+    return any((at.included_from[0] if at.included_from else at).file == named for at in started)
+
+
+def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Location) -> tuple[Edit, ...]:
+    """Moves a binding below an include, unless another one between the two replaces it anyway."""
+    here = statement.location
+    for other in program.statements:
+        place = other.location
+        replaces = isinstance(other, (Binding, MacroBinding)) and other.key == statement.key
+        if replaces and place.file == here.file and here.line < place.line < include.line:
+            return ()
+    return move_below(program, here, include.line)
+
+
+GIN34 = Mistake(
+    "GIN34",
+    "bound twice in one file",
+    severity=Severity.WARNING,
+    why="The last binding wins silently: the first one is there for readers only, and misleads them.",
+    bad=Example(
+        examples.head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"
+    ),
+    good=Example(examples.head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"),
+)
+
+
+@finds(GIN34)
+def bound_twice(context: Context) -> Iterator[Found]:
+    """Finds each value that one file binds twice: a note if both values are the same."""
+    again: dict[object, Binding | MacroBinding] = {}
+    for statement in reversed(context.program.statements):
+        if not isinstance(statement, (Binding, MacroBinding)) or statement.location.file == BINDINGS:
+            continue
+        place = statement.location
+        key = (statement.key, place.file, place.included_from)
+        later = again.get(key)
+        again[key] = statement
+        if later is None or is_required(statement.value) or context.program.is_foreign(place.file):
+            continue
+        same = same_value(statement.value, later.value)
+        second = "the same" if same else format_value(later.value)
+        line = later.location.line
+        yield Found(
+            f"{statement} = {format_value(statement.value)} is bound again in line {line}, to {second}",
+            statement,
+            "remove one of the two",
+            severity=Severity.NOTE if same else Severity.WARNING,
+        )
+
+
+_HEAD = examples.head("pretrain", "from t5x import utils")
+
+
+GIN05 = Mistake(
+    "GIN05",
+    "binding beaten by a scoped one",
+    severity=Severity.WARNING,
+    why=(
+        "For `@train/utils.DatasetConfig()` a binding of `train/utils.DatasetConfig.batch_size` beats one of "
+        "`utils.DatasetConfig.batch_size`, wherever they stand. A train config uses the scopes train, train_eval and "
+        "infer_eval."
+    ),
+    bad=Example(_HEAD + "utils.DatasetConfig.batch_size = 9\n", at="utils.DatasetConfig.batch_size"),
+    good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 9\n"),
+)
+
+
+@finds(GIN05, whole_program=True)
+def beaten_by_scope(context: Context) -> Iterator[Found]:
+    """Finds each final binding that no use of its configurable takes."""
+    program = context.program
+    order = {id(statement): index for index, statement in enumerate(program.statements)}
+    for binding in program.final_bindings:
+        scopes = {r.scope for r, _ in program.uses(binding.target)}
+        # A call in a deeper scope takes bindings of this one, and of something more specific.
+        if not scopes or not all(s != binding.scope and binding.scope in scope_chain(s) for s in scopes):
+            continue  # used where this binding counts, where nothing is known, or not at all
+        winners = [program.lookup(binding.target, binding.param, scope) for scope in sorted(scopes)]
+        if any(w is None or w is binding for w in winners):
+            continue
+        beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
+        if all(_refines(order, w, binding) for w in beaten_by):
+            continue
+        first = beaten_by[0]
+        names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
+        yield Found(
+            f"{binding} = {format_value(binding.value)} has no effect: {first} = {format_value(first.value)} "
+            f"({first.location}) is more specific",
+            binding,
+            f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
+        )
+
+
+def _refines(order: Mapping[int, int], winner: Binding, beaten: Binding) -> bool:
+    """Returns whether the more specific binding overrides the general one on purpose: below it, in the same file."""
+    deeper = len(winner.location.included_from) > len(beaten.location.included_from)
+    return order[id(winner)] > order[id(beaten)] and not deeper
+
+
+_WITH_MAIN = examples.head("pretrain", "import __main__ as train_script", "from t5x import utils")
+
+
+GIN30 = Mistake(
+    "GIN30",
+    "nested scope that does not take an inner scope's bindings",
+    why=(
+        "`@big/train/X()` takes the bindings of `big` and of `big/train`, and not those of `train`: what is bound "
+        "there is missing, or silently stays at its default."
+    ),
+    bad=Example(
+        _WITH_MAIN + "train_script.train.train_dataset_cfg = @big/train/utils.DatasetConfig()\n",
+        at="train_script.train.train_dataset_cfg",
+    ),
+    good=Example(_WITH_MAIN + "train_script.train.train_dataset_cfg = @train/utils.DatasetConfig()\n"),
+)
+
+
+@finds(GIN30, whole_program=True)
+def nested_scope(context: Context) -> Iterator[Found]:
+    """Finds calls in a nested scope: an error if an argument is missing, a warning if a default is taken."""
+    for reference, statement in context.program.uses():
+        inner = _inner_scopes(reference)
+        lost = [
+            binding
+            for binding in context.program.final_bindings
+            if binding.target == reference.target
+            and binding.scope in inner
+            and context.program.lookup(binding.target, binding.param, reference.scope) is None
+        ]
+        if not lost or reference.target is None:
+            continue
+        known = context.snapshot.find(reference.target)
+        needed = [b for b in lost if known is not None and b.param in known.required]
+        names = ", ".join(dict.fromkeys(b.param for b in needed or lost))
+        effect = "so the call lacks" if needed and reference.called else "so these keep their defaults:"
+        last = lost[-1].scope
+        yield Found(
+            f"{reference} does not take the bindings of {last}/{lost[-1].selector} ({lost[-1].location}), "
+            f"{effect} {names}",
+            statement,
+            f"write {str(reference).replace(reference.scope, last, 1)}, or bind them in {reference.scope}/",
+            severity=Severity.ERROR if needed and reference.called else Severity.WARNING,
+        )
+
+
+def _inner_scopes(reference: Reference) -> frozenset[str]:
+    """Returns the scopes that a nested one names and does not open: for ``big/train`` it is ``train``."""
+    parts = reference.scope.split("/")
+    named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
+    return frozenset(named - set(scope_chain(reference.scope)))
+
+
+_USUAL = ("train", "train_eval", "infer_eval")
+
+
+GIN06 = Mistake(
+    "GIN06",
+    "scope that nothing opens",
+    severity=Severity.WARNING,
+    why="Scopes are free text: a misspelt one is a new one, and what is bound in it is never used.",
+    bad=Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n", at="trian/"),
+    good=Example(_HEAD + "train/utils.DatasetConfig.pack = False\n"),
+)
+
+
+@finds(GIN06, whole_program=True)
+def unknown_scope(context: Context) -> Iterator[Found]:
+    """Finds each scope that nothing opens: a note for one of T5X's own that this run does not use."""
+    program = context.program
+    said: set[str] = set()
+    for binding in program.final_bindings:
+        scope = binding.scope
+        if not scope or scope in program.used_scopes or scope in said:
+            continue
+        said.add(scope)
+        near = None if scope in _USUAL else closest(scope, program.used_scopes)
+        if near is not None:
+            yield Found(
+                f"nothing opens the scope {scope}, so {binding} has no effect",
+                binding,
+                f"did you mean {near}/?",
+                edits=_renamed(program, scope) if meant(scope, program.used_scopes) == near else (),
+            )
+            continue
+        severity = Severity.NOTE if scope in _USUAL else Severity.WARNING
+        yield Found(
+            f"no reference opens the scope {scope}, so {binding} has no effect unless Python code opens it",
+            binding,
+            f"use it in a reference (@{scope}/{binding.selector}), or remove the bindings",
+            severity=severity,
+        )
+
+
+def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
+    """Gives every binding of a misspelt scope the scope that is meant."""
+    right = meant(scope, program.used_scopes) or scope
+    places = [binding.location for binding in program.bindings if binding.scope == scope]
+    return tuple(dict.fromkeys(edit for place in places for edit in rename_scope(program, place, scope, right)))
