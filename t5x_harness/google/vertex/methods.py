@@ -70,7 +70,6 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
         "TensorboardService.ReadTensorboardUsage": data.read_usage,
         "TensorboardService.ReadTensorboardSize": data.read_size,
         "TensorboardService.CreateTensorboardExperiment": tensorboards.create_experiment,
-        "TensorboardService.DeleteTensorboardExperiment": tensorboards.delete_experiment,
         "TensorboardService.WriteTensorboardExperimentData": data.write_experiment,
         "TensorboardService.CreateTensorboardRun": tensorboards.create_run,
         "TensorboardService.BatchCreateTensorboardRuns": tensorboards.batch_create_runs,

@@ -121,8 +121,7 @@ class Resources:
             message = _read(kind, data)
             change(message)
             self._stamp(message, "update_time")
-            found: bytes = message.SerializeToString()
-            return found
+            return bytes(message.SerializeToString())
 
         data = self._state.update(name, changed)
         if data is None:

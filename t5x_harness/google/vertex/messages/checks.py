@@ -90,8 +90,7 @@ def _value(request: Any, field: str) -> str:
     value = request
     for step in field.split("."):
         value = getattr(value, step)
-    found: str = value
-    return found
+    return str(value)
 
 
 @functools.cache

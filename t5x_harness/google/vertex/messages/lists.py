@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 from google.protobuf.message import Message
@@ -33,38 +32,36 @@ _ORDERED = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 _DIRECTIONS = {"": False, "asc": False, "desc": True}
 
 
-@dataclasses.dataclass(frozen=True)
-class PageToken:
-    """A position in a list.
+def page_token(request: Message, last: str, offset: int) -> str:
+    """Returns the token of a position in a list.
 
-    Attributes:
+    Args:
+      request: the request for the list.
       last: the name of the last item on the page before.
       offset: the number of items on earlier pages, for when that item is gone.
     """
+    content = json.dumps([last, offset]).encode()
+    return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
 
-    last: str
-    offset: int
 
-    def encode(self, request: Message) -> str:
-        """Returns the token as text."""
-        content = json.dumps([self.last, self.offset]).encode()
-        return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
+def read_token(request: Any) -> tuple[str, int]:
+    """Returns the last item and the offset of a request's ``page_token``.
 
-    @classmethod
-    def decode(cls, text: str, request: Message) -> Self:
-        """Reads a token; raises ApiError if it is not valid, or belongs to a different request."""
-        try:
-            data = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
-        except (UnicodeEncodeError, binascii.Error):
-            data = b""
-        seal, content = data[:_SEAL], data[_SEAL:]
-        if not content or seal != _seal(request, content):
-            raise invalid_argument(
-                "Invalid page_token: it is not from a page of this list; parent, filter and "
-                "order_by have to be the same as for the first page",
-            )
-        last, offset = json.loads(content)
-        return cls(last, offset)
+    Raises:
+      ApiError: INVALID_ARGUMENT: it is not a token, or belongs to a different request.
+    """
+    try:
+        data = base64.b64decode(request.page_token.encode("ascii"), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        data = b""
+    seal, content = data[:_SEAL], data[_SEAL:]
+    if not content or seal != _seal(request, content):
+        raise invalid_argument(
+            "Invalid page_token: it is not from a page of this list; parent, filter and "
+            "order_by have to be the same as for the first page",
+        )
+    last, offset = json.loads(content)
+    return last, offset
 
 
 def _seal(request: Any, content: bytes) -> bytes:
@@ -93,10 +90,10 @@ def page_of(
     """
     first = 0
     if request.page_token:
-        token, names = PageToken.decode(request.page_token, request), [name(item) for item in items]
-        first = names.index(token.last) + 1 if token.last in names else token.offset
+        (last, offset), names = read_token(request), [name(item) for item in items]
+        first = names.index(last) + 1 if last in names else offset
     end = first + size
-    return items[first:end], PageToken(name(items[end - 1]), end).encode(request) if end < len(items) else ""
+    return items[first:end], page_token(request, name(items[end - 1]), end) if end < len(items) else ""
 
 
 def page_size(request: Any, default: int, largest: int) -> int:

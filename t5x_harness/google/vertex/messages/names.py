@@ -97,6 +97,11 @@ def parent_of(name: str) -> str:
     return name.rsplit("/", 2)[0]
 
 
+def root_of(name: str) -> str:
+    """Returns the metadata store or the Tensorboard that a resource is in, or is itself."""
+    return "/".join(name.split("/")[:6])
+
+
 def is_resource(parent: str) -> bool:
     """Returns whether a parent is a resource. Otherwise it is a project or a location, which always exists."""
     return len(parent.split("/")) > 4

@@ -36,30 +36,21 @@ def get_node(services: Services, name: str, kind: ResourceKind) -> Any:
     return found
 
 
-def store_of(name: str) -> str:
-    """Returns the name of the metadata store of a node or a schema."""
-    return "/".join(name.split("/")[:6])
-
-
-_MEMBERS, _CONTEXTS, _CHILDREN, _EXECUTIONS = "members", "contexts", "children", "executions"
+MEMBERS, CONTEXTS, CHILDREN, EXECUTIONS = "members", "contexts", "children", "executions"
+"""The artifacts and executions in a context, the contexts of these, contexts in one, and executions of an artifact."""
 
 Event = event_types.Event.pb()
 
 
 def add_member(services: Services, context: str, node: str) -> None:
     """Adds an artifact or an execution to a context. It may be in the context already."""
-    services.state.add(aspect_key(node, _CONTEXTS), context)
-    services.state.add(aspect_key(context, _MEMBERS), node)
+    services.state.add(aspect_key(node, CONTEXTS), context)
+    services.state.add(aspect_key(context, MEMBERS), node)
 
 
-def members(services: Services, context: str) -> set[str]:
-    """Returns the names of the artifacts and executions of a context."""
-    return services.state.members(aspect_key(context, _MEMBERS))
-
-
-def contexts_of(services: Services, node: str) -> set[str]:
-    """Returns the names of the contexts that an artifact or an execution is in."""
-    return services.state.members(aspect_key(node, _CONTEXTS))
+def linked(services: Services, node: str, which: str) -> set[str]:
+    """Returns the names of the nodes that a node is linked with; ``which`` is one of :data:`MEMBERS` and so on."""
+    return services.state.members(aspect_key(node, which))
 
 
 def add_child(services: Services, parent: str, child: str) -> None:
@@ -69,23 +60,18 @@ def add_child(services: Services, parent: str, child: str) -> None:
     was added to its experiment.
     """
     _change_parents(services, child, lambda parents: parents if parent in parents else [*parents, parent])
-    services.state.add(aspect_key(parent, _CHILDREN), child)
+    services.state.add(aspect_key(parent, CHILDREN), child)
 
 
 def remove_child(services: Services, parent: str, child: str) -> None:
     """Removes a context from the children of another. It may not be among them."""
     _change_parents(services, child, lambda parents: [name for name in parents if name != parent])
-    services.state.discard(aspect_key(parent, _CHILDREN), child)
-
-
-def children(services: Services, context: str) -> set[str]:
-    """Returns the names of the children of a context."""
-    return services.state.members(aspect_key(context, _CHILDREN))
+    services.state.discard(aspect_key(parent, CHILDREN), child)
 
 
 def add_event(services: Services, event: Any) -> None:
     """Adds an event between an execution and an artifact, if it is the first between the two."""
-    services.state.add(aspect_key(event.artifact, _EXECUTIONS), event.execution)
+    services.state.add(aspect_key(event.artifact, EXECUTIONS), event.execution)
     services.state.create(_event_key(event.execution, event.artifact), event.SerializeToString())
 
 
@@ -94,11 +80,6 @@ def events_of(services: Services, execution: str) -> list[Any]:
     found = services.state.get_all(services.state.keys(_event_key(execution, "")))
     events = [Event.FromString(data) for data in found if data is not None]
     return sorted(events, key=lambda event: event.event_time.ToNanoseconds())
-
-
-def executions_of(services: Services, artifact: str) -> set[str]:
-    """Returns the names of the executions with events of an artifact."""
-    return services.state.members(aspect_key(artifact, _EXECUTIONS))
 
 
 @contextlib.contextmanager
@@ -110,29 +91,30 @@ def cutting(services: Services, node: Any) -> Iterator[None]:
       node: the node's message.
     """
     name, discard = node.name, services.state.discard
-    holders, inside, below = contexts_of(services, name), members(services, name), children(services, name)
-    executions, events = executions_of(services, name), events_of(services, name)
+    holders, inside, below, executions = (
+        linked(services, name, which) for which in (CONTEXTS, MEMBERS, CHILDREN, EXECUTIONS)
+    )
+    events = events_of(services, name)
     yield
     for context in holders:
-        discard(aspect_key(context, _MEMBERS), name)
+        discard(aspect_key(context, MEMBERS), name)
     for member in inside:
-        discard(aspect_key(member, _CONTEXTS), name)
+        discard(aspect_key(member, CONTEXTS), name)
     for parent in getattr(node, "parent_contexts", ()):
-        discard(aspect_key(parent, _CHILDREN), name)
+        discard(aspect_key(parent, CHILDREN), name)
     for child in below:
         remove_child(services, name, child)
     for execution in executions:
         services.state.delete(_event_key(execution, name))
     for event in events:
-        discard(aspect_key(event.artifact, _EXECUTIONS), name)
+        discard(aspect_key(event.artifact, EXECUTIONS), name)
 
 
 def _change_parents(services: Services, child: str, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
     def changed(data: bytes) -> bytes:
         context: Any = CONTEXT.message.FromString(data)
         context.parent_contexts[:] = change(list(context.parent_contexts))
-        found: bytes = context.SerializeToString()
-        return found
+        return bytes(context.SerializeToString())
 
     services.state.update(child, changed)
 

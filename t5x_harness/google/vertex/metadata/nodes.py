@@ -11,11 +11,11 @@ from google.cloud.aiplatform_v1.types import lineage_subgraph
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.filters import matcher
-from t5x_harness.google.vertex.messages.names import ResourceKind
+from t5x_harness.google.vertex.messages.names import ResourceKind, root_of
 from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.messages.standard import answered, run_standard
 from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, get_node, kind_of, store_of
+from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, get_node, kind_of
 from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store, title_of
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import (
@@ -56,14 +56,14 @@ def update(call: ApiCall) -> Message:
     kind = kind_of(call)
     given = getattr(call.request, kind.field)
     if call.request.allow_missing and not call.services.resources.exists(given.name):
-        ensure_default_store(call.services, store_of(given.name))
+        ensure_default_store(call.services, root_of(given.name))
         _prepare(given, kind)
-        conform(call.services, given, kind, store_of(given.name))
+        conform(call.services, given, kind, root_of(given.name))
         return run_standard(call)
     changed = get_node(call.services, given.name, kind)
     _prepare(given, kind, parents=getattr(changed, "parent_contexts", ()))
     apply_mask(changed, given, call.request.update_mask.paths)
-    conform(call.services, changed, kind, store_of(given.name))
+    conform(call.services, changed, kind, root_of(given.name))
     return run_standard(call)
 
 
@@ -178,7 +178,7 @@ def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool
     if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.name, EXECUTION.name):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
         raise invalid_argument(f"Invalid filter: {message}")
-    return arguments[0] in links.contexts_of(services, node.name)
+    return arguments[0] in links.linked(services, node.name, links.CONTEXTS)
 
 
 def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) -> bool:
@@ -186,7 +186,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     operator, wanted = arguments
     if operator != ":":
         raise invalid_argument("Invalid filter: child_contexts can be compared only with `:`")
-    found = links.children(services, context.name)
+    found = links.linked(services, context.name, links.CHILDREN)
     return bool(found) if wanted == "*" else wanted in found
 
 
@@ -235,7 +235,7 @@ def query_execution(call: ApiCall) -> Message:
 def query_context(call: ApiCall) -> Message:
     """Returns the artifacts and executions of a context, and the events between them."""
     context = get_node(call.services, call.request.context, CONTEXT)
-    members = links.members(call.services, context.name)
+    members = links.linked(call.services, context.name, links.MEMBERS)
     artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
     executions = members - artifacts
     events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
@@ -258,7 +258,7 @@ def query_artifact(call: ApiCall) -> Message:
     while newest and (hops < request.max_hops or not request.max_hops):
         hops += 1
         if hops % 2:
-            newest = {e for name in newest for e in links.executions_of(call.services, name)} - executions
+            newest = {e for name in newest for e in links.linked(call.services, name, links.EXECUTIONS)} - executions
             executions |= newest
         else:
             reached = {e.artifact for name in newest for e in links.events_of(call.services, name)} - artifacts

@@ -17,9 +17,9 @@ from google.cloud.aiplatform_v1.types import metadata_schema, metadata_store
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.names import ResourceKind
+from t5x_harness.google.vertex.messages.names import ResourceKind, root_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, store_of
+from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
@@ -130,14 +130,14 @@ def conform(services: Services, node: Any, kind: ResourceKind, name: str) -> Non
     """
     if not node.schema_title:
         return
-    versions = _versions(services, store_of(name), node)
+    versions = _versions(services, root_of(name), node)
     if versions and not node.schema_version:
         node.schema_version = max(versions, key=lambda version: [int(part) for part in version.split(".")])
     schema = versions.get(node.schema_version)
     if schema is None:
         wanted = " and version ".join(filter(None, (node.schema_title, node.schema_version)))
         registered = f"its versions are {', '.join(versions)}" if versions else "CreateMetadataSchema registers schemas"
-        message = f"MetadataSchema with title {wanted} is not registered in {store_of(name)}; {registered}"
+        message = f"MetadataSchema with title {wanted} is not registered in {root_of(name)}; {registered}"
         raise ApiError(StatusCode.NOT_FOUND, message)
     if schema.schema_type not in (_type_of(kind), _ANY_KIND):
         raise invalid_argument(f"The schema {node.schema_title!r} is not one for {kind.collection}.")

@@ -33,23 +33,11 @@ _Kept = model_service.ListModelVersionsResponse.pb()  # see Versions
 _GIVEN_ID = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _LONGEST_NAME = 128
 _SET_BY_THE_SERVICE = (
-    "name",
-    "version_id",
-    "version_create_time",
-    "version_update_time",
-    "supported_export_formats",
-    "supported_deployment_resources_types",
-    "supported_input_storage_formats",
-    "supported_output_storage_formats",
-    "create_time",
-    "update_time",
-    "deployed_models",
-    "etag",
-    "data_stats",
-    "original_model_info",
-    "metadata_artifact",
-    "training_pipeline",
-)
+    "name version_id version_create_time version_update_time supported_export_formats "
+    "supported_deployment_resources_types supported_input_storage_formats supported_output_storage_formats "
+    "create_time update_time deployed_models etag data_stats original_model_info metadata_artifact "
+    "training_pipeline"
+).split()
 
 
 def upload(call: ApiCall) -> Message:

@@ -187,8 +187,7 @@ class Versions:
 
     def _etag(self, version: Any) -> str:
         """Returns the later etag of the model and the version, because clients see a change of either."""
-        found: str = max(self._own.etag, version.etag)
-        return found
+        return str(max(self._own.etag, version.etag))
 
 
 def _change(message: Any, now: int) -> None:

@@ -17,18 +17,11 @@ from google.protobuf.message import Message
 
 from t5x_harness.google.identity import ACCOUNT
 from t5x_harness.google.vertex.messages.filters import matcher
-from t5x_harness.google.vertex.messages.lists import PageToken, in_order, page_of, page_size
-from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.lists import in_order, page_of, page_size, page_token, read_token
+from t5x_harness.google.vertex.messages.names import parent_of, root_of
 from t5x_harness.google.vertex.services import ApiCall, Services, aspect_key
-from t5x_harness.google.vertex.tensorboard.tensorboards import (
-    TensorboardTimeSeries,
-    blob_prefix,
-    is_blob_id,
-    read_blob,
-    tensorboard_of,
-    write_blob,
-)
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_field, not_found
+from t5x_harness.google.vertex.tensorboard.tensorboards import TensorboardTimeSeries, blob_path, is_blob_id
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_field, not_found
 
 _Point = tensorboard_data.TimeSeriesDataPoint.pb()
 _TimeSeriesData = tensorboard_data.TimeSeriesData.pb()
@@ -110,7 +103,9 @@ def _move_blobs(services: Services, series: str, data: Any) -> None:
         for blob in point.blobs.values if point.HasField("blobs") else ():
             if blob.data:
                 blob.id = blob.id or str(uuid.uuid4())
-                write_blob(services, blob_prefix(services, series), series, blob.id, blob.data)
+                path = blob_path(services, series, blob.id)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(blob.data)
                 blob.ClearField("data")
 
 
@@ -126,8 +121,7 @@ def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bo
                 known.max_wall_time.CopyFrom(point.wall_time)
             if point.HasField("blobs"):
                 known.max_blob_sequence_length = max(known.max_blob_sequence_length, len(point.blobs.values))
-        found: bytes = kept.SerializeToString()
-        return found
+        return bytes(kept.SerializeToString())
 
     return services.state.update(series, changed) is not None
 
@@ -165,7 +159,7 @@ def read(call: ApiCall) -> Message:
 def batch_read(call: ApiCall) -> Message:
     """Returns some points of each of several time series."""
     for number, name in enumerate(call.request.time_series):
-        if tensorboard_of(name) != call.request.tensorboard:
+        if root_of(name) != call.request.tensorboard:
             raise invalid_field(f"time_series[{number}]", f"{name!r} is not in {call.request.tensorboard}")
     response: Any = call.rpc.response()
     for name in call.request.time_series:
@@ -189,19 +183,24 @@ def export(call: ApiCall) -> Message:
         page, token = page_of(found, request, size, name=lambda point: str(point.step))
     else:
         if request.page_token:
-            last = int(PageToken.decode(request.page_token, request).last)
+            last = int(read_token(request)[0])
             found = [point for point in found if point.step > last]
         page = found[:size]
-        token = PageToken(str(page[-1].step), 0).encode(request) if len(found) > size else ""
+        token = page_token(request, str(page[-1].step), 0) if len(found) > size else ""
     return call.rpc.response(time_series_data_points=page, next_page_token=token)
 
 
 def read_blobs(call: ApiCall) -> Iterator[Message]:
     """Yields blobs of a time series."""
     series, _ = _viewed(call.services, call.request.time_series)
-    prefix = blob_prefix(call.services, series.name)
     for blob_id in call.request.blob_ids:
-        data = read_blob(call.services, prefix, series.name, blob_id)
+        path = blob_path(call.services, series.name, blob_id)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            place = f"gs://{path.relative_to(call.services.settings.root / 'buckets')}"
+            message = f"The blob {blob_id} of {series.name} was not found: there is no {place}"
+            raise ApiError(StatusCode.NOT_FOUND, message) from None
         blob = tensorboard_data.TensorboardBlob.pb()(id=blob_id, data=data)
         yield call.rpc.response(blobs=[blob])
 
@@ -209,7 +208,7 @@ def read_blobs(call: ApiCall) -> Iterator[Message]:
 def _viewed(services: Services, name: str) -> tuple[Any, list[Any]]:
     """Returns a time series with its points in the order of their steps, and counts the read for the month."""
     series = services.resources.get(name, TensorboardTimeSeries)
-    key = aspect_key(tensorboard_of(name), _VIEWS + time.strftime("%Y%m", time.gmtime()))
+    key = aspect_key(root_of(name), _VIEWS + time.strftime("%Y%m", time.gmtime()))
     if not services.state.create(key, b"1"):
         services.state.update(key, lambda count: b"%d" % (int(count) + 1))
     by_step = {point.step: point for point in map(_Point.FromString, services.state.read(_key(name)))}

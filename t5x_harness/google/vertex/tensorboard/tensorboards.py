@@ -10,37 +10,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_run, tensorboard_service, tensorboard_time_series
 from google.protobuf.message import Message
 
-from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.names import parent_of, root_of
 from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.services import ApiCall, Services, aspect_key
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, invalid_argument, invalid_field
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, invalid_argument, invalid_field
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
 _Tensorboard = tensorboard.Tensorboard.pb()
-_RUNS = "runs"
-
-
-def count_run(services: Services, run: str) -> None:
-    """Counts a new run."""
-    services.state.add(aspect_key(tensorboard_of(run), _RUNS), run)
-
-
-def uncount_runs(services: Services, runs: Iterable[str]) -> None:
-    """Uncounts deleted runs."""
-    for run in runs:
-        services.state.discard(aspect_key(tensorboard_of(run), _RUNS), run)
-
-
-def _run_count(services: Services, tensorboard: str) -> int:
-    return len(services.state.members(aspect_key(tensorboard, _RUNS)))
 
 
 def create(call: ApiCall) -> Message:
@@ -50,13 +34,20 @@ def create(call: ApiCall) -> Message:
         raise invalid_field("tensorboard.display_name", "it is required")
     given.ClearField("run_count")
     given.blob_storage_path_prefix = f"cloud-ai-platform-{uuid.uuid5(_NAMESPACE, call.request.parent)}"
-    _folder(call.services, given.blob_storage_path_prefix).mkdir(parents=True, exist_ok=True)
+    buckets = call.services.settings.root / "buckets"
+    (buckets / given.blob_storage_path_prefix).mkdir(parents=True, exist_ok=True)
     operation: Any = run_standard(call)
     made = _Tensorboard()
     operation.response.Unpack(made)
     if made.is_default:  # of several that are created at once, the last one stays the default
-        _demote(call.services, [each for each in _others(call.services, made.name) if _created(each) < _created(made)])
+        now = made.create_time.ToNanoseconds()
+        others = _others(call.services, made.name)
+        _demote(call.services, [each for each in others if each.create_time.ToNanoseconds() < now])
     return operation
+
+
+def _run_count(services: Services, tensorboard: str) -> int:
+    return len(services.resources.names(f"{tensorboard}/experiments/-", "runs"))
 
 
 def get(call: ApiCall) -> Message:
@@ -94,32 +85,6 @@ def create_experiment(call: ApiCall) -> Message:
     return run_standard(call)
 
 
-def delete_experiment(call: ApiCall) -> Message:
-    """Deletes an experiment and its runs."""
-    name = call.request.name
-    runs = call.services.resources.names(name, "runs")
-    answer = run_standard(call)
-    uncount_runs(call.services, runs)
-    return answer
-
-
-def blob_prefix(services: Services, name: str) -> str:
-    """Returns the place of a Tensorboard's blobs.
-
-    Args:
-      services: have the Tensorboard.
-      name: the full name of the Tensorboard, or of anything in it.
-    """
-    found: Any = services.resources.get(tensorboard_of(name), _Tensorboard)
-    prefix: str = found.blob_storage_path_prefix
-    return prefix
-
-
-def tensorboard_of(name: str) -> str:
-    """Returns the full name of the Tensorboard that an experiment, a run or a time series is in."""
-    return "/".join(name.split("/")[:6])
-
-
 def _others(services: Services, name: str) -> list[Any]:
     """Returns the other Tensorboards in the same location."""
     known: list[Any] = services.resources.list(parent_of(name), "tensorboards", _Tensorboard)
@@ -133,41 +98,7 @@ def _demote(services: Services, boards: list[Any]) -> None:
             services.resources.update(board.name, _Tensorboard, lambda it: it.ClearField("is_default"))
 
 
-def _created(board: Any) -> int:
-    found: int = board.create_time.ToNanoseconds()
-    return found
-
-
 _NAMESPACE = uuid.UUID("6b1f0c1e-52c9-4d0e-9b0a-0d3b6b5c3f5a")
-
-
-def read_blob(services: Services, prefix: str, series: str, blob_id: str) -> bytes:
-    """Returns the bytes of a blob.
-
-    Args:
-      services: have the object store.
-      prefix: the Tensorboard's ``blob_storage_path_prefix``.
-      series: the full name of the time series.
-      blob_id: the blob's id in a point.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: the id is not valid. NOT_FOUND: there is no such object.
-    """
-    path = _path(services, prefix, series, blob_id)
-    try:
-        return path.read_bytes()
-    except OSError:
-        place = f"gs://{path.relative_to(_folder(services, ''))}"
-        raise ApiError(
-            StatusCode.NOT_FOUND, f"The blob {blob_id} of {series} was not found: there is no {place}"
-        ) from None
-
-
-def write_blob(services: Services, prefix: str, series: str, blob_id: str, data: bytes) -> None:
-    """Writes a blob as a client would; for the arguments see :func:`read_blob`."""
-    path = _path(services, prefix, series, blob_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 def is_blob_id(blob_id: str) -> bool:
@@ -175,16 +106,23 @@ def is_blob_id(blob_id: str) -> bool:
     return bool(blob_id) and blob_id not in (".", "..") and not set(blob_id) & set("/\0")
 
 
-def _path(services: Services, prefix: str, series: str, blob_id: str) -> Path:
+def blob_path(services: Services, series: str, blob_id: str) -> Path:
+    """Returns the file of the object with a blob.
+
+    Args:
+      services: have the Tensorboard and the object store.
+      series: the full name of the time series.
+      blob_id: the blob's id in a point.
+
+    Raises:
+      ApiError: INVALID_ARGUMENT: the id is not valid.
+    """
     if not is_blob_id(blob_id):
         raise invalid_field("blob_ids", f"{blob_id!r} is not a URI safe key")
+    board: Any = services.resources.get(root_of(series), _Tensorboard)
     tensorboard, experiment, run, time_series = series.split("/")[5::2]
-    return _folder(services, prefix) / f"tensorboard-{tensorboard}" / experiment / run / time_series / blob_id
-
-
-def _folder(services: Services, prefix: str) -> Path:
-    """Returns the folder in which the object store keeps a bucket, or a folder of one."""
-    return services.settings.root / "buckets" / prefix
+    folder: Path = services.settings.root / "buckets" / board.blob_storage_path_prefix / f"tensorboard-{tensorboard}"
+    return folder / experiment / run / time_series / blob_id
 
 
 TensorboardRun = tensorboard_run.TensorboardRun.pb()
@@ -237,9 +175,7 @@ def create_run(call: ApiCall) -> Message:
     if call.services.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
         return run_standard(call)  # which answers with another code than a display name that is taken
     with claimed(call.services, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
-        made: Any = run_standard(call)
-    count_run(call.services, made.name)
-    return made
+        return run_standard(call)
 
 
 def create_time_series(call: ApiCall) -> Message:
@@ -294,7 +230,6 @@ def delete_run(call: ApiCall) -> Message:
     run: Any = call.services.resources.get(call.request.name, TensorboardRun)
     answer = run_standard(call)
     release(call.services, parent_of(run.name), run.display_name)
-    uncount_runs(call.services, [run.name])
     return answer
 
 
@@ -321,7 +256,6 @@ def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: st
         for each in made:
             call.services.resources.delete(each.name)
             release(call.services, parent_of(each.name), each.display_name)
-            uncount_runs(call.services, [each.name])
         raise
     return made
 

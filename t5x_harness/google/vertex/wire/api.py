@@ -219,8 +219,7 @@ def _bytes_for(version: str, answer: Any) -> bytes:
                 carried = getattr(theirs, field)
                 carried.type_url = carried.type_url.replace(".aiplatform.v1.", ".aiplatform.v1beta1.")
         answer = theirs
-    found: bytes = answer.SerializeToString()
-    return found
+    return bytes(answer.SerializeToString())
 
 
 def _lost(error: StateError) -> ApiError:

@@ -280,7 +280,7 @@ def test_a_job_without_a_run_has_one_made_in_its_experiment(service: Any, experi
     assert (run.display_name, run.schema_title) == (job_id, "system.ExperimentRun")
     assert json_format.MessageToDict(run.metadata) == {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
     assert list(run.parent_contexts) == [experiment]
-    assert links.children(service.api.services, experiment) == {run.name}
+    assert links.linked(service.api.services, experiment, links.CHILDREN) == {run.name}
     job = service.ended(created)
     assert job.job_spec.experiment_run == run.name
     assert service.said(job) == [f"tuning {job_id}"]
@@ -290,7 +290,7 @@ def test_a_job_with_a_run_keeps_it(service: Any, experiment: str) -> None:
     job = service.ended(service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT, experiment_run=f"{EXPERIMENT}-mine"))
     assert job.job_spec.experiment_run == f"{experiment}-mine"
     assert service.said(job) == ["tuning mine"]
-    assert links.children(service.api.services, experiment) == set()
+    assert links.linked(service.api.services, experiment, links.CHILDREN) == set()
 
 
 def test_an_experiment_that_is_not_there_gets_no_run(service: Any) -> None:
