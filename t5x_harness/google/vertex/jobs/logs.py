@@ -128,6 +128,10 @@ class LoggedLine(NamedTuple):
         said = self.said
         task = replica_of(said.unit)
         stamp = _stamp(self.at)
+        payload: dict[str, Any] = {"severity": said.severity, "textPayload": said.lines[self.number]}
+        if (value := _read_object(said.lines[self.number])) is not None:  # it may name its own severity
+            given = str(value.pop(_SEVERITY_FIELD, said.severity)).upper()
+            payload = {"severity": given if given in _SEVERITIES else "DEFAULT", "jsonPayload": value}
         labels = {"ml.googleapis.com/job_id/log_area": "root"}
         if said.trial:
             labels |= {"ml.googleapis.com/trial_id": said.trial, "ml.googleapis.com/trial_type": "hyperparameter"}
@@ -135,7 +139,7 @@ class LoggedLine(NamedTuple):
             labels["ml.googleapis.com/tpu_worker_id"] = said.unit.rpartition(".")[2]
         return {
             "insertId": self.id,
-            **_payload(said.lines[self.number], said.severity),
+            **payload,
             "resource": {
                 "type": "ml_job",
                 "labels": {"project_id": said.project, "job_id": said.job_id, "task_name": task},
@@ -183,23 +187,10 @@ class LineSplitter:
         """Returns the lines that these bytes complete; empty bytes mark the end of the stream, and return the rest."""
         *whole, self._rest = (self._rest + data).split(b"\n") if data else (self._rest, b"")
         if len(self._rest) > _LONGEST_LINE:
-            end = _end_of_characters(self._rest)
+            last = self._rest[-4:]  # the last UTF-8 character may be incomplete
+            end = len(self._rest) - len(last) + codecs.utf_8_decode(last, "replace", False)[1]
             whole, self._rest = [*whole, self._rest[:end]], self._rest[end:]
         return [line.decode(errors="replace").removesuffix("\r") for line in whole if line or data]
-
-
-def _end_of_characters(data: bytes) -> int:
-    """Returns the length without a last UTF-8 character that is incomplete."""
-    _, kept = codecs.utf_8_decode(data[-4:], "replace", False)
-    return len(data) - len(data[-4:]) + kept
-
-
-def _payload(line: str, severity: str) -> dict[str, Any]:
-    """Returns the payload of a line; a line that is a JSON object is structured, and may name its own severity."""
-    if (value := _read_object(line)) is not None:
-        given = str(value.pop(_SEVERITY_FIELD, severity)).upper()
-        return {"severity": given if given in _SEVERITIES else "DEFAULT", "jsonPayload": value}
-    return {"severity": severity, "textPayload": line}
 
 
 def _stamp(nanoseconds: int) -> str:
@@ -217,10 +208,9 @@ def _read_object(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        found: dict[str, Any] = read_json(line, parse_int=_double)
+        return dict(read_json(line, parse_int=_double))
     except BadJson:
         return None
-    return found
 
 
 def _double(text: str) -> int:

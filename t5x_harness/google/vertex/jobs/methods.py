@@ -22,7 +22,7 @@ from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import links
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.validation import judge
-from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, not_found
+from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, failed_precondition, not_found
 
 _NO_PERSISTENT_RESOURCES = (
     f"{PRODUCT} does not emulate PersistentResourceService, so there are none here: leave persistent_resource_id out."
@@ -170,8 +170,12 @@ class Jobs:
         """Deletes a job that has ended, with its folder."""
         name, kind = call.request.name, _kind(call).message
         self._ownership.look_after(name, kind)
-        job = self._services.resources.get(name, kind)
-        _refuse_to_delete(job)
+        job: Any = self._services.resources.get(name, kind)
+        if not JobState(job.state).is_final:
+            message = (
+                f"{name} is in the state JOB_STATE_{JobState(job.state).name} and cannot be deleted: cancel it first"
+            )
+            raise failed_precondition(f"The {job.DESCRIPTOR.name} {message}")
         self._deleting(job)
         answer = run_standard(call)
         shutil.rmtree(job_folder(self._services.settings, name), ignore_errors=True)
@@ -191,14 +195,3 @@ class Jobs:
 def _kind(call: ApiCall) -> ResourceKind:
     """Returns the kind of jobs that a method such as ``CancelCustomJob`` is for."""
     return next(kind for kind in KINDS.values() if kind.name in call.rpc.method)
-
-
-def _refuse_to_delete(job: Any) -> None:
-    """Raises FAILED_PRECONDITION for a job that has not ended."""
-    state = JobState(job.state)
-    if not state.is_final:
-        kind = job.DESCRIPTOR.name
-        raise ApiError(
-            StatusCode.FAILED_PRECONDITION,
-            f"The {kind} {job.name} is in the state JOB_STATE_{state.name} and cannot be deleted: cancel it first",
-        )

@@ -24,7 +24,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import IO
@@ -176,15 +176,9 @@ class _Builder(venv.EnvBuilder):
         """Puts the user's environment in place of the system's site-packages."""
         packages = sysconfig.get_path("purelib", "venv", {"base": context.env_dir})
         bundled = _bundled_pip()
-        line = _PATH_LINE.format(folders=list(_site_folders()), pip=[str(bundled)] if bundled else [])
+        folders = [*([site.getusersitepackages()] if site.ENABLE_USER_SITE else []), *site.getsitepackages()]
+        line = _PATH_LINE.format(folders=folders, pip=[str(bundled)] if bundled else [])
         Path(packages, _PATH_FILE).write_text(line, encoding="ascii")
-
-
-def _site_folders() -> Iterator[str]:
-    """Yields the folders with the packages of the user's environment."""
-    if site.ENABLE_USER_SITE:
-        yield site.getusersitepackages()
-    yield from site.getsitepackages()
 
 
 def _bundled_pip() -> Path | None:

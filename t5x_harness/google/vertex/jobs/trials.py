@@ -50,7 +50,9 @@ class TunedParameter:
         kind = spec.WhichOneof("parameter_value_spec")
         values = getattr(spec, kind)
         conditional = tuple(
-            (_condition(each), cls.of(each.parameter_spec)) for each in spec.conditional_parameter_specs
+            (tuple(getattr(each, parent).values) if parent else (), cls.of(each.parameter_spec))
+            for each in spec.conditional_parameter_specs
+            for parent in [each.WhichOneof("parent_value_condition")]
         )
         if kind in ("categorical_value_spec", "discrete_value_spec"):
             return cls(spec.parameter_id, tuple(values.values), scale=spec.scale_type, conditional=conditional)
@@ -127,11 +129,6 @@ def suggest(study_spec: Any, seed: str, number: int) -> Mapping[str, Value] | No
         return next(itertools.islice(grid(parameters), number, None), None)
     source = random.Random(f"{seed}/{number}")
     return assign(parameters, lambda parameter: parameter.at(source.random()))
-
-
-def _condition(spec: Any) -> tuple[Value, ...]:
-    kind = spec.WhichOneof("parent_value_condition")
-    return tuple(getattr(spec, kind).values) if kind else ()
 
 
 def _same(value: Value, other: Value) -> bool:

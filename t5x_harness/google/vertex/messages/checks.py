@@ -63,17 +63,14 @@ def check_names(rpc: Rpc, request: Any) -> None:
     bound = _bound(rpc)
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
-        raise ApiError.of_violations(
-            FieldViolation(field, f"{_value(request, field)!r} is not the name of {_noun(rpc, field)}: {template}")
-            for field, template in wrong
-        )
-
-
-def _noun(rpc: Rpc, field: str) -> str:
-    found = verb_of(rpc)
-    if found is None or field.rpartition(".")[2] != "name":
-        return "what it is for"
-    return f"{'an' if found[1].name[0] in 'AE' else 'a'} {found[1].name}"
+        found, violations = verb_of(rpc), []
+        for field, template in wrong:
+            noun = f"{'an' if found[1].name[0] in 'AE' else 'a'} {found[1].name}" if found else ""
+            what = noun if noun and field.rpartition(".")[2] == "name" else "what it is for"
+            violations.append(
+                FieldViolation(field, f"{_value(request, field)!r} is not the name of {what}: {template}")
+            )
+        raise ApiError.of_violations(violations)
 
 
 @functools.cache

@@ -303,7 +303,13 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
 def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
     """Returns a field's value, and a filter's text converted to its type; raises ApiError if it cannot be converted."""
     if field.enum_type is not None:
-        return _enum(value, field.enum_type, wanted)
+        known = field.enum_type
+        if wanted.isdigit():
+            return value, int(wanted)
+        if wanted not in known.values_by_name and "*" not in wanted:
+            raise _invalid(f"{wanted!r} is not one of {', '.join(known.values_by_name)}")
+        found = known.values_by_number.get(value)
+        return (found.name if found else str(value)), wanted
     try:
         if isinstance(value, bool):
             return value, {"true": True, "false": False}[wanted.lower()]
@@ -318,15 +324,6 @@ def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:
     if not isinstance(value, str):
         raise _invalid(f"{field.name} cannot be compared with a value")
     return value, wanted
-
-
-def _enum(value: int, kind: Any, wanted: str) -> tuple[Any, Any]:
-    if wanted.isdigit():
-        return value, int(wanted)
-    if wanted not in kind.values_by_name and "*" not in wanted:
-        raise _invalid(f"{wanted!r} is not one of {', '.join(kind.values_by_name)}")
-    found = kind.values_by_number.get(value)
-    return (found.name if found else str(value)), wanted
 
 
 def _text_matches(text: str, wanted: str) -> bool:

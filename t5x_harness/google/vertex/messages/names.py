@@ -75,8 +75,9 @@ def map_names(message: Any, change: Callable[[str], str]) -> None:
     Users' own texts are not changed: commands, variables, descriptions, metadata.
     """
     for field, value in message.ListFields():
-        if field.message_type is not None:
-            if _is_looked_into(field.message_type):
+        if (kind := field.message_type) is not None:
+            is_theirs = kind.GetOptions().map_entry or kind.full_name.startswith("google.protobuf.")
+            if not is_theirs and kind.name not in _USERS_OWN:
                 for inner in value if is_repeated(field) else [value]:
                     map_names(inner, change)
         elif field.type == field.TYPE_STRING and field.name not in _USERS_FIELDS:
@@ -84,12 +85,6 @@ def map_names(message: Any, change: Callable[[str], str]) -> None:
                 value[:] = [change(text) if _RESOURCE.fullmatch(text) else text for text in value]
             elif _RESOURCE.fullmatch(value):
                 setattr(message, field.name, change(value))
-
-
-def _is_looked_into(kind: Any) -> bool:
-    if kind.GetOptions().map_entry or kind.full_name.startswith("google.protobuf."):
-        return False
-    return kind.name not in _USERS_OWN
 
 
 def parent_of(name: str) -> str:

@@ -39,19 +39,13 @@ def _create(call: ApiCall, kind: ResourceKind) -> Message:
     request = call.request
     if is_resource(request.parent) and not call.services.resources.exists(request.parent):
         raise not_found(request.parent)
-    made = call.services.resources.create(
-        f"{request.parent}/{kind.collection}/{_new_id(request, kind)}", getattr(request, kind.field)
-    )
-    return answered(call, made, about=made.name)
-
-
-def _new_id(request: Any, kind: ResourceKind) -> str:
-    field = f"{kind.field}_id"
-    given: str = getattr(request, field, "")
+    given: str = getattr(request, f"{kind.field}_id", "")
     pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
     if given and not pattern.fullmatch(given):
-        raise invalid_field(field, f"{given!r} does not match {pattern.pattern}")
-    return given or _random_id()
+        raise invalid_field(f"{kind.field}_id", f"{given!r} does not match {pattern.pattern}")
+    name = f"{request.parent}/{kind.collection}/{given or _random_id()}"
+    made = call.services.resources.create(name, getattr(request, kind.field))
+    return answered(call, made, about=made.name)
 
 
 def _random_id() -> str:

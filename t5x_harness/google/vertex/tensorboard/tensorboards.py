@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_run, tensorboard_service, tensorboard_time_series
+from google.cloud.aiplatform_v1.types import tensorboard, tensorboard_run, tensorboard_time_series
 from google.protobuf.message import Message
 
 from t5x_harness.google.vertex.messages.names import parent_of, root_of
@@ -196,18 +196,6 @@ def create_time_series(call: ApiCall) -> Message:
         return run_standard(call)
 
 
-def batch_create_runs(call: ApiCall) -> Message:
-    """Creates several runs of one experiment, or none."""
-    made = _all_or_none(call, create_run, "TensorboardService.CreateTensorboardRun", "runs")
-    return call.rpc.response(tensorboard_runs=made)
-
-
-def batch_create_time_series(call: ApiCall) -> Message:
-    """Creates several time series in runs of one experiment, or none."""
-    made = _all_or_none(call, create_time_series, "TensorboardService.CreateTensorboardTimeSeries", "time series")
-    return call.rpc.response(tensorboard_time_series=made)
-
-
 def update_run(call: ApiCall) -> Message:
     """Changes a run, perhaps with a new display name."""
     with _renamed(call, call.request.tensorboard_run, TensorboardRun):
@@ -225,51 +213,48 @@ def update_time_series(call: ApiCall) -> Message:
         return run_standard(call)
 
 
-def delete_run(call: ApiCall) -> Message:
-    """Deletes a run and its time series."""
-    run: Any = call.services.resources.get(call.request.name, TensorboardRun)
+def delete(call: ApiCall) -> Message:
+    """Deletes a run with its time series, or a time series with its points."""
+    kind = TensorboardRun if call.rpc.method == "DeleteTensorboardRun" else TensorboardTimeSeries
+    found: Any = call.services.resources.get(call.request.name, kind)
     answer = run_standard(call)
-    release(call.services, parent_of(run.name), run.display_name)
+    release(call.services, parent_of(found.name), found.display_name)
     return answer
 
 
-def delete_time_series(call: ApiCall) -> Message:
-    """Deletes a time series and its points."""
-    series: Any = call.services.resources.get(call.request.name, TensorboardTimeSeries)
-    answer = run_standard(call)
-    release(call.services, parent_of(series.name), series.display_name)
-    return answer
+def batch_create_runs(call: ApiCall) -> Message:
+    """Creates several runs of one experiment, or none."""
+    for request in call.request.requests:
+        request.parent = request.parent or call.request.parent
+    return call.rpc.response(tensorboard_runs=_all_or_none(call, create_run, "Run", "runs", lambda parent: parent))
 
 
-def _all_or_none(call: ApiCall, create: Callable[[ApiCall], Message], method: str, what: str) -> list[Any]:
-    """Answers each request of a batch, and undoes all of them if one fails."""
-    requests = call.request.requests
+def batch_create_time_series(call: ApiCall) -> Message:
+    """Creates several time series in runs of one experiment, or none."""
+    made = _all_or_none(call, create_time_series, "TimeSeries", "time series", parent_of)
+    return call.rpc.response(tensorboard_time_series=made)
+
+
+def _all_or_none(
+    call: ApiCall, create: Callable[[ApiCall], Message], kind: str, what: str, holder_of: Callable[[str], str]
+) -> list[Any]:
+    """Answers each request of a batch, and undoes all of them if one fails; each has a parent in the batch's own."""
+    requests, parent = call.request.requests, call.request.parent
     if len(requests) > _MOST_IN_A_BATCH:
         raise invalid_field("requests", f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch")
-    rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/{method.partition('.')[2]}"]
+    rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/CreateTensorboard{kind}"]
     made: list[Any] = []
     try:
         for number, request in enumerate(requests):
-            _check_parent(request, call.request.parent, number)
+            if holder_of(request.parent) != parent:
+                message = f"{request.parent!r} is not in the parent of the batch, {parent}"
+                raise invalid_field(f"requests[{number}].parent", message)
             made.append(create(dataclasses.replace(call, rpc=rpc, request=request)))
     except ApiError:
         for each in made:
-            call.services.resources.delete(each.name)
-            release(call.services, parent_of(each.name), each.display_name)
+            call.services.ask(f"TensorboardService.DeleteTensorboard{kind}", name=each.name)
         raise
     return made
-
-
-def _check_parent(request: Any, parent: str, number: int) -> None:
-    """Checks that a run's parent is the batch's, and that a time series' parent is a run of the batch's parent."""
-    if isinstance(request, tensorboard_service.CreateTensorboardRunRequest.pb()):
-        request.parent = request.parent or parent
-        right = request.parent == parent
-    else:
-        right = parent_of(request.parent) == parent
-    if not right:
-        message = f"{request.parent!r} is not in the parent of the batch, {parent}"
-        raise invalid_field(f"requests[{number}].parent", message)
 
 
 @contextlib.contextmanager

@@ -188,18 +188,17 @@ class Api:
         self.services.state.clear()
         self.services.faults.clear()
 
+    def _inject(self, fault: VertexFault, rpc: Rpc) -> None:
+        """Waits, or raises ApiError, as a fault says."""
+        if fault.kind == "fail":
+            raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
+        self.services.closing.wait(fault.seconds)
+
     def close(self) -> None:
         """Ends all jobs, ends all waiting, and closes the state."""
         self.services.closing.set()
         self._jobs.close()
         self.services.state.close()
-
-    def _inject(self, fault: VertexFault, rpc: Rpc) -> None:
-        """Waits, or raises ApiError, as a fault says."""
-        if fault.kind == "stall":
-            self.services.closing.wait(fault.seconds)
-            return
-        raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
 
 
 def _parsed(rpc: Rpc, request: bytes) -> Message:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import field_mask_pb2, json_format
+from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2  # noqa: F401 - registers the types of errors' details, which become JSON
 
@@ -138,7 +138,7 @@ def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
 
 def _set(owner: Any, field: Any, name: str, value: str) -> None:
     if field.message_type is not None and field.message_type.full_name == _MASK:
-        getattr(owner, field.name).CopyFrom(_mask(value))
+        getattr(owner, field.name).paths[:] = [path.strip() for path in value.split(",") if path.strip()]
         return
     if field.type == field.TYPE_BOOL and value not in _BOOLEANS:
         raise _invalid(name, f"Invalid value at '{name}' (TYPE_BOOL), \"{value}\"")
@@ -151,10 +151,6 @@ def _set(owner: Any, field: Any, name: str, value: str) -> None:
     except json_format.ParseError as error:
         raise _invalid(name, f"Invalid value at '{name}': {error}") from None
     owner.MergeFrom(read)  # adds to a repeated field
-
-
-def _mask(value: str) -> field_mask_pb2.FieldMask:
-    return field_mask_pb2.FieldMask(paths=[path.strip() for path in value.split(",") if path.strip()])
 
 
 def _invalid(name: str, what: str) -> ApiError:
