@@ -93,6 +93,12 @@ def bucket(service: Any) -> Path:
 
 
 @pytest.fixture
+def thing(bucket: Path) -> None:
+    """The wheel of a package with a module, in the bucket."""
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+
+
+@pytest.fixture
 def runs(service: Any) -> Callable[..., list[str]]:
     """Runs a script of the shell in a job, which is to succeed, and gives what it said."""
 
@@ -160,46 +166,40 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
     ) in service.said(job, "service")
 
 
+NO_BACKEND = "Install the build system there that the package's pyproject.toml names; without one it is setuptools"
+NOT_FOUND = "ERROR: No matching distribution found for "
+
+
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        (
-            "ModuleNotFoundError: No module named 'hypertune'",
-            f"Install it there: {sys.executable} -m pip install 'cloudml-hypertune>=0.1.0.dev6'",
-        ),
+        ("ModuleNotFoundError: No module named 'hypertune'", "{pip} 'cloudml-hypertune>=0.1.0.dev6'"),
         (
             "ModuleNotFoundError: No module named 'xgboost.sklearn'; 'xgboost' is not a package",
             f"the environment that t5x-harness runs in ({sys.executable}), and it has no module xgboost.sklearn. If "
             "the image has it, install its package there; a module of your own has to come with the job, in its Python "
             "package or its staged files",
         ),
+        (NOT_FOUND + "scikit-learn>=1 (from aiplatform-custom-trainer-script==0.1)", "{pip} 'scikit-learn>=1'"),
         (
-            "ERROR: No matching distribution found for scikit-learn>=1 (from aiplatform-custom-trainer-script==0.1)",
-            f"Install it there: {sys.executable} -m pip install 'scikit-learn>=1'",
+            NOT_FOUND + 'mlflow<=2.16.0; python_version < "3.13" and extra == "autologging" (from google[autologging])',
+            "{pip} 'mlflow<=2.16.0'",
         ),
-        (
-            'ERROR: No matching distribution found for mlflow<=2.16.0; python_version < "3.13" and '
-            'extra == "autologging" (from google-cloud-aiplatform[autologging])',
-            f"Install it there: {sys.executable} -m pip install 'mlflow<=2.16.0'",
-        ),
-        ("  error: invalid command 'bdist_wheel'", f"{sys.executable} -m pip install 'setuptools>=70.1'"),
+        ("  error: invalid command 'bdist_wheel'", "{pip} 'setuptools>=70.1'"),
         (
             "/j/home/.python/bin/python: No module named pip",
             "neither the environment that t5x-harness runs in nor its Python's ensurepip has pip. Install it there",
         ),
-        (
-            "  error: backend-unavailable",
-            "Install the build system there that the package's pyproject.toml names; without one it is setuptools",
-        ),
+        ("  error: backend-unavailable", NO_BACKEND),
         (
             "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import 'setuptools.build_meta'",
-            "Install the build system there that the package's pyproject.toml names; without one it is setuptools",
+            NO_BACKEND,
         ),
     ],
 )
 def test_hints(line: str, hint: str) -> None:
     [found] = python_environment.hints(["Processing trainer.tar.gz", line, "done"])
-    assert found.endswith(hint)
+    assert found.endswith(hint.replace("{pip}", f"{sys.executable} -m pip install"))
 
 
 INSTALL = (
@@ -208,24 +208,22 @@ INSTALL = (
 )
 
 
+@pytest.mark.usefixtures("thing")
 @pytest.mark.parametrize("option", ["--user", ""])
-def test_another_attempt_begins_with_nothing_installed(
-    bucket: Path, runs: Callable[..., list[str]], option: str
-) -> None:
-    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+def test_another_attempt_begins_with_nothing_installed(runs: Callable[..., list[str]], option: str) -> None:
     said = runs(INSTALL.format(option=option) + "test -e /gcs/b/mark || { touch /gcs/b/mark; kill -ABRT $$; }")
     assert said == ["installed 0", "installed 0"]
 
 
-def test_so_does_a_replica_whose_machine_was_lost(service: Any, bucket: Path, runs: Callable[..., list[str]]) -> None:
-    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+@pytest.mark.usefixtures("thing")
+def test_so_does_a_replica_whose_machine_was_lost(service: Any, runs: Callable[..., list[str]]) -> None:
     service.api.services.faults.arm(VertexFault("preempt", output="ready"))
     again = "test -e /gcs/b/mark || { touch /gcs/b/mark; echo ready; sleep 1000; }"
     assert runs(INSTALL.format(option="--user") + again) == ["installed 0", "ready", "installed 0"]
 
 
-def test_no_replica_sees_what_another_one_installs(service: Any, bucket: Path) -> None:
-    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
+@pytest.mark.usefixtures("thing")
+def test_no_replica_sees_what_another_one_installs(service: Any) -> None:
     scripts = (
         INSTALL.format(option="") + "touch /gcs/b/mark; while test -e /gcs/b/mark; do sleep 0.01; done",
         "until test -e /gcs/b/mark; do sleep 0.01; done; python -c 'import thing' || rm /gcs/b/mark; sleep 1000",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +114,12 @@ def test_updates_are_of_the_model_or_of_a_version(call: Ask) -> None:
     assert (second.name, second.version_description, second.description) == (f"{name}@2", "better", "large")
     assert dict(second.labels) == {"team": "nlp", "owner": "me", "step": "1000"}
     assert dict(get(call, name).labels) == {"team": "nlp", "owner": "me"}
-    message = refused(
-        StatusCode.FAILED_PRECONDITION, update, call, name, "version_description", version_description="x"
-    )
-    assert message == (
-        f"`version_description` is not a field of the model {name}, but of a version: name it, as in MODEL@1"
-    )
-    message = refused(StatusCode.FAILED_PRECONDITION, update, call, f"{name}@2", "display_name", display_name="x")
-    assert message == (
-        f"`display_name` is not a field of the version {name}@2, but of the model: name it without a version"
-    )
+    for target, field, message in (
+        (name, "version_description", f"the model {name}, but of a version: name it, as in MODEL@1"),
+        (f"{name}@2", "display_name", f"the version {name}@2, but of the model: name it without a version"),
+    ):
+        told = refused(StatusCode.FAILED_PRECONDITION, update, call, target, field, **{field: "x"})
+        assert told == f"`{field}` is not a field of {message}"
     message = refused(StatusCode.INVALID_ARGUMENT, update, call, name, "artifact_uri", artifact_uri="gs://b/x")
     assert "`artifact_uri` cannot be changed; these can: display_name, description, labels, version" in message
     assert "update_mask; Message: it is required" in refused(StatusCode.INVALID_ARGUMENT, update, call, name)
@@ -217,11 +213,8 @@ def test_two_servers_give_versions_and_aliases_once(two_calls: list[Ask]) -> Non
             numbers.append(made.model_version_id)
             merge(call, f"{name}@{made.model_version_id}", "default")
 
-    threads = [threading.Thread(target=add, args=[call]) for call in two_calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(add, two_calls))
     assert sorted(numbers, key=int) == [str(2 + at) for at in range(20)]
     held = [alias for each in aliases(two_calls[0], name).values() for alias in each]
     assert sorted(held) == ["default", "newest"]
