@@ -22,13 +22,7 @@ TENSORBOARD = {
     "service_account": "trainer@my-project.iam.gserviceaccount.com",
     "base_output_directory": {"output_uri_prefix": "gs://my-bucket/run"},
 }
-_GENERATION_REGION = {
-    "v2": "us-central1",
-    "v3": "us-central1",
-    "v5e": "us-west4",
-    "v6e": "us-east5",
-    "7x": "us-central1",
-}
+_GENERATION_REGION = {"v5e": "us-west4", "v6e": "us-east5"}  # the others are in us-central1
 
 CONTAINER: Document = {"image_uri": IMAGE, "args": ["--run_mode=train"]}
 PACKAGE: Document = {
@@ -73,6 +67,10 @@ class Job:
         return self.pool["machine_spec"]
 
 
+def _region_of(tpu: str | None) -> str:
+    return _GENERATION_REGION.get(tpu or "", "us-central1")
+
+
 @st.composite
 def _machines(draw: st.DrawFn) -> tuple[Document, str | None]:
     """A machine spec, and its TPU generation."""
@@ -87,10 +85,8 @@ def _machines(draw: st.DrawFn) -> tuple[Document, str | None]:
         return {**spec, "tpu_topology": draw(st.sampled_from(machine.topologies))}, machine.generation
     if machine.counts and not (machine.bare and draw(st.booleans())):
         accelerator = draw(st.sampled_from(sorted(machine.counts)))
-        spec |= {
-            "accelerator_type": accelerator,
-            "accelerator_count": draw(st.sampled_from(machine.counts[accelerator])),
-        }
+        count = draw(st.sampled_from(machine.counts[accelerator]))
+        return {**spec, "accelerator_type": accelerator, "accelerator_count": count}, None
     return spec, None
 
 
@@ -100,11 +96,8 @@ def _pools(draw: st.DrawFn, machine: Document, replicas: int) -> Document:
         "args": draw(st.lists(st.sampled_from(["--run_mode=train", "--gin.TRAIN_STEPS=5", "x"]), max_size=3)),
         "env": [{"name": name.upper().replace("-", "_"), "value": "1"} for name in draw(st.sets(_words, max_size=3))],
     }
-    pool: Document = {"machine_spec": machine, "replica_count": replicas}
-    if draw(st.booleans()):
-        pool["container_spec"] = {**CONTAINER, **shared}
-    else:
-        pool["python_package_spec"] = {**PACKAGE, **shared}
+    kind, task = draw(st.sampled_from([("container_spec", CONTAINER), ("python_package_spec", PACKAGE)]))
+    pool: Document = {"machine_spec": machine, "replica_count": replicas, kind: {**task, **shared}}
     if draw(st.booleans()):
         pool["disk_spec"] = {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": draw(st.integers(100, 64000))}
     return pool
@@ -131,30 +124,27 @@ def custom_jobs(draw: st.DrawFn) -> Job:
         "labels": draw(st.dictionaries(_words, _words, max_size=5)),
         "job_spec": spec,
     }
-    return Job(document, _GENERATION_REGION[tpu] if tpu and "tensorboard" not in spec else "us-central1", tpu)
+    return Job(document, _region_of(tpu if "tensorboard" not in spec else None), tpu)
+
+
+STUDY: Document = {
+    "metrics": [{"metric_id": "accuracy", "goal": "MAXIMIZE"}],
+    "parameters": [
+        {
+            "parameter_id": "learning_rate",
+            "double_value_spec": {"min_value": 1e-4, "max_value": 1.0},
+            "scale_type": "UNIT_LOG_SCALE",
+        },
+        {"parameter_id": "layers", "integer_value_spec": {"min_value": 2, "max_value": 4}},
+        {"parameter_id": "optimizer", "categorical_value_spec": {"values": ["adafactor", "sgd"]}},
+        {"parameter_id": "batch_size", "discrete_value_spec": {"values": [8, 16, 32]}},
+    ],
+}
 
 
 def _tuning(trial: Job, trials: int, parallel: int) -> Job:
-    study = {
-        "metrics": [{"metric_id": "accuracy", "goal": "MAXIMIZE"}],
-        "parameters": [
-            {
-                "parameter_id": "learning_rate",
-                "double_value_spec": {"min_value": 1e-4, "max_value": 1.0},
-                "scale_type": "UNIT_LOG_SCALE",
-            },
-            {"parameter_id": "layers", "integer_value_spec": {"min_value": 2, "max_value": 4}},
-            {"parameter_id": "optimizer", "categorical_value_spec": {"values": ["adafactor", "sgd"]}},
-            {"parameter_id": "batch_size", "discrete_value_spec": {"values": [8, 16, 32]}},
-        ],
-    }
-    document = {
-        "display_name": "tuning",
-        "max_trial_count": trials,
-        "parallel_trial_count": parallel,
-        "trial_job_spec": trial.spec,
-        "study_spec": study,
-    }
+    document = {"display_name": "tuning", "max_trial_count": trials, "parallel_trial_count": parallel}
+    document |= {"trial_job_spec": trial.spec, "study_spec": STUDY}
     return Job(document, trial.location, trial.tpu, tunes=True)
 
 
@@ -167,7 +157,7 @@ def tuning_jobs(draw: st.DrawFn) -> Job:
 def _example(machine: Document, tpu: str | None, **task: Document) -> Job:
     pool = {"machine_spec": machine, "replica_count": 1, **task}
     document = {"display_name": "example", "job_spec": {"worker_pool_specs": [pool]}}
-    return Job(document, _GENERATION_REGION[tpu] if tpu else "us-central1", tpu)
+    return Job(document, _region_of(tpu), tpu)
 
 
 _V3 = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 32}

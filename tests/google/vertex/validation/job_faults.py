@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from job_documents import IMAGE, TENSORBOARD, Document, Job
@@ -101,48 +102,44 @@ def put(target: Document, changes: Document) -> None:
             target[name] = value
 
 
-def in_job(rule: str, field: str, fits: Condition = any_job, **changes: Any) -> Fault:
-    return Fault(rule, field, lambda job: put(job.document, changes), fits)
+def fault_in(
+    part: Callable[[Job], Document],
+    place: str,
+    default: Condition,
+    rule: str,
+    field: str,
+    fits: Condition | None = None,
+    location: str = "",
+    **changes: Any,
+) -> Fault:
+    """A fault in a part of a job: other values of its fields."""
+    whole = ".".join(filter(None, (place, field)))
+    return Fault(rule, whole, lambda job: put(part(job), changes), fits or default, location)
 
 
-def in_spec(rule: str, field: str, fits: Condition = any_job, location: str = "", **changes: Any) -> Fault:
-    return Fault(rule, f"spec.{field}", lambda job: put(job.spec, changes), fits, location)
+def task(kind: str) -> Callable[[Job], Document]:
+    return lambda job: job.pool[kind]
 
 
-def in_pool(rule: str, field: str, fits: Condition = any_job, **changes: Any) -> Fault:
-    return Fault(rule, f"pool.{field}" if field else "pool", lambda job: put(job.pool, changes), fits)
+in_job = partial(fault_in, lambda job: job.document, "", any_job)
+in_spec = partial(fault_in, lambda job: job.spec, "spec", any_job)
+in_pool = partial(fault_in, lambda job: job.pool, "pool", any_job)
+in_machine = partial(fault_in, lambda job: job.machine, "pool.machine_spec", any_job)
+in_container = partial(fault_in, task("container_spec"), "pool.container_spec", contained)
+in_package = partial(fault_in, task("python_package_spec"), "pool.python_package_spec", packaged)
+in_study = partial(fault_in, lambda job: job.document["study_spec"], "study_spec", any_job)
+in_metric = partial(fault_in, lambda job: job.document["study_spec"]["metrics"][0], "study_spec.metrics[0]", any_job)
 
 
-def in_machine(rule: str, field: str, fits: Condition = any_job, **changes: Any) -> Fault:
-    return Fault(rule, f"pool.machine_spec.{field}", lambda job: put(job.machine, changes), fits)
+def in_parameter(rule: str, number: int, field: str, **changes: Any) -> Fault:
+    place = f"study_spec.parameters[{number}]"
+    return fault_in(
+        lambda job: job.document["study_spec"]["parameters"][number], place, any_job, rule, field, **changes
+    )
 
 
 def another_machine(rule: str, field: str, **machine: Any) -> Fault:
     return in_pool(rule, f"machine_spec.{field}", machine_spec=machine)
-
-
-def in_container(rule: str, field: str, **changes: Any) -> Fault:
-    place = f"pool.container_spec.{field}" if field else "pool.container_spec"
-    return Fault(rule, place, lambda job: put(job.pool["container_spec"], changes), contained)
-
-
-def in_package(rule: str, field: str, **changes: Any) -> Fault:
-    place = f"pool.python_package_spec.{field}" if field else "pool.python_package_spec"
-    return Fault(rule, place, lambda job: put(job.pool["python_package_spec"], changes), packaged)
-
-
-def in_study(rule: str, field: str, **changes: Any) -> Fault:
-    return Fault(rule, f"study_spec.{field}", lambda job: put(job.document["study_spec"], changes), any_job)
-
-
-def in_parameter(rule: str, number: int, field: str, **changes: Any) -> Fault:
-    place = f"study_spec.parameters[{number}]" + (f".{field}" if field else "")
-    return Fault(rule, place, lambda job: put(job.document["study_spec"]["parameters"][number], changes), any_job)
-
-
-def in_metric(rule: str, field: str, **changes: Any) -> Fault:
-    place = f"study_spec.metrics[0].{field}"
-    return Fault(rule, place, lambda job: put(job.document["study_spec"]["metrics"][0], changes), any_job)
 
 
 def more_pools(rule: str, number: int, fits: Condition) -> Fault:

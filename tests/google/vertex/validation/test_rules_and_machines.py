@@ -111,9 +111,8 @@ def test_the_slice_of_a_machine(machine: Any, name: str | None, chips: int) -> N
 
 
 def test_the_generation_is_known_even_where_the_slice_is_none() -> None:
-    assert generation_of(spec("cloud-tpu", "TPU_V3", 4)) == "v3"
-    assert generation_of(spec("tpu7x-standard-4t")) == "7x"
-    assert generation_of(spec("e2-standard-4")) is None
+    asked = (spec("cloud-tpu", "TPU_V3", 4), spec("tpu7x-standard-4t"), spec("e2-standard-4"))
+    assert [generation_of(each) for each in asked] == ["v3", "7x", None]
 
 
 def test_messages_of_the_sdk_are_read_as_well() -> None:
