@@ -1,14 +1,131 @@
-"""Faults that an emulated Cloud Storage injects, and its record of requests, as values that travel as JSON."""
+"""Armed faults and the record of requests, for Cloud Storage and Vertex AI alike, and the faults of Cloud Storage.
+
+They are values that travel as JSON.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Mapping
-from typing import Literal
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, TypeVar
 
-from t5x_harness.google.armed_faults import CountedFault
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.names import compile_glob
+
+_MOST_RECORDED = 100_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountedFault:
+    """How many requests, or attempts of jobs, a fault applies to.
+
+    Attributes:
+      times: how many of them hit the fault; None for all.
+      after: how many matching ones pass before the first that hits it.
+      optional: whether a test may end although fewer than ``times`` have hit it.
+    """
+
+    times: int | None = 1
+    after: int = 0
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.times is not None and self.times < 1:
+            raise ValueError(f"times={self.times}: a fault happens at least once, or always with None")
+
+    def is_unmet(self, met: int) -> bool:
+        """Returns whether too few have hit the fault; with ``times=None``, one is enough."""
+        return not self.optional and met < (1 if self.times is None else self.times)
+
+
+FaultKind = TypeVar("FaultKind", bound=CountedFault)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnmetFault(Generic[FaultKind]):
+    """A fault that too few requests or jobs have hit. Its text also counts the requests that there were.
+
+    Attributes:
+      met: how many have hit it.
+      requests: the operation or method of each request.
+    """
+
+    fault: FaultKind
+    met: int
+    requests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        missing = f"hit {self.met} of {self.fault.times} times" if self.met else "not hit"
+        counts = sorted(collections.Counter(self.requests).items())
+        requests = ", ".join(f"{count} {name}" for name, count in counts) or "none"
+        return f"{self.fault} was {missing} (requests: {requests})"
+
+
+@dataclasses.dataclass
+class _ArmedFault(Generic[FaultKind]):
+    """A fault, how many requests it matched, and how many hit it."""
+
+    fault: FaultKind
+    seen: int = 0
+    met: int = 0
+
+    def hits(self) -> bool:
+        """Counts a matching request; returns whether it hits the fault."""
+        if self.fault.times is not None and self.met >= self.fault.times:
+            return False
+        self.seen += 1
+        if self.seen <= self.fault.after:
+            return False
+        self.met += 1
+        return True
+
+
+class ArmedFaults(Generic[FaultKind]):
+    """The armed faults and the record of requests. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._armed: list[_ArmedFault[FaultKind]] = []
+        self._record: collections.deque[Any] = collections.deque(maxlen=_MOST_RECORDED)
+
+    def arm(self, fault: FaultKind) -> None:
+        with self._lock:
+            self._armed.append(_ArmedFault(fault))
+
+    def take(self, matches: Callable[[FaultKind], bool]) -> FaultKind | None:
+        """Returns and counts the fault that a request hits now, or None.
+
+        Args:
+          matches: whether a fault is for this request.
+        """
+        with self._lock:
+            return next((armed.fault for armed in self._armed if matches(armed.fault) and armed.hits()), None)
+
+    def give_back(self, fault: FaultKind) -> None:
+        """Uncounts a hit: the request ended first, or there was nothing for the fault to do."""
+        with self._lock:
+            for armed in self._armed:
+                if armed.fault is fault:
+                    armed.met -= 1
+
+    def record(self, request: Any) -> None:
+        """Records a request that was answered, a dataclass."""
+        with self._lock:
+            self._record.append(request)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._armed.clear()
+            self._record.clear()
+
+    def report(self) -> dict[str, Any]:
+        """Returns the faults, with how many hit each, and the requests, as JSON values."""
+        with self._lock:
+            faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]
+            return {"faults": faults, "requests": [dataclasses.asdict(each) for each in self._record]}
+
 
 GcsFaultKind = Literal["fail", "stall", "reset", "lose", "truncate", "slow"]
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.google.armed_faults import UnmetFault
-from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest
+from t5x_harness.google.faults import Fault, GcsFaultKind, RecordedRequest, UnmetFault
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of

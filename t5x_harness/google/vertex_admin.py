@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from t5x_harness.google.armed_faults import UnmetFault
+from t5x_harness.google.faults import UnmetFault
 from t5x_harness.google.identity import PRIVATE, PROJECT, UNRECORDED
 from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of

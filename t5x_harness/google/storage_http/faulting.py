@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.google.armed_faults import ArmedFaults
 from t5x_harness.google.asgi import (
     App,
     Message,
@@ -20,7 +19,7 @@ from t5x_harness.google.asgi import (
     connection_of,
     header_of,
 )
-from t5x_harness.google.faults import Fault, RecordedRequest
+from t5x_harness.google.faults import ArmedFaults, Fault, RecordedRequest
 from t5x_harness.google.identity import PRIVATE, UNRECORDED
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import StoreError

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, Self, cast, get_args
 
-from t5x_harness.google.armed_faults import ArmedFaults, CountedFault
+from t5x_harness.google.faults import ArmedFaults, CountedFault
 from t5x_harness.google.vertex.wire.errors import StatusCode
 
 VertexFaultKind = Literal["fail", "stall", "preempt", "stockout", "internal", "expire", "oom", "exceed_hbm"]

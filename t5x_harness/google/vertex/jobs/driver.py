@@ -16,12 +16,11 @@ from typing import Any
 from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFault, VertexFaultKind, no_room
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
-from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
+from t5x_harness.google.vertex.jobs.guarded import Guarded, Task, UnitSaid, Watched
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, job_folder, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.logs import JobLog
 from t5x_harness.google.vertex.jobs.machine import Command, Event, JobEvent, Progress
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, host_of, replica_of
-from t5x_harness.google.vertex.jobs.watching import UnitSaid, Watched
 from t5x_harness.google.vertex.services import Services
 
 _STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom", "exceed_hbm")

@@ -19,7 +19,7 @@ from t5x_harness.google.vertex.jobs.replicas import Trial
 from t5x_harness.google.vertex.jobs.study import Study
 from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, location_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.metadata import links
+from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.validation import judge
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, failed_precondition, not_found
@@ -71,11 +71,11 @@ def with_run(services: Services, job: Any) -> Any:
     if not experiment or job.job_spec.experiment_run or not services.resources.exists(experiment):
         return job
     name = job.name.rpartition("/")[2]
-    context: Any = links.CONTEXT.message(
+    context: Any = stores.CONTEXT.message(
         display_name=name, schema_title="system.ExperimentRun", schema_version="0.0.1", metadata=_BEGUN
     )
     run = services.resources.create(f"{experiment}-{name}", context)
-    links.add_child(services, experiment, run.name)
+    stores.add_child(services, experiment, run.name)
 
     def name_run(kept: Any) -> None:
         kept.job_spec.experiment_run = run.name

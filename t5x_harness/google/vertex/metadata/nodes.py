@@ -14,9 +14,17 @@ from t5x_harness.google.vertex.messages.filters import matcher
 from t5x_harness.google.vertex.messages.names import ResourceKind, root_of
 from t5x_harness.google.vertex.messages.paths import apply_mask
 from t5x_harness.google.vertex.messages.standard import answered, run_standard
-from t5x_harness.google.vertex.metadata import links
-from t5x_harness.google.vertex.metadata.links import ARTIFACT, CONTEXT, EXECUTION, get_node, kind_of
-from t5x_harness.google.vertex.metadata.stores import conform, ensure_default_store, title_of
+from t5x_harness.google.vertex.metadata import stores
+from t5x_harness.google.vertex.metadata.stores import (
+    ARTIFACT,
+    CONTEXT,
+    EXECUTION,
+    conform,
+    ensure_default_store,
+    get_node,
+    kind_of,
+    title_of,
+)
 from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
 from t5x_harness.google.vertex.wire.errors import (
     ApiError,
@@ -71,7 +79,7 @@ def delete(call: ApiCall) -> Message:
     """Deletes a node and its links."""
     kind = kind_of(call)
     node = get_node(call.services, call.request.name, kind)
-    with links.cutting(call.services, node):
+    with stores.cutting(call.services, node):
         return run_standard(call)
 
 
@@ -114,7 +122,7 @@ def purge(call: ApiCall) -> Message:
     response: Any = message_class(f"Purge{kind.plural}Response")(purge_count=len(found))
     if request.force:
         for node in found:
-            with links.cutting(call.services, node):
+            with stores.cutting(call.services, node):
                 call.services.resources.delete(node.name)
     else:
         response.purge_sample.extend(node.name for node in found[:_LARGEST_SAMPLE])
@@ -131,7 +139,7 @@ def add_members(call: ApiCall) -> Message:
     nodes = [get_node(call.services, name, ARTIFACT) for name in request.artifacts]
     nodes += [get_node(call.services, name, EXECUTION) for name in request.executions]
     for node in nodes:
-        links.add_member(call.services, context.name, node.name)
+        stores.add_member(call.services, context.name, node.name)
     return call.rpc.response()
 
 
@@ -149,7 +157,7 @@ def add_children(call: ApiCall) -> Message:
             message = f"Context {child.name} has {count} parents; at most {_MOST_PARENTS} are allowed"
             raise invalid_argument(message)
     for child in children:
-        links.add_child(call.services, parent.name, child.name)
+        stores.add_child(call.services, parent.name, child.name)
     return call.rpc.response()
 
 
@@ -157,7 +165,7 @@ def remove_children(call: ApiCall) -> Message:
     """Removes contexts from the children of a context, if they are among them."""
     parent = get_node(call.services, call.request.context, CONTEXT)
     for child in [get_node(call.services, name, CONTEXT) for name in call.request.child_contexts]:
-        links.remove_child(call.services, parent.name, child.name)
+        stores.remove_child(call.services, parent.name, child.name)
     return call.rpc.response()
 
 
@@ -178,7 +186,7 @@ def _in_context(services: Services, node: Any, arguments: Sequence[str]) -> bool
     if len(arguments) != 1 or node.DESCRIPTOR.name not in (ARTIFACT.name, EXECUTION.name):
         message = "in_context takes the full name of one context, and is for artifacts and executions"
         raise invalid_argument(f"Invalid filter: {message}")
-    return arguments[0] in links.linked(services, node.name, links.CONTEXTS)
+    return arguments[0] in stores.linked(services, node.name, stores.CONTEXTS)
 
 
 def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) -> bool:
@@ -186,7 +194,7 @@ def _child_contexts(services: Services, context: Any, arguments: Sequence[str]) 
     operator, wanted = arguments
     if operator != ":":
         raise invalid_argument("Invalid filter: child_contexts can be compared only with `:`")
-    found = links.linked(services, context.name, links.CHILDREN)
+    found = stores.linked(services, context.name, stores.CHILDREN)
     return bool(found) if wanted == "*" else wanted in found
 
 
@@ -221,24 +229,24 @@ def add_events(call: ApiCall) -> Message:
     for event in call.request.events:
         event.execution = execution.name
         event.event_time.FromNanoseconds(call.services.clock.now())
-        links.add_event(call.services, event)
+        stores.add_event(call.services, event)
     return call.rpc.response()
 
 
 def query_execution(call: ApiCall) -> Message:
     """Returns an execution with its artifacts and the events between them."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
-    events = links.events_of(call.services, execution.name)
+    events = stores.events_of(call.services, execution.name)
     return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
 
 
 def query_context(call: ApiCall) -> Message:
     """Returns the artifacts and executions of a context, and the events between them."""
     context = get_node(call.services, call.request.context, CONTEXT)
-    members = links.linked(call.services, context.name, links.MEMBERS)
+    members = stores.linked(call.services, context.name, stores.MEMBERS)
     artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
     executions = members - artifacts
-    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    events = [e for name in executions for e in stores.events_of(call.services, name) if e.artifact in artifacts]
     return _subgraph(call.services, artifacts, executions, events)
 
 
@@ -258,14 +266,14 @@ def query_artifact(call: ApiCall) -> Message:
     while newest and (hops < request.max_hops or not request.max_hops):
         hops += 1
         if hops % 2:
-            newest = {e for name in newest for e in links.linked(call.services, name, links.EXECUTIONS)} - executions
+            newest = {e for name in newest for e in stores.linked(call.services, name, stores.EXECUTIONS)} - executions
             executions |= newest
         else:
-            reached = {e.artifact for name in newest for e in links.events_of(call.services, name)} - artifacts
+            reached = {e.artifact for name in newest for e in stores.events_of(call.services, name)} - artifacts
             newest = {node.name for node in _nodes(call.services, reached, ARTIFACT) if matches(node)}
             artifacts |= newest
         _check_size(artifacts, executions)
-    events = [e for name in executions for e in links.events_of(call.services, name) if e.artifact in artifacts]
+    events = [e for name in executions for e in stores.events_of(call.services, name) if e.artifact in artifacts]
     return _subgraph(call.services, artifacts, executions, events)
 
 

@@ -11,8 +11,8 @@ from job_service import IMAGE, PARENT, pool, processes_of, until
 
 from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
+from t5x_harness.google.vertex.jobs.guarded import Watched
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
-from t5x_harness.google.vertex.jobs.watching import Watched
 
 
 def test_a_job_runs_and_succeeds_and_is_not_changed_by_a_late_cancellation(service: Any) -> None:

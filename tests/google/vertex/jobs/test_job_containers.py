@@ -25,7 +25,7 @@ from t5x_harness.google.vertex.jobs.replicas import (
     pools_of,
     trial_variables,
 )
-from t5x_harness.google.vertex.metadata import links
+from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
@@ -267,7 +267,7 @@ def experiment(service: Any) -> str:
     store = types.MetadataStore.pb()()
     service.api.services.resources.create(name.partition("/contexts/")[0], store)
     service.api.services.resources.create(
-        name, links.CONTEXT.message(display_name="tuning", schema_title="system.Experiment")
+        name, stores.CONTEXT.message(display_name="tuning", schema_title="system.Experiment")
     )
     return name
 
@@ -276,11 +276,11 @@ def test_a_job_without_a_run_has_one_made_in_its_experiment(service: Any, experi
     created = service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT)
     job_id = created.name.rpartition("/")[2]
     assert created.job_spec.experiment_run == f"{experiment}-{job_id}"
-    run = service.api.services.resources.get(created.job_spec.experiment_run, links.CONTEXT.message)
+    run = service.api.services.resources.get(created.job_spec.experiment_run, stores.CONTEXT.message)
     assert (run.display_name, run.schema_title) == (job_id, "system.ExperimentRun")
     assert json_format.MessageToDict(run.metadata) == {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
     assert list(run.parent_contexts) == [experiment]
-    assert links.linked(service.api.services, experiment, links.CHILDREN) == {run.name}
+    assert stores.linked(service.api.services, experiment, stores.CHILDREN) == {run.name}
     job = service.ended(created)
     assert job.job_spec.experiment_run == run.name
     assert service.said(job) == [f"tuning {job_id}"]
@@ -290,7 +290,7 @@ def test_a_job_with_a_run_keeps_it(service: Any, experiment: str) -> None:
     job = service.ended(service.shell(SAYS_ITS_RUN, experiment=EXPERIMENT, experiment_run=f"{EXPERIMENT}-mine"))
     assert job.job_spec.experiment_run == f"{experiment}-mine"
     assert service.said(job) == ["tuning mine"]
-    assert links.linked(service.api.services, experiment, links.CHILDREN) == set()
+    assert stores.linked(service.api.services, experiment, stores.CHILDREN) == set()
 
 
 def test_an_experiment_that_is_not_there_gets_no_run(service: Any) -> None:
