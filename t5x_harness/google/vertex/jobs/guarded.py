@@ -1,4 +1,4 @@
-"""A process of a job as the server sees it: its folders, output and end; and the wait for what happens to any of them."""
+"""A process of a job as the server sees it: its folders, output and end; and the wait for any of these."""
 
 from __future__ import annotations
 

@@ -56,13 +56,6 @@ class Owner:
     def this(cls) -> Self:
         return cls(uuid.uuid4().hex, socket.gethostname(), os.getpid(), _started(os.getpid()))
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        return cls(**json.loads(data))
-
-    def to_bytes(self) -> bytes:
-        return json.dumps(dataclasses.asdict(self)).encode()
-
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
@@ -147,7 +140,7 @@ class Ownership:
                 beating = threading.Thread(target=self._keep_beating, name="vertex-owner", daemon=True)
                 beating.start()
                 self._beating = beating
-        self._state.put(aspect_key(name, _ASPECT), self._me.to_bytes())
+        self._state.put(aspect_key(name, _ASPECT), json.dumps(dataclasses.asdict(self._me)).encode())
 
     def look_after(self, name: str, kind: type[Any]) -> None:
         """Fails a job whose server ended while the job was running, or before it had taken the job.
@@ -181,7 +174,7 @@ class Ownership:
     def _owner(self, name: str) -> Owner | None:
         """Returns which other server runs a job, or None if this one does, or none has taken it yet."""
         data = self._state.get(aspect_key(name, _ASPECT))
-        if data is None or (found := Owner.from_bytes(data)).id == self._me.id:
+        if data is None or (found := Owner(**json.loads(data))).id == self._me.id:
             return None
         return found
 

@@ -157,11 +157,6 @@ class Metrics:
     seconds: float
     values: Mapping[str, float]
 
-    def score(self, metric: Any) -> float:
-        """Returns how good the value of a ``MetricSpec`` is: larger is better."""
-        value = self.values[metric.metric_id]
-        return -value if metric.goal == _MINIMIZE else value
-
 
 def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
     """Returns the metrics in a file in the order of their steps; a later line of a step replaces an earlier one.
@@ -174,12 +169,17 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
     """
     names = [metric.metric_id for metric in study_spec.metrics]
     found: dict[int, Metrics] = {}
-    for line in _lines(file):
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return []
+    for written in text.splitlines():
         try:
+            line = json.loads(written)
             step = int(line.get("global_step", 0))
             values = {name: float(line[name]) for name in names if name in line}
             seconds = float(line.get("timestamp", 0.0))
-        except (TypeError, ValueError, OverflowError):
+        except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
             continue
         if not (abs(step) < 1 << 63 and 0 <= seconds <= _LAST_SECOND):  # messages of the API hold no others
             continue
@@ -201,22 +201,10 @@ def select(found: Sequence[Metrics], study_spec: Any) -> Metrics | None:
     if not whole:
         return None
     if study_spec.measurement_selection_type == _BEST:
-        return max(whole, key=lambda each: each.score(study_spec.metrics[0]))
+        first = study_spec.metrics[0]
+        sign = -1 if first.goal == _MINIMIZE else 1
+        return max(whole, key=lambda each: sign * each.values[first.metric_id])
     return whole[-1]
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        text = file.read_text(errors="replace")
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
 
 
 # Trial.State

@@ -101,45 +101,28 @@ def check_times(request: Message) -> None:
 
     Protobuf's messages can hold some that neither JSON nor a clock can represent.
     """
-    if violations := list(_wrong_times(request, "")):
+    violations = []
+    for at, message in _messages_in(request, ""):
+        if message.DESCRIPTOR.full_name in _TIMES:
+            try:
+                message.ToJsonString()
+            except ValueError as error:
+                violations.append(FieldViolation(at, str(error)))
+    if violations:
         raise ApiError.of_violations(violations)
 
 
-def _wrong_times(message: Any, at: str) -> Iterator[FieldViolation]:
-    if message.DESCRIPTOR.full_name in _TIMES:
-        try:
-            message.ToJsonString()
-        except ValueError as error:
-            yield FieldViolation(at, str(error))
-        return
-    if not _holds_times(message.DESCRIPTOR):
-        return
+def _messages_in(message: Any, at: str) -> Iterator[tuple[str, Any]]:
+    """Yields a message and all that it holds, each with its path."""
+    yield at, message
     for field, value in message.ListFields():
-        if field.message_type is None or not _holds_times(field.message_type):
-            continue
-        path = f"{at}.{field.name}" if at else field.name
-        entries: Iterable[tuple[str, Any]]
-        if is_map(field):
-            entries = ((f"{path}[{key!r}]", each) for key, each in value.items())
-        elif is_repeated(field):
-            entries = ((f"{path}[{number}]", each) for number, each in enumerate(value))
-        else:
-            entries = ((path, value),)
-        for where, each in entries:
-            if isinstance(each, Message):
-                yield from _wrong_times(each, where)
-
-
-@functools.cache
-def _holds_times(descriptor: Any) -> bool:
-    """Returns whether messages of this type may hold a time at any depth."""
-    seen: set[str] = set()
-    left = [descriptor]
-    while left:
-        each = left.pop()
-        if each.full_name in _TIMES:
-            return True
-        if each.full_name not in seen:
-            seen.add(each.full_name)
-            left += [field.message_type for field in each.fields if field.message_type is not None]
-    return False
+        if field.message_type is not None:
+            path = f"{at}.{field.name}" if at else field.name
+            entries: Iterable[tuple[str, Any]] = [(path, value)]
+            if is_map(field):
+                entries = ((f"{path}[{key!r}]", each) for key, each in value.items())
+            elif is_repeated(field):
+                entries = ((f"{path}[{number}]", each) for number, each in enumerate(value))
+            for where, each in entries:
+                if isinstance(each, Message):
+                    yield from _messages_in(each, where)
