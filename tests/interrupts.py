@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["HANGING", "LIGHT", "Hanging", "processes_with"]
+__all__ = ["HANGING", "LIGHT", "Hanging", "dropped", "processes_with"]
 
 HANGING = """
 import os, time
@@ -108,3 +108,13 @@ def processes_with(variable: str) -> list[int]:
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return found
+
+
+class _Interrupting:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def dropped() -> None:
+    """Is interrupted in a destructor, where Python drops what is raised, as gRPC's channels may be."""
+    _Interrupting()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.workers import Zygote
 
 Session = Callable[..., pytest.RunResult]
@@ -23,12 +25,22 @@ def google_imported(hermetic: Path) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def run_pytest(pytester: pytest.Pytester, google_imported: Zygote) -> Session:
-    """As ``pytester.runpytest_subprocess``, in a fork."""
+def run_pytest(
+    pytester: pytest.Pytester, google_imported: Zygote, imported: None, monkeypatch: pytest.MonkeyPatch
+) -> Session:
+    """As ``pytester.runpytest_subprocess``, in a fork, with the sample models, and where nothing names a target.
+
+    Whatever comes of it, no traceback of ours may be shown.
+    """
     numbers = itertools.count()
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    for name in ("", "_PROJECT", "_LOCATION", "_BUCKET", "_IMAGE"):
+        monkeypatch.delenv(f"T5X_HARNESS_VERTEX{name}", raising=False)
+    shutil.copytree(CONFIGS / "models", pytester.path / "models")
 
     def run(*arguments: str) -> pytest.RunResult:
-        given = [f"--basetemp={pytester.path / f'runpytest-{next(numbers)}'}", *map(str, arguments)]
+        base = f"--basetemp={pytester.path / f'runpytest-{next(numbers)}'}"
+        given = [base, "--t5x-runtime=embedded", *map(str, arguments)]
         print("running: pytest", *given)
         files = [pytester.path / name for name in ("stdout", "stderr")]
         env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(pytester.path), os.environ.get("PYTHONPATH")]))}
@@ -39,6 +51,19 @@ def run_pytest(pytester: pytest.Pytester, google_imported: Zygote) -> Session:
             status = session.call("run", arguments=given, stdout=str(files[0]), stderr=str(files[1]), timeout=300)
         output, errors = (file.read_text().splitlines() for file in files)
         print(*output, *errors, sep="\n")
+        assert not [line for line in (*output, *errors) if "Traceback" in line or "INTERNALERROR" in line]
         return pytest.RunResult(pytest.ExitCode(status), output, errors, time.perf_counter() - start)
+
+    return run
+
+
+@pytest.fixture
+def promote(pytester: pytest.Pytester, run_pytest: Session) -> Session:
+    """Runs pytest on a test module's source, if there is one, and promotes its tests to an emulated Vertex AI."""
+
+    def run(source: str, *arguments: str) -> pytest.RunResult:
+        if source:
+            pytester.makepyfile(test_there=source)
+        return run_pytest("-m", "tpu", "--t5x-vertex=emulated", *arguments)
 
     return run

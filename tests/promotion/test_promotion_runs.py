@@ -1,13 +1,15 @@
-"""Promoted runs, the whole way with Google's SDK: configs and tests with ``t5x_run`` become T5X jobs."""
+"""Promoted runs, the whole way with Google's SDK, and the devices that they ran on: the CPU beside a TPU fails."""
 
 from __future__ import annotations
 
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.sample_tasks import CONFIGS
 
@@ -40,38 +42,29 @@ def test_there():
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(vertex: FakeVertex, pytester: pytest.Pytester, promote: Run) -> Run:
     """Runs pytest on a project with configs and tests, which uses the test's own Vertex AI."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    shutil.copytree(CONFIGS / "models", pytester.path / "models")
-    shutil.copy(CONFIGS / "infer_answer.gin", pytester.path / "infer.gin")
-    shutil.copy(CONFIGS / "finetune_answer.gin", pytester.path / "train.gin")
-    pytester.makepyfile(test_runs=TEST)
+    for name, sample in (
+        ("infer", "infer_answer"),
+        ("train", "finetune_answer"),
+        ("pretrain", "pretrain_span_corruption"),
+    ):
+        shutil.copy(CONFIGS / f"{sample}.gin", pytester.path / f"{name}.gin")
     pytester.makepyprojecttoml('[tool.t5x_harness.tpu]\naccelerator_type = "TPU_V3"\naccelerator_count = 8\n')
-
-    def call(*arguments: str) -> pytest.RunResult:
-        result = pytester.runpytest_subprocess(
-            "-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *arguments
-        )
-        for text in (result.stdout, result.stderr):
-            text.no_fnmatch_line("*Traceback*")
-            text.no_fnmatch_line("*INTERNALERROR*")
-        return result
-
-    return call
+    return promote
 
 
 @pytest.mark.journey
 def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
     run: Run, vertex: FakeVertex, pytester: pytest.Pytester
 ) -> None:
-    result = run("infer.gin", "test_runs.py", "-v", "-rP", "--junitxml=runs.xml", "--t5x-tpu-numerics")
+    result = run(TEST, "infer.gin", "test_there.py", "-v", "-rP", "--junitxml=runs.xml", "--t5x-tpu-numerics")
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(
         [
             "infer.gin::infer PASSED*",
-            "test_runs.py::test_training PASSED*",
-            "test_runs.py::test_there PASSED*",
+            "test_there.py::test_training PASSED*",
+            "test_there.py::test_there PASSED*",
             "infer * infer * ok * ok * ok * ok *",
             "train * train * ok * ok * ok * ok * ok * ok *",
         ]
@@ -101,16 +94,16 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
 
 
 def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester: pytest.Pytester) -> None:
-    run("infer.gin", "--collect-only", "-q").stdout.fnmatch_lines(["infer.gin::infer", "4 tests collected *"])
+    run("", "infer.gin", "--collect-only", "-q").stdout.fnmatch_lines(["infer.gin::infer", "4 tests collected *"])
     (pytester.path / "pyproject.toml").unlink()
-    result = run("infer.gin", "--collect-only", "-q")
+    result = run("", "infer.gin", "--collect-only", "-q")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 @pytest.mark.journey
 def test_a_job_that_fails_is_the_runs_failure_with_its_log(run: Run, vertex: FakeVertex) -> None:
     vertex.internal("infer-*", times=None)
-    result = run("infer.gin")
+    result = run("", "infer.gin")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -120,5 +113,170 @@ def test_a_job_that_fails_is_the_runs_failure_with_its_log(run: Run, vertex: Fak
             "    fix: run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
             "*log of infer:",
             "  | service: Job failed.",
+        ]
+    )
+
+
+REAL = [
+    "--t5x-vertex=real",  # the user's word for it: the clients find the same emulated Google Cloud
+    "--t5x-vertex-project=mine",
+    "--t5x-vertex-location=us-central1",
+    "--t5x-vertex-bucket=my-bucket",
+    "--t5x-tpu-max-chip-hours=100",
+]
+
+
+def properties(file: Path) -> dict[str, dict[str, str]]:
+    """The properties of each test in a file of JUnit's format."""
+    return {
+        case.get("name", ""): {p.get("name", ""): p.get("value", "") for p in case.iter("property")}
+        for case in ElementTree.parse(file).iter("testcase")
+    }
+
+
+DEVICES = """
+import pytest
+
+pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8)
+
+def test_on_tpu(t5x_run):
+    t5x_run("pretrain.gin")
+
+def test_without_libtpu(t5x_run):
+    t5x_run("pretrain.gin")
+
+def test_silent(t5x_run):
+    [train] = [stage for stage in t5x_run("pretrain.gin").stages if stage.stage == "train"]
+    assert "whether the job ran on its TPU: its log names no devices" in train.not_checked
+"""
+
+
+@pytest.mark.journey
+def test_a_real_job_that_fell_back_to_the_cpu_is_no_green(
+    run: Run, fake_gcs: FakeGcs, pytester: pytest.Pytester
+) -> None:
+    fake_gcs.bucket("my-bucket")
+    result = run(DEVICES, "-rP", "-v", *REAL, "--t5x-vertex-image=repo/tells-devices:1", "--junitxml=there.xml")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_without_libtpu _*",
+            "*error RUN11: it ran on the CPU, and on no TPU: JAX in the job*",
+            "*fix: the image needs jax[[]tpu[]], with its libtpu: t5x-harness doctor --image*",
+            "*- Vertex AI job -*",
+            "devices: the CPU: nothing ran on the TPU, as JAX found no TPU",
+        ]
+    )
+    result.stdout.fnmatch_lines(
+        ["*_ test_on_tpu _*", "*- Vertex AI job -*", "projects/*: succeeded", "devices: 8 x TPU"]
+    )
+    result.stdout.fnmatch_lines(["*_ test_silent _*", "*- Vertex AI job -*", "devices: not named in its log"])
+    assert {name: each["t5x.devices"] for name, each in properties(pytester.path / "there.xml").items()} == {
+        "test_on_tpu": "8 x TPU",
+        "test_without_libtpu": "the CPU: nothing ran on the TPU, as JAX found no TPU",
+        "test_silent": "not named in its log",
+    }
+
+
+HEAD = """
+import os
+import warnings
+
+import pytest
+
+pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
+"""
+
+USES = f"""{HEAD}
+def test_uses():
+    import jax
+    assert jax.device_count() == 8
+
+def test_uses_none():
+    pass
+"""
+
+
+@pytest.mark.journey
+def test_an_emulated_job_says_what_it_ran_on(run: Run, pytester: pytest.Pytester) -> None:
+    result = run(USES, "-rP", "-v", "--junitxml=there.xml")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*- Vertex AI job -*",
+            "test-uses-*: succeeded",
+            "devices: 8 x cpu: the emulated Vertex AI has no TPU",
+            "versions: python 3.*, t5x-harness *, pytest *, jax *",
+            "test-uses-none-*: succeeded",
+            "devices: not looked at: the test imported no JAX",
+        ]
+    )
+    uses = properties(pytester.path / "there.xml")["test_uses"]
+    assert uses["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
+    assert uses["t5x.versions"].startswith("python 3.")
+
+
+FALLS_BACK = f"""{HEAD}
+@pytest.fixture(autouse=True)
+def without_tpu(request):
+    if request.node.name != "test_means_the_cpu":
+        os.environ.pop("JAX_PLATFORMS")
+
+def test_falls_back():
+    import jax
+    jax.devices()
+
+def test_skips():
+    import jax
+    if jax.default_backend() != "tpu":
+        pytest.skip("needs a TPU")
+
+def test_fails():
+    import jax
+    assert jax.default_backend() == "tpu"
+
+def test_means_the_cpu():
+    import jax
+    jax.devices()
+"""
+
+
+@pytest.mark.journey
+def test_a_shipped_test_that_fell_back_to_the_cpu_is_no_green(run: Run, fake_gcs: FakeGcs) -> None:
+    fake_gcs.bucket("my-bucket")
+    result = run(FALLS_BACK, "-rP", "-v", *REAL, "--t5x-vertex-image=repo/t5x:1")
+    result.assert_outcomes(passed=1, failed=3)
+    why = "it ran on * x cpu, and on no TPU: JAX in the job test-*found none on cloud-tpu, 8 TPU_V3 cores, and fell *"
+    result.stdout.fnmatch_lines(
+        [
+            f"test_falls_back: {why}",
+            "    fix: the image needs jax[[]tpu[]], with its libtpu: t5x-harness doctor --image, run inside it, *",
+            "devices: * x cpu: nothing ran on the TPU, as JAX found no TPU",
+            f"test_skips: {why}",
+            "E *assert 'cpu' == 'tpu'",  # a failure of its own says more
+            "devices: * x cpu: nothing ran on the TPU, as JAX found no TPU",
+            "test-means-the-cpu-*: succeeded",
+            "devices: * x cpu: nothing ran on the TPU, as JAX was set to take the CPU",
+        ]
+    )
+
+
+WARNS = f"""{HEAD}
+def test_warns():
+    warnings.warn("this goes away", FutureWarning)
+"""
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("distributed", [[], ["-n", "1"]], ids=["alone", "distributed"])
+def test_what_it_warns_of_is_among_the_warnings_here(run: Run, distributed: list[str]) -> None:
+    result = run(WARNS, "-rP", "-v", *distributed)
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*= warnings summary =*",
+            "test_there.py::test_warns",
+            "  *test_there.py:*: FutureWarning: this goes away",
+            '    warnings.warn("this goes away", FutureWarning)',
         ]
     )

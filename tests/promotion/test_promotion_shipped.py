@@ -28,19 +28,10 @@ pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, shi
 
 
 @pytest.fixture
-def run(vertex: FakeVertex, pytester: pytest.Pytester, imported: None, run_pytest: Run) -> Run:
-    """Runs pytest, which uses the test's own Vertex AI; whatever comes of it, no traceback of ours may be shown."""
+def run(vertex: FakeVertex, pytester: pytest.Pytester, promote: Run) -> Run:
+    """Runs pytest, which uses the test's own Vertex AI."""
     pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef greeting():\n    return 'hi'\n")
-
-    def call(source: str, *arguments: str) -> pytest.RunResult:
-        pytester.makepyfile(test_there=HEAD + source)
-        result = run_pytest("-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded", *arguments)
-        for text in (result.stdout, result.stderr):
-            text.no_fnmatch_line("*Traceback*")
-            text.no_fnmatch_line("*INTERNALERROR*")
-        return result
-
-    return call
+    return lambda source, *arguments: promote(HEAD + source, *arguments)
 
 
 OUTCOMES = """

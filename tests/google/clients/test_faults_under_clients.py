@@ -21,50 +21,64 @@ def met(gcs: Any, operation: str) -> list[str]:
     return [it.fault for it in gcs.requests if it.operation == operation and it.fault]
 
 
-WRITE_BY_TF = """
-with tf.io.gfile.GFile(f"gs://{bucket}/x", "wb") as file:
-    file.write(body())
-"""
+WRITE = {
+    "tensorflow": 'with tf.io.gfile.GFile(f"gs://{bucket}/x", "wb") as file:\n    file.write(body())',
+    "tensorstore": 'ts.KvStore.open(f"gs://{bucket}/").result().write("x", body()).result()',
+}
+READ = {
+    "tensorflow": 'result = tf.io.gfile.GFile(f"gs://{bucket}/x", "rb").read() == body()',
+    "tensorstore": 'result = bytes(ts.KvStore.open(f"gs://{bucket}/").result().read("x").result().value) == body()',
+}
 
 
 @pytest.mark.parametrize(
-    ("fault", "arguments"),
+    ("client", "fault", "arguments"),
     [
-        ("fail", {"status": 503, "times": 2}),
-        ("fail", {"status": 429}),
-        ("reset", {"bytes": 700_000}),
-        ("reset", {}),
-        ("stall", {"seconds": 0.3}),
+        ("tensorflow", "fail", {"status": 503, "times": 2}),
+        ("tensorflow", "fail", {"status": 429}),
+        ("tensorflow", "reset", {"bytes": 700_000}),
+        ("tensorflow", "reset", {}),
+        ("tensorflow", "stall", {"seconds": 0.3}),
+        ("tensorstore", "fail", {"status": 503, "times": 3}),
+        ("tensorstore", "fail", {"status": 429}),
+        ("tensorstore", "reset", {"bytes": 500_000}),
+        ("tensorstore", "reset", {"times": 2}),
+        ("tensorstore", "lose", {}),
     ],
     ids=str,
 )
-def test_tensorflow_writes_on(
-    tensors: Any, fake_gcs: Any, gcs_bucket: str, read_back: Callable[..., None], fault: str, arguments: dict[str, Any]
+def test_writing_goes_on(
+    tensors: Any, fake_gcs: Any, gcs_bucket: str, read_back: Any, client: str, fault: str, arguments: dict[str, Any]
 ) -> None:
-    getattr(fake_gcs, fault)(**arguments, on="upload", match="x", after=1)  # its first request says only what comes
-    tensors(WRITE_BY_TF, bucket=gcs_bucket)
+    after = {"after": 1} if client == "tensorflow" else {}  # its first request says only what comes
+    getattr(fake_gcs, fault)(**arguments, on="upload", match="x", **after)
+    tensors(WRITE[client], bucket=gcs_bucket)
     assert met(fake_gcs, "upload") == [fault] * arguments.get("times", 1)
-    read_back(gcs_bucket, {"x": BODY}, by="tensorflow")
+    read_back(gcs_bucket, {"x": BODY}, by=client)
 
 
 @pytest.mark.parametrize(
-    ("fault", "arguments"),
+    ("client", "fault", "arguments"),
     [
-        ("fail", {"status": 503, "times": 2}),
-        ("reset", {}),
-        ("truncate", {"bytes": 100_000}),
-        ("stall", {"seconds": 0.3}),
-        ("slow", {"bytes_per_second": 4_000_000}),
+        ("tensorflow", "fail", {"status": 503, "times": 2}),
+        ("tensorflow", "reset", {}),
+        ("tensorflow", "truncate", {"bytes": 100_000}),
+        ("tensorflow", "stall", {"seconds": 0.3}),
+        ("tensorflow", "slow", {"bytes_per_second": 4_000_000}),
+        ("tensorstore", "fail", {"status": 503, "times": 3}),
+        ("tensorstore", "reset", {}),
+        ("tensorstore", "truncate", {"bytes": 100_000}),
+        ("tensorstore", "truncate", {"bytes": 0}),
+        ("tensorstore", "slow", {"bytes_per_second": 4_000_000}),
     ],
     ids=str,
 )
-def test_tensorflow_reads_on(
-    tensors: Any, fake_gcs: Any, gcs_bucket: str, fault: str, arguments: dict[str, Any]
+def test_reading_goes_on(
+    tensors: Any, fake_gcs: Any, gcs_bucket: str, client: str, fault: str, arguments: dict[str, Any]
 ) -> None:
     fake_gcs.put(gcs_bucket, {"x": BODY})
     getattr(fake_gcs, fault)(**arguments, on="download", match="x")
-    told = tensors('result = tf.io.gfile.GFile(f"gs://{bucket}/x", "rb").read() == body()', bucket=gcs_bucket)
-    assert told
+    assert tensors(READ[client], bucket=gcs_bucket)
     assert met(fake_gcs, "download") == [fault] * arguments.get("times", 1)
 
 
@@ -81,50 +95,6 @@ def test_tensorflow_gives_up_on_what_does_not_pass(tensors: Any, fake_gcs: Any, 
         bucket=gcs_bucket,
     )
     assert told is True
-
-
-@pytest.mark.parametrize(
-    ("fault", "arguments"),
-    [
-        ("fail", {"status": 503, "times": 3}),
-        ("fail", {"status": 429}),
-        ("reset", {"bytes": 500_000}),
-        ("reset", {"times": 2}),
-        ("lose", {}),
-    ],
-    ids=str,
-)
-def test_tensorstore_writes_on(
-    tensors: Any, fake_gcs: Any, gcs_bucket: str, read_back: Callable[..., None], fault: str, arguments: dict[str, Any]
-) -> None:
-    getattr(fake_gcs, fault)(**arguments, on="upload", match="x")
-    tensors('ts.KvStore.open(f"gs://{bucket}/").result().write("x", body()).result()', bucket=gcs_bucket)
-    assert met(fake_gcs, "upload") == [fault] * arguments.get("times", 1)
-    read_back(gcs_bucket, {"x": BODY}, by="tensorstore")
-
-
-@pytest.mark.parametrize(
-    ("fault", "arguments"),
-    [
-        ("fail", {"status": 503, "times": 3}),
-        ("reset", {}),
-        ("truncate", {"bytes": 100_000}),
-        ("truncate", {"bytes": 0}),
-        ("slow", {"bytes_per_second": 4_000_000}),
-    ],
-    ids=str,
-)
-def test_tensorstore_reads_on(
-    tensors: Any, fake_gcs: Any, gcs_bucket: str, fault: str, arguments: dict[str, Any]
-) -> None:
-    fake_gcs.put(gcs_bucket, {"x": BODY})
-    getattr(fake_gcs, fault)(**arguments, on="download", match="x")
-    told = tensors(
-        'result = bytes(ts.KvStore.open(f"gs://{bucket}/").result().read("x").result().value) == body()',
-        bucket=gcs_bucket,
-    )
-    assert told
-    assert met(fake_gcs, "download") == [fault] * arguments.get("times", 1)
 
 
 @pytest.mark.parametrize(
