@@ -8,9 +8,9 @@ import importlib.metadata
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -163,6 +163,18 @@ def vertex_options() -> VertexOptions:
         "*auxiliary*": "../auxiliary/stand_in_job.py",
     }
     return VertexOptions(images={glob: f"{sys.executable} {programs / name}" for glob, name in stand_ins.items()})
+
+
+@pytest.fixture
+def harness(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command of ``t5x-harness`` in this process, which has to end with a status; returns what it prints."""
+    from t5x_harness.commands.main import main
+
+    def run(status: int, *arguments: str) -> Any:
+        assert main(arguments) == status, capsys.readouterr()
+        return capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,17 +36,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_good_config_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED]) == 0
-    out, err = capsys.readouterr()
+def test_a_good_config_ends_with_0(harness: Any) -> None:
+    out, err = harness(0, "lint", "run.gin", EMBEDDED)
     assert out.splitlines()[0].split() == ["run", "mode", "slice", "lint", "time", "findings"]
     assert out.splitlines()[1].split()[:4] == ["run", "train", "v3-8", "ok"]
     assert err == ""
 
 
-def test_a_finding_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, "--gin.train_script.train.eval_period=3"]) == 1
-    out = capsys.readouterr().out
+def test_a_finding_ends_with_1(harness: Any) -> None:
+    out = harness(1, "lint", "run.gin", EMBEDDED, "--gin.train_script.train.eval_period=3").out
     assert "--gin bindings:1: error GIN28: no configurable matches train_script.train" in out
     assert out.endswith(" s\n")
 
@@ -54,45 +53,35 @@ TWO = ("--gin.UNREAD=1", "--gin.train/utils.DatasetConfig.pakc=True")
 """A warning, GIN02, and an error, GIN13."""
 
 
-def codes(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
-    return [(f["code"], f["severity"]) for f in json.loads(capsys.readouterr().out)["findings"]]
+def codes(captured: Any) -> list[tuple[str, str]]:
+    return [(f["code"], f["severity"]) for f in json.loads(captured.out)["findings"]]
 
 
-def test_strictly_warnings_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, TWO[0]]) == 0
-    assert "warning GIN02" in capsys.readouterr().out
-    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "--strict"]) == 1
-    out = capsys.readouterr().out
+def test_strictly_warnings_fail(folder: Path, harness: Any) -> None:
+    assert "warning GIN02" in harness(0, "lint", "run.gin", EMBEDDED, TWO[0]).out
+    out = harness(1, "lint", "run.gin", EMBEDDED, TWO[0], "--strict").out
     assert "error GIN02" in out
     assert "1 failed, 1 error (strictly: warnings are errors) in " in out
     (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nstrict = true\n")
-    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "--json"]) == 1
-    assert codes(capsys) == [("GIN02", "error")]
+    assert codes(harness(1, "lint", "run.gin", EMBEDDED, TWO[0], "--json")) == [("GIN02", "error")]
 
 
-def test_selected_codes_are_the_only_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_selected_codes_are_the_only_ones(folder: Path, harness: Any) -> None:
     both = ["lint", "run.gin", EMBEDDED, "--json", *TWO]
-    assert main(both) == 1
-    assert codes(capsys) == [("GIN13", "error"), ("GIN02", "warning")]
-    assert main([*both, "--select=GIN02,CKP"]) == 0
-    assert codes(capsys) == [("GIN02", "warning")]
+    assert codes(harness(1, *both)) == [("GIN13", "error"), ("GIN02", "warning")]
+    assert codes(harness(0, *both, "--select=GIN02,CKP")) == [("GIN02", "warning")]
     (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nselect = ['CKP']\n")
-    assert main(both) == 0
-    assert codes(capsys) == []
-    assert main([*both, "--select=GIN", "--ignore=GIN02"]) == 1
-    assert codes(capsys) == [("GIN13", "error")]
-    assert main([*both, "--select=GIN99"]) == 2
-    assert "--select: no rule has the code 'GIN99'" in capsys.readouterr().err
+    assert codes(harness(0, *both)) == []
+    assert codes(harness(1, *both, "--select=GIN", "--ignore=GIN02")) == [("GIN13", "error")]
+    assert "--select: no rule has the code 'GIN99'" in harness(2, *both, "--select=GIN99").err
 
 
-def test_quietly_the_findings_and_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, TWO[0], "-q"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_quietly_the_findings_and_the_last_line(harness: Any) -> None:
+    lines = harness(0, "lint", "run.gin", EMBEDDED, TWO[0], "-q").out.splitlines()
     assert lines[0].startswith("--gin bindings:1: warning GIN02: ")
     assert lines[-1].startswith("1 passed, 1 warning in ")
     assert not [line for line in lines if line.startswith(("run ", "not checked"))]
-    assert main(["lint", "run.gin", EMBEDDED, "-q"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert len(harness(0, "lint", "run.gin", EMBEDDED, "-q").out.splitlines()) == 1
     assert main(["lint", "run.gin", "-q", "-v"]) == 2
 
 
@@ -105,11 +94,18 @@ def test_the_python_path_is_the_one_given_before_that_of_the_project(folder: Pat
     assert spec.settings.until is Stage.PLAN
 
 
-def test_lint_has_no_option_that_only_runs_use(capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("--full-size", "--model_dir=x", "--gcs=off", "--standins=all", "--read-seconds=3"):
-        assert main(["lint", "run.gin", option]) == 2
-        assert "unrecognized arguments" in capsys.readouterr().err
-    assert main(["lint", "run.gin", EMBEDDED, "--gcs-root=.", "--slice=v3-32"]) == 0
+@pytest.mark.parametrize(
+    ("command", "option", "message"),
+    [
+        *(("lint", each, f"unrecognized arguments: {each}") for each in ("--full-size", "--model_dir=x", "--gcs=off")),
+        *(("lint", each, f"unrecognized arguments: {each}") for each in ("--standins=all", "--read-seconds=3")),
+        ("lint", "--gin_serch_paths=x", "unrecognized arguments: --gin_serch_paths=x"),
+        ("run", "--until=tarin", "argument --until: invalid"),
+    ],
+)
+def test_an_option_or_a_stage_that_there_is_not_is_2(harness: Any, command: str, option: str, message: str) -> None:
+    assert message in harness(2, command, "run.gin", option).err
+    harness(0, "lint", "run.gin", EMBEDDED, "--gcs-root=.", "--slice=v3-32")
 
 
 @pytest.mark.parametrize(
@@ -133,61 +129,47 @@ def test_a_switch_is_set_by_an_argument_a_variable_or_the_project(
     assert spec.settings.tpu_numerics is on
 
 
-def test_a_variable_that_is_neither_on_nor_off_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_variable_that_is_neither_on_nor_off_is_refused(monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:
     monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "maybe")
-    assert main(["run", "run.gin"]) == 2
     assert (
-        capsys.readouterr().err
+        harness(2, "run", "run.gin").err
         == "t5x-harness: T5X_HARNESS_TPU_NUMERICS must be 1 or 0 (or on, off, true, false, yes, no), not 'maybe'\n"
     )
     assert main(["lint", "run.gin", EMBEDDED]) == 0  # it runs nothing
 
 
 @pytest.mark.parametrize("option", ["--full-size", "--full-mesh", "--tpu-numerics", "--exact-numerics"])
-def test_plan_has_no_option_for_the_size_of_what_it_does_not_run(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "run.gin", option]) == 2
-    assert f"unrecognized arguments: {option}" in capsys.readouterr().err
-    assert main(["plan", "--help"]) == 0
-    assert "--full-" not in capsys.readouterr().out
-    assert main(["run", "--help"]) == 0
-    assert f"  {option} " in capsys.readouterr().out
+def test_plan_has_no_option_for_the_size_of_what_it_does_not_run(option: str, harness: Any) -> None:
+    assert f"unrecognized arguments: {option}" in harness(2, "plan", "run.gin", option).err
+    assert "--full-" not in harness(0, "plan", "--help").out
+    assert f"  {option} " in harness(0, "run", "--help").out
 
 
-def test_a_stage_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "run.gin", "--until=tarin"]) == 2
-    assert "argument --until: invalid" in capsys.readouterr().err
-
-
-def test_bindings_come_last_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bindings_come_last_and_in_order(harness: Any) -> None:
     assert main(["lint", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=1e3", "--gin.TRAIN_STEPS=10"]) == 0
-    assert main(["lint", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=10", "--gin.TRAIN_STEPS=1e3"]) == 1
-    assert "--gin bindings:2: error GIN09: TRAIN_STEPS = 1000.0 is a float" in capsys.readouterr().out
+    assert (
+        "--gin bindings:2: error GIN09: TRAIN_STEPS = 1000.0 is a float"
+        in harness(1, "lint", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=10", "--gin.TRAIN_STEPS=1e3").out
+    )
 
 
-def test_several_gin_files_are_one_run_and_several_files_are_several(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_gin_files_are_one_run_and_several_files_are_several(folder: Path, harness: Any) -> None:
     (folder / "more.gin").write_text("TRAIN_STEPS = 7\n")
-    assert main(["lint", "--gin_file=run.gin", "--gin_file=more.gin", EMBEDDED, "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
+    runs = json.loads(harness(0, "lint", "--gin_file=run.gin", "--gin_file=more.gin", EMBEDDED, "--json").out)["runs"]
     assert [run["spec"]["gin_files"] for run in runs] == [["run.gin", "more.gin"]]
-    assert main(["lint", "run.gin", "more.gin", EMBEDDED, "--json"]) == 0  # more.gin alone is a fragment
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(
+        harness(0, "lint", "run.gin", "more.gin", EMBEDDED, "--json").out
+    )  # more.gin alone is a fragment
     assert [run["name"] for run in document["runs"]] == ["run", "more"]
     assert any(n["run"] == "more" and "GIN31" in n["text"] for n in document["not_checked"])
 
 
-def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, harness: Any) -> None:
     (folder / "conf" / "deep").mkdir(parents=True)
     (folder / "conf" / "deep" / "a.gin").write_text(GOOD)
     (folder / "conf" / "fragment.gin").write_text("TRAIN_STEPS = 7\n")
     (folder / "conf" / "broken.gin").write_text("TRAIN_STEPS = x\n")
-    assert main(["lint", "conf", EMBEDDED, "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(harness(1, "lint", "conf", EMBEDDED, "--json").out)
     assert [run["spec"]["gin_files"] for run in document["runs"]] == [["conf/broken.gin"], ["conf/deep/a.gin"]]
 
 
@@ -207,13 +189,10 @@ def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, capsys: pyte
         (["lint", "empty"], "empty: no run config there, but no gin file"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_one_line_and_2(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_wrong_usage_is_one_line_and_2(folder: Path, harness: Any, arguments: list[str], message: str) -> None:
     (folder / "empty").mkdir()
     before = sorted(folder.rglob("*"))
-    assert main([*arguments, EMBEDDED]) == 2
-    out, err = capsys.readouterr()
+    out, err = harness(2, *arguments, EMBEDDED)
     assert out == ""
     assert message in err
     assert err.startswith("t5x-harness: ")
@@ -222,11 +201,13 @@ def test_wrong_usage_is_one_line_and_2(
 
 
 def test_a_folder_that_cannot_be_written_is_refused_first(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("t5x_harness.runs.model_dirs.os.access", lambda path, mode: False)  # root may write anywhere
-    assert main(["run", "run.gin", "--model_dir=out", EMBEDDED]) == 2
-    assert f"--model_dir out: no permission to write into {folder}" in capsys.readouterr().err
+    assert (
+        f"--model_dir out: no permission to write into {folder}"
+        in harness(2, "run", "run.gin", "--model_dir=out", EMBEDDED).err
+    )
     assert not (folder / "out").exists()
 
 
@@ -243,21 +224,15 @@ def test_the_network_is_forbidden_unless_it_is_allowed(
     assert seen == [allowed]
 
 
-def test_an_unknown_option_is_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", "--gin_serch_paths=x"]) == 2
-    assert "unrecognized arguments: --gin_serch_paths=x" in capsys.readouterr().err
-
-
-def test_a_mistake_in_pyproject_is_2_with_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_pyproject_is_2_with_its_line(folder: Path, harness: Any) -> None:
     (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nslic = 'v3-8'\n")
-    assert main(["lint", "run.gin", EMBEDDED]) == 2
-    assert capsys.readouterr().err == (
+    assert harness(2, "lint", "run.gin", EMBEDDED).err == (
         f"t5x-harness: {folder}/pyproject.toml:2: unknown key 'slic': did you mean slice?\n"
     )
 
 
 def test_declared_runs_are_run_from_the_projects_folder(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "pyproject.toml").write_text(
         "[tool.t5x_harness]\ngin_files = ['*.gin']\nslice = 'v3-32'\nsearch_paths = ['conf']\nbindings = ['A = 1']\n"
@@ -266,8 +241,10 @@ def test_declared_runs_are_run_from_the_projects_folder(
     )
     (folder / "deep").mkdir()
     monkeypatch.chdir(folder / "deep")
-    assert main(["lint", EMBEDDED, "--json", "--gin.B=2", "--gin_search_paths=x,y"]) == 0
-    specs = [run["spec"] for run in json.loads(capsys.readouterr().out)["runs"]]
+    specs = [
+        run["spec"]
+        for run in json.loads(harness(0, "lint", EMBEDDED, "--json", "--gin.B=2", "--gin_search_paths=x,y").out)["runs"]
+    ]
     assert [spec["bindings"] for spec in specs] == [["A = 1", "TRAIN_STEPS = 3", "B = 2"], ["A = 1", "B = 2"]]
     assert [spec["search_paths"] for spec in specs] == [
         [f"{folder}/deep/x", f"{folder}/deep/y", f"{folder}/own", f"{folder}/conf"],
@@ -279,12 +256,11 @@ def test_declared_runs_are_run_from_the_projects_folder(
     ]
 
 
-def test_the_command_line_wins_over_a_declared_slice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_wins_over_a_declared_slice(folder: Path, harness: Any) -> None:
     (folder / "pyproject.toml").write_text(
         "[[tool.t5x_harness.runs]]\nname = 'short'\ngin_files = ['run.gin']\nslice = 'v4-8'\n"
     )
-    assert main(["lint", EMBEDDED, "--json", "--slice=v2-8"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["slice"] == "v2-8"
+    assert json.loads(harness(0, "lint", EMBEDDED, "--json", "--slice=v2-8").out)["runs"][0]["slice"] == "v2-8"
 
 
 @pytest.fixture
@@ -303,41 +279,33 @@ NOTE = "noted.gin:10: note GIN06: no reference opens the scope train, "
 
 
 @pytest.mark.parametrize("option", ["-v", "--verbose"])
-def test_notes_are_quiet_unless_they_are_asked_for(
-    noted: list[str], capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    assert main(noted) == 0
-    out = capsys.readouterr().out
+def test_notes_are_quiet_unless_they_are_asked_for(noted: list[str], harness: Any, option: str) -> None:
+    out = harness(0, *noted).out
     assert WARNING in out
     assert NOTE not in out
     assert out.endswith("; 1 note, -v shows it\n")
-    assert main([*noted, option]) == 0
-    assert NOTE in capsys.readouterr().out
+    assert NOTE in harness(0, *noted, option).out
 
 
-def test_formats_for_programs_always_have_the_notes(noted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*noted, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_formats_for_programs_always_have_the_notes(noted: list[str], harness: Any) -> None:
+    document = json.loads(harness(0, *noted, "--format", "json").out)
     assert [(f["code"], f["file"], f["line"], f["severity"]) for f in document["findings"]] == [
         ("GIN02", "noted.gin", 7, "warning"),
         ("GIN06", "noted.gin", 10, "note"),
     ]
-    assert main([*noted, "--format=sarif"]) == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (run,) = json.loads(harness(0, *noted, "--format=sarif").out)["runs"]
     assert [(result["ruleId"], result["level"]) for result in run["results"]] == [
         ("GIN02", "warning"),
         ("GIN06", "note"),
     ]
-    assert main([*noted, "--format=github"]) == 0
-    warning, notice, last = capsys.readouterr().out.splitlines()
+    warning, notice, last = harness(0, *noted, "--format=github").out.splitlines()
     assert warning.startswith("::warning file=noted.gin,line=7,title=GIN02::nothing reads the macro TYPO")
     assert notice.startswith("::notice file=noted.gin,line=10,title=GIN06::no reference opens the scope train")
     assert last.startswith("1 passed, 1 warning in ")
 
 
-def test_json_says_where_each_binding_comes_from(noted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*noted, "--json", "--gin.DROPOUT_RATE=0.5"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_json_says_where_each_binding_comes_from(noted: list[str], harness: Any) -> None:
+    document = json.loads(harness(0, *noted, "--json", "--gin.DROPOUT_RATE=0.5").out)
     bindings = {bound["name"]: bound for bound in document["runs"][0]["bindings"]}
     rate = bindings["DROPOUT_RATE"]
     assert (rate["value"], rate["file"], rate["line"], rate["included_from"]) == ("0.5", "--gin bindings", 1, [])
@@ -348,11 +316,8 @@ def test_json_says_where_each_binding_comes_from(noted: list[str], capsys: pytes
 
 
 @pytest.mark.parametrize("form", ["json", "sarif", "github", "junit", "text"])
-def test_output_writes_a_file_and_keeps_the_text(
-    noted: list[str], folder: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    assert main([*noted, "--format", form, "--output", "report", "--color=always"]) == 0
-    out = capsys.readouterr().out
+def test_output_writes_a_file_and_keeps_the_text(noted: list[str], folder: Path, harness: Any, form: str) -> None:
+    out = harness(0, *noted, "--format", form, "--output", "report", "--color=always").out
     written = (folder / "report").read_text()
     assert "\x1b[33mwarning\x1b[0m \x1b[1mGIN02\x1b[0m: nothing reads the macro TYPO" in out
     assert "\x1b" not in written
@@ -369,23 +334,21 @@ def test_output_writes_a_file_and_keeps_the_text(
     [("gone/report", "gone/report: there is no folder gone"), (".", ". is a folder: name a file in it")],
 )
 def test_an_output_that_cannot_be_written_is_refused_first(
-    noted: list[str], capsys: pytest.CaptureFixture[str], file: str, message: str
+    noted: list[str], harness: Any, file: str, message: str
 ) -> None:
-    assert main([*noted, "--output", file]) == 2
-    out, err = capsys.readouterr()
+    out, err = harness(2, *noted, "--output", file)
     assert out == ""
     assert f"argument --output: {message}\n" in err
 
 
 def test_an_output_that_fails_late_loses_no_report(
-    noted: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    noted: list[str], harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_self: Path, *_args: object, **_kwargs: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    assert main([*noted, "--output", "report"]) == 2
-    out, err = capsys.readouterr()
+    out, err = harness(2, *noted, "--output", "report")
     assert WARNING in out
     assert err == "t5x-harness: --output report: No space left on device\n"
 
@@ -402,28 +365,26 @@ def test_the_step_summary_is_added_to_in_every_format(
     assert "| note | GIN06 | noted.gin:10 |" in summary
 
 
-def test_help_teaches_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_teaches_the_formats(harness: Any) -> None:
     for command in ("lint", "plan", "run"):
-        assert main([command, "--help"]) == 0
-        out = capsys.readouterr().out
+        out = harness(0, command, "--help").out
         for text in ("--format {text,json,sarif,github,junit}", "--output FILE", "-v, --verbose"):
             assert text in out
-    assert main(["lint", "--help"]) == 0
-    assert "$GITHUB_STEP_SUMMARY" in capsys.readouterr().out
+    assert "$GITHUB_STEP_SUMMARY" in harness(0, "lint", "--help").out
 
 
 @pytest.mark.parametrize("command", ["lint", "plan", "run"])
-def test_help_teaches_by_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "--help"]) == 0
-    out = capsys.readouterr().out
+def test_help_teaches_by_examples(command: str, harness: Any) -> None:
+    out = harness(0, command, "--help").out
     assert f"t5x-harness {command} " in out
     assert "examples:" in out
     assert "exit status: 0" in out
 
 
-def test_without_a_command_the_help_is_shown_and_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    out = capsys.readouterr().out
+def test_without_a_command_the_help_is_shown_and_2(harness: Any) -> None:
+    out = harness(
+        2,
+    ).out
     for command in ("lint", "plan", "run", "exec", "doctor"):
         assert f"\n    {command} " in out
 
@@ -451,7 +412,7 @@ def test_lint_imports_nothing_heavy_and_starts_no_process(folder: Path) -> None:
 
 
 def test_a_run_that_lint_stops_leaves_nothing_behind(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Worker:
         refusal = "why it is not"
@@ -464,8 +425,7 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
     monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (folder / "temporary").mkdir()
-    assert main(["run", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=1.5"]) == 1
-    out, err = capsys.readouterr()
+    out, err = harness(1, "run", "run.gin", EMBEDDED, "--gin.TRAIN_STEPS=1.5")
     assert " resolve, plan, train, eval, infer: not run, because lint failed\n" in out
     assert "kept in" not in err
     assert f"t5x-harness: {WARM_WORKER_UNUSED}: why it is not\n" in err

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,20 +55,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_diff_shows_what_fix_would_do_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, "--diff"]) == 1
-    assert capsys.readouterr() == (DIFF, "2 findings in 1 file would be fixed\n")
-    assert main(["lint", "run.gin", EMBEDDED, "--fix", "--diff"]) == 1
-    assert capsys.readouterr().out == DIFF
+def test_diff_shows_what_fix_would_do_and_writes_nothing(folder: Path, harness: Any) -> None:
+    assert harness(1, "lint", "run.gin", EMBEDDED, "--diff") == (DIFF, "2 findings in 1 file would be fixed\n")
+    assert harness(1, "lint", "run.gin", EMBEDDED, "--fix", "--diff").out == DIFF
     assert (folder / "run.gin").read_text() == BAD
 
 
-def test_fix_shows_the_diff_writes_it_and_reports_what_is_left(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fix_shows_the_diff_writes_it_and_reports_what_is_left(folder: Path, harness: Any) -> None:
     (folder / "run.gin").write_text(BAD.replace("'my_task'", "= 1"))
-    assert main(["lint", "run.gin", EMBEDDED, "--fix"]) == 1
-    out, err = capsys.readouterr()
+    out, err = harness(1, "lint", "run.gin", EMBEDDED, "--fix")
     assert out.startswith("--- run.gin\n+++ run.gin\n@@ ")
     assert "1 finding in 1 file fixed\n" in out
     assert "run.gin:5: error GIN07: cannot parse `MIXTURE_OR_TASK_NAME = = 1`" in out
@@ -75,21 +71,17 @@ def test_fix_shows_the_diff_writes_it_and_reports_what_is_left(
     assert err == ""
 
 
-def test_after_fixing_there_is_nothing_to_fix(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, "--fix"]) == 0
-    assert capsys.readouterr().out.startswith(f"{DIFF}2 findings in 1 file fixed\n\nrun ")
+def test_after_fixing_there_is_nothing_to_fix(folder: Path, harness: Any) -> None:
+    assert harness(0, "lint", "run.gin", EMBEDDED, "--fix").out.startswith(f"{DIFF}2 findings in 1 file fixed\n\nrun ")
     assert (folder / "run.gin").read_text() == MENDED
-    assert main(["lint", "run.gin", EMBEDDED, "--diff"]) == 0
-    assert capsys.readouterr() == ("", "nothing to fix\n")
+    assert harness(0, "lint", "run.gin", EMBEDDED, "--diff") == ("", "nothing to fix\n")
 
 
-def test_a_report_for_programs_stays_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
-    findings = json.loads(capsys.readouterr().out)["findings"]
+def test_a_report_for_programs_stays_alone_on_standard_output(harness: Any) -> None:
+    findings = json.loads(harness(1, "lint", "run.gin", EMBEDDED, "--json").out)["findings"]
     edits = next(f["edits"] for f in findings if f["code"] == "GIN13")
     assert edits == [{"file": "run.gin", "first": 10, "last": 10, "text": "utils.SaveCheckpointConfig.period = 50\n"}]
-    assert main(["lint", "run.gin", EMBEDDED, "--fix", "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = harness(0, "lint", "run.gin", EMBEDDED, "--fix", "--json")
     assert json.loads(out)["passed"]
     assert err == f"{DIFF}2 findings in 1 file fixed\n\n"
 
@@ -107,53 +99,47 @@ def test_a_silenced_finding_is_not_fixed(folder: Path) -> None:
     assert "period = 50" in (folder / "run.gin").read_text()
 
 
-def test_only_named_files_are_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_named_files_are_changed(folder: Path, harness: Any) -> None:
     (folder / "conf").mkdir()
     (folder / "conf" / "part.gin").write_text("BATCHSIZE = 16\n")
     (folder / "conf" / "run.gin").write_text(GOOD + "include 'conf/part.gin'\n")
-    assert main(["lint", "conf/run.gin", EMBEDDED, "--fix"]) == 0
-    assert capsys.readouterr().err == "conf/part.gin could be fixed, too: name it\n"
+    assert harness(0, "lint", "conf/run.gin", EMBEDDED, "--fix").err == "conf/part.gin could be fixed, too: name it\n"
     assert main(["lint", "conf", EMBEDDED, "--fix"]) == 0
     assert (folder / "conf" / "part.gin").read_text() == "BATCH_SIZE = 16\n"
     assert (folder / "run.gin").read_text() == BAD
 
 
-def test_a_run_in_a_folder_that_leaves_something_open_is_not_left_out_in_silence(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_in_a_folder_that_leaves_something_open_is_not_left_out_in_silence(folder: Path, harness: Any) -> None:
     (folder / "conf").mkdir()
     (folder / "conf" / "base.gin").write_text(GOOD.replace("TRAIN_STEPS = 100\n", ""))
     (folder / "conf" / "forgotten.gin").write_text(GOOD.replace("TRAIN_STEPS = 100\n", ""))
     (folder / "conf" / "run.gin").write_text("include 'conf/base.gin'\nTRAIN_STEPS = 100\n")
-    assert main(["lint", "conf", EMBEDDED]) == 0
-    assert capsys.readouterr().err == (
+    assert harness(0, "lint", "conf", EMBEDDED).err == (
         "t5x-harness: left out: conf/forgotten.gin is not a run config: it leaves TRAIN_STEPS to another file or the "
         "command line\n"
     )
 
 
-def test_diff_with_a_report_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "run.gin", EMBEDDED, "--diff", "--json"]) == 2
+def test_diff_with_a_report_is_refused(harness: Any) -> None:
     assert (
-        "--diff prints a diff and no report; --format json lists the edits of each finding" in capsys.readouterr().err
+        "--diff prints a diff and no report; --format json lists the edits of each finding"
+        in harness(2, "lint", "run.gin", EMBEDDED, "--diff", "--json").err
     )
 
 
-def test_a_file_that_cannot_be_written_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("t5x_harness.commands.lint.write_atomically", refuse)
-    assert main(["lint", "run.gin", EMBEDDED, "--fix"]) == 2
-    assert capsys.readouterr().err == "t5x-harness: cannot write run.gin: Permission denied\n"
+    assert (
+        harness(2, "lint", "run.gin", EMBEDDED, "--fix").err == "t5x-harness: cannot write run.gin: Permission denied\n"
+    )
 
 
-def test_a_fragment_is_judged_for_what_it_says_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fragment_is_judged_for_what_it_says_itself(folder: Path, harness: Any) -> None:
     (folder / "part.gin").write_text(FRAGMENT)
-    assert main(["lint", "part.gin", EMBEDDED, "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(harness(1, "lint", "part.gin", EMBEDDED, "--json").out)
     assert [f["code"] for f in document["findings"]] == ["GIN13"]
     assert any(
         "GIN18" in n["text"] and "the file is not a run config: it binds none of train" in n["text"]
@@ -164,25 +150,17 @@ def test_a_fragment_is_judged_for_what_it_says_itself(folder: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("run", [["--gin.TRAIN_STEPS=1"], ["--run_mode=train"]])
-def test_who_asks_for_a_run_is_told_that_a_fragment_is_none(
-    folder: Path, run: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_asks_for_a_run_is_told_that_a_fragment_is_none(folder: Path, run: list[str], harness: Any) -> None:
     (folder / "part.gin").write_text("BATCH_SIZE = 8\n")
-    assert main(["lint", "part.gin", EMBEDDED, *run]) == 1
-    assert "error GIN31: this is not a run config" in capsys.readouterr().out
+    assert "error GIN31: this is not a run config" in harness(1, "lint", "part.gin", EMBEDDED, *run).out
     assert main(["lint", "--gin_file=part.gin", EMBEDDED]) == 1
-    assert main(["lint", "part.gin", EMBEDDED, "--fragments", *run]) == 2
-    assert "--fragments is for FILEs alone" in capsys.readouterr().err
+    assert "--fragments is for FILEs alone" in harness(2, "lint", "part.gin", EMBEDDED, "--fragments", *run).err
 
 
-def test_with_fragments_what_is_left_open_is_left_to_other_files(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_fragments_what_is_left_open_is_left_to_other_files(folder: Path, harness: Any) -> None:
     (folder / "run.gin").write_text("include 't5x/configs/runs/pretrain.gin'\nTRAIN_STEPS = %gin.REQUIRED\n")
-    assert main(["lint", "run.gin", EMBEDDED]) == 1
-    assert "GIN03" in capsys.readouterr().out
-    assert main(["lint", "--fragments", "run.gin", EMBEDDED]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    assert "GIN03" in harness(1, "lint", "run.gin", EMBEDDED).out
+    out = " ".join(harness(0, "lint", "--fragments", "run.gin", EMBEDDED).out.split())
     assert (
         "it leaves MIXTURE_OR_TASK_NAME, TASK_FEATURE_LENGTHS, TRAIN_STEPS to another file or the command line" in out
     )
@@ -241,27 +219,27 @@ def test_the_hooks_take_all_changed_files_at_once(folder: Path, repository: Path
 
 
 def test_where_t5x_cannot_run_packages_are_left_open(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, harness: Any
 ) -> None:
     (folder / "run.gin").write_text(GOOD + "import my_tasks\nimport t5x.utlis\n")
-    assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
-    assert [f["code"] for f in json.loads(capsys.readouterr().out)["findings"]] == ["GIN15", "GIN15"]
+    assert [f["code"] for f in json.loads(harness(1, "lint", "run.gin", EMBEDDED, "--json").out)["findings"]] == [
+        "GIN15",
+        "GIN15",
+    ]
     monkeypatch.setattr("t5x_harness.gin.reading._STACK", "no_such_stack")
-    assert main(["lint", "run.gin", EMBEDDED, "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(harness(1, "lint", "run.gin", EMBEDDED, "--json").out)
     assert [f["message"] for f in document["findings"]] == ["there is no module t5x.utlis"]
     doubt = "whether my_tasks can be imported where T5X runs: not in this Python, which has no no_such_stack"
     assert doubt in [n["text"] for n in document["not_checked"]]
 
 
-def test_an_empty_file_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_an_empty_file_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["lint", ""]) == 2
-    assert "a FILE is empty: name a gin file or a folder" in capsys.readouterr().err
+    assert "a FILE is empty: name a gin file or a folder" in harness(2, "lint", "").err
 
 
 def test_a_batch_is_held_against_a_slice_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harness: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.gin").write_text(
@@ -271,8 +249,10 @@ def test_a_batch_is_held_against_a_slice_that_is_named(
     )
     command = ["lint", "--t5x-runtime=embedded", "run.gin"]
     assert main(command) == 0
-    assert main([*command, "--slice=v3-8"]) == 1
-    assert "run.gin:7: error MSH02: the batch size of train and train_eval is 12" in capsys.readouterr().out
+    assert (
+        "run.gin:7: error MSH02: the batch size of train and train_eval is 12"
+        in harness(1, *command, "--slice=v3-8").out
+    )
     assert main([*command, "--slice=v9-8"]) == 2
     (tmp_path / "pyproject.toml").write_text("[tool.t5x_harness]\nslice = 'v3-8'\n")
     assert main(command) == 1

@@ -34,13 +34,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _dry(*arguments: str, files: tuple[str, ...] = ("run.gin",)) -> int:
-    return main(["submit", *files, "--vertex=emulated", "--dry-run", "--no-check", *arguments])
+@pytest.fixture
+def dry(harness: Any) -> Any:
+    """Runs a dry run that ends with a status; returns what it prints."""
+
+    def run(status: int, *arguments: str, files: tuple[str, ...] = ("run.gin",)) -> Any:
+        return harness(status, "submit", *files, "--vertex=emulated", "--dry-run", "--no-check", *arguments)
+
+    return run
 
 
-def test_a_dry_run_shows_everything_that_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--accelerator=v3-32", "--timeout=1h", "--gin.TRAIN_STEPS=5") == 0
-    shown, said = capsys.readouterr()
+def test_a_dry_run_shows_everything_that_would_be_sent(dry: Any) -> None:
+    shown, said = dry(0, "--accelerator=v3-32", "--timeout=1h", "--gin.TRAIN_STEPS=5")
     assert "run: train on cloud-tpu, 32 TPU_V3 cores in us-central1 of t5x-harness\n" in shown
     assert "  chip-hours: v3-32: 16 chips x at most 1 h = 16 chip-hours\n" in shown
     assert "    --gin.TRAIN_STEPS=5\n" in shown
@@ -56,20 +61,19 @@ def test_a_dry_run_shows_everything_that_would_be_sent(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("how", [[], ["--json"], ["--json", "--output=job.json"]])
-def test_secrets_in_variables_are_not_shown(capsys: pytest.CaptureFixture[str], project: Path, how: list[str]) -> None:
+def test_secrets_in_variables_are_not_shown(dry: Any, project: Path, how: list[str]) -> None:
     secret = "abcdefgh12345678"
     given = [f"--env=HF_TOKEN={secret}", f"--env=WHERE=https://me:{secret}@example.org/x", "--env=MAX_TOKENS=77"]
-    assert _dry("--timeout=1h", *given, *how) == 0
+    shown = dry(0, "--timeout=1h", *given, *how)
     written = [file.read_text() for file in project.glob("job.json")]
-    everything = "".join([*capsys.readouterr(), *written])
+    everything = "".join([*shown, *written])
     assert secret not in everything
     assert everything.count('"***"') == 2 * (1 + len(written))
     assert '"77"' in everything
 
 
-def test_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--json", "--gin.TRAIN_STEPS=5") == 0
-    document = json.loads(capsys.readouterr().out)
+def test_the_same_for_programs(dry: Any) -> None:
+    document = json.loads(dry(0, "--json", "--gin.TRAIN_STEPS=5").out)
     (job,) = document["jobs"]
     assert job["slice"] == "v3-8"
     assert job["chip_hours"] == 16
@@ -82,16 +86,14 @@ def test_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["notes"][-1] == "nothing was sent: --dry-run"
 
 
-def test_a_report_goes_into_a_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--json", "--output=job.json") == 0
-    assert "run: train on cloud-tpu" in capsys.readouterr().out
+def test_a_report_goes_into_a_file(project: Path, dry: Any) -> None:
+    assert "run: train on cloud-tpu" in dry(0, "--json", "--output=job.json").out
     assert json.loads((project / "job.json").read_text())["jobs"][0]["name"] == "run"
 
 
-def test_what_lint_finds_stops_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["submit", "run.gin", "--vertex=emulated", "--dry-run", "--gcs=off", "--gin.utils.Nope.x=1"])
-    shown, said = capsys.readouterr()
-    assert status == 1
+def test_what_lint_finds_stops_the_job(harness: Any) -> None:
+    options = ("--vertex=emulated", "--dry-run", "--gcs=off", "--gin.utils.Nope.x=1")
+    shown, said = harness(1, "submit", "run.gin", *options)
     assert "utils.Nope" in shown
     assert said.splitlines()[-1] == (
         "t5x-harness submit: nothing was sent: fix what was found, or send it as it is with --no-check"
@@ -120,34 +122,30 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
     assert list((project / "temporary").iterdir()) == []
 
 
-def test_what_vertex_refuses_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--accelerator=machine-type=n1-standard-4,accelerator-type=TPU_V3,accelerator-count=8") == 1
-    said = capsys.readouterr().err
+def test_what_vertex_refuses_is_not_sent(dry: Any) -> None:
+    said = dry(1, "--accelerator=machine-type=n1-standard-4,accelerator-type=TPU_V3,accelerator-count=8").err
     assert "run: Vertex AI refuses this job:\n  job_spec.worker_pool_specs[0].machine_spec" in said
 
 
-def test_what_could_use_up_too_much_is_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--accelerator=v3-32") == 1
+def test_what_could_use_up_too_much_is_not_sent(dry: Any) -> None:
     assert (
         "more than the 16 that --tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours) allows"
-        in capsys.readouterr().err
+        in dry(1, "--accelerator=v3-32").err
     )
-    assert _dry("--accelerator=v3-32", "--tpu-max-chip-hours=64") == 0
+    dry(0, "--accelerator=v3-32", "--tpu-max-chip-hours=64")
 
 
-def test_a_target_that_nobody_gave_is_asked_for_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "run.gin", "--project=p", "--location=us-central1"]) == 2
-    assert capsys.readouterr().err == (
+def test_a_target_that_nobody_gave_is_asked_for_at_once(harness: Any) -> None:
+    assert harness(2, "submit", "run.gin", "--project=p", "--location=us-central1").err == (
         "t5x-harness: no Vertex AI target: bucket, image are not set; set T5X_HARNESS_VERTEX_BUCKET, "
         "T5X_HARNESS_VERTEX_IMAGE, or write bucket, image into [tool.t5x_harness.vertex] of pyproject.toml; or give "
         "--bucket, --image; without a cloud: --vertex=emulated, or --dry-run, which shows the job with placeholders\n"
     )
 
 
-def test_a_dry_run_without_a_target_has_placeholders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_without_a_target_has_placeholders(harness: Any) -> None:
     given = ["--accelerator=v3-8", "--project=p", "--location=us-central1", "--no-check"]
-    assert main(["submit", "run.gin", "--dry-run", *given]) == 0
-    shown = capsys.readouterr().out
+    shown = harness(0, "submit", "run.gin", "--dry-run", *given).out
     assert "staged in gs://your-bucket/t5x-harness/staged/" in shown
     assert (
         "  placeholders, to be given before it is sent: bucket (--bucket or T5X_HARNESS_VERTEX_BUCKET), image (--image "
@@ -155,7 +153,7 @@ def test_a_dry_run_without_a_target_has_placeholders(capsys: pytest.CaptureFixtu
     ) in shown
 
 
-def test_what_vertex_is_asked_for_is_in_the_spec(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_vertex_is_asked_for_is_in_the_spec(dry: Any) -> None:
     reservation = "projects/p/zones/us-central1-a/reservations/mine"
     options = [
         "--strategy=FLEX_START",
@@ -167,8 +165,7 @@ def test_what_vertex_is_asked_for_is_in_the_spec(capsys: pytest.CaptureFixture[s
         "--env=A=b=c",
         "--disable-retries",
     ]
-    assert _dry("--json", *options) == 0
-    (sent,) = json.loads(capsys.readouterr().out)["jobs"]
+    (sent,) = json.loads(dry(0, "--json", *options).out)["jobs"]
     spec = sent["spec"]["jobSpec"]
     assert spec["scheduling"] == {
         "timeout": "14400s",
@@ -188,13 +185,12 @@ def test_what_vertex_is_asked_for_is_in_the_spec(capsys: pytest.CaptureFixture[s
     assert sent["spec"]["labels"]["team"] == "nlp"
 
 
-def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_project_says_where_jobs_go(project: Path, harness: Any) -> None:
     (project / "pyproject.toml").write_text(
         '[tool.t5x_harness.vertex]\nproject = "my-project"\nlocation = "europe-west4"\nbucket = "my-bucket"\n'
         'image = "i"\nservice_account = "me@my-project.iam.gserviceaccount.com"\n'
     )
-    assert main(["submit", "run.gin", "--dry-run", "--no-check"]) == 0
-    shown = capsys.readouterr().out
+    shown = harness(0, "submit", "run.gin", "--dry-run", "--no-check").out
     assert "in europe-west4 of my-project" in shown
     assert "staged in gs://my-bucket/t5x-harness/staged/" in shown
     assert "VTX11" in shown  # TPU jobs have no account of their own
@@ -237,15 +233,13 @@ def test_the_project_says_where_jobs_go(project: Path, capsys: pytest.CaptureFix
         (["--gin.X='a'", "--gin_bindings=include 'no.gin'"], "no.gin: there is no such file; nothing is staged"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry(*arguments) == 2
-    assert message in capsys.readouterr().err
+def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, dry: Any) -> None:
+    assert message in dry(2, *arguments).err
 
 
-def test_a_real_job_has_its_full_size_anyway(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "run.gin", "--vertex=real", "--dry-run", "--full-size"]) == 2
+def test_a_real_job_has_its_full_size_anyway(harness: Any) -> None:
     expected = "--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size"
-    assert expected in capsys.readouterr().err
+    assert expected in harness(2, "submit", "run.gin", "--vertex=real", "--dry-run", "--full-size").err
 
 
 @pytest.mark.parametrize(
@@ -271,48 +265,49 @@ def test_jobs_of_the_emulated_vertex_ai_run_small_unless_told_not_to(
     assert found | expected == found
 
 
-def test_a_private_google_of_ones_own_has_no_job_to_attach_to(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "--vertex=emulated", "--attach=3"]) == 2
-    assert "--attach finds no job in a new emulated Google Cloud: start one with" in capsys.readouterr().err
+def test_a_private_google_of_ones_own_has_no_job_to_attach_to(harness: Any) -> None:
+    assert (
+        "--attach finds no job in a new emulated Google Cloud: start one with"
+        in harness(2, "submit", "--vertex=emulated", "--attach=3").err
+    )
 
 
-def test_runs_of_one_name_have_folders_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_one_name_have_folders_of_their_own(project: Path, dry: Any) -> None:
     (project / "other").mkdir()
     (project / "other" / "run.gin").write_text((project / "run.gin").read_text())
     files = ("run.gin", "other/run.gin")
-    assert _dry("--json", files=files) == 0
-    first, second = json.loads(capsys.readouterr().out)["jobs"]
+    first, second = json.loads(dry(0, "--json", files=files).out)["jobs"]
     assert first["name"] == second["name"] == "run"
     assert first["model_dir"] != second["model_dir"]
-    assert _dry("--model_dir=gs://my-bucket/runs/1", files=files) == 2
-    assert "run and run would both write into gs://my-bucket/runs/1: give each run its own" in capsys.readouterr().err
+    assert (
+        "run and run would both write into gs://my-bucket/runs/1: give each run its own"
+        in dry(2, "--model_dir=gs://my-bucket/runs/1", files=files).err
+    )
 
 
-def test_a_shell_of_a_private_google_sends_no_real_jobs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shell_of_a_private_google_sends_no_real_jobs(monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:
     monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", "/somewhere")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    assert main(["submit", "run.gin", "--vertex=real"]) == 2
-    assert "this shell's Google clients use an emulated Google Cloud" in capsys.readouterr().err
+    assert (
+        "this shell's Google clients use an emulated Google Cloud"
+        in harness(2, "submit", "run.gin", "--vertex=real").err
+    )
 
 
-def test_a_folder_for_model_dir_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _dry("--model_dir=gs://my-bucket/runs/1", "--json") == 0
-    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+def test_a_folder_for_model_dir_is_the_jobs(dry: Any) -> None:
+    (job,) = json.loads(dry(0, "--model_dir=gs://my-bucket/runs/1", "--json").out)["jobs"]
     assert job["model_dir"] == "gs://my-bucket/runs/1"
     assert '--gin.MODEL_DIR="gs://my-bucket/runs/1"' in job["args"]
 
 
 @pytest.mark.parametrize(("mode", "macro"), [("eval", "EVAL_OUTPUT_DIR"), ("infer", "INFER_OUTPUT_DIR")])
-def test_a_folder_for_results_of_other_modes_is_theirs(
-    project: Path, capsys: pytest.CaptureFixture[str], mode: str, macro: str
-) -> None:
+def test_a_folder_for_results_of_other_modes_is_theirs(project: Path, dry: Any, mode: str, macro: str) -> None:
     text = f"include 't5x/configs/runs/{mode}.gin'\nCHECKPOINT_PATH = 'gs://b/checkpoint_1'\n"
     (project / "read.gin").write_text(text)
-    assert _dry("--model_dir=gs://my-bucket/out", "--json", files=("read.gin",)) == 0
-    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    (job,) = json.loads(dry(0, "--model_dir=gs://my-bucket/out", "--json", files=("read.gin",)).out)["jobs"]
     assert job["model_dir"] == "gs://my-bucket/out"
     assert [arg for arg in job["args"] if "out" in arg] == [f'--gin.{macro}="gs://my-bucket/out"']
-    assert _dry("--model_dir=/tmp/out", files=("read.gin",)) == 2
-    assert f"{macro} = '/tmp/out': that is a folder of the job's container" in capsys.readouterr().err
+    assert (
+        f"{macro} = '/tmp/out': that is a folder of the job's container"
+        in dry(2, "--model_dir=/tmp/out", files=("read.gin",)).err
+    )
