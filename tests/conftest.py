@@ -158,7 +158,7 @@ def vertex_options() -> VertexOptions:
 
     programs = Path(__file__).parent / "vertex"
     stand_ins = {
-        "*tells-devices*": "t5x_telling_devices.py",
+        "*tells-devices*": "t5x_stand_in.py",
         "*stand-in*": "t5x_stand_in.py",
         "*auxiliary*": "../auxiliary/stand_in_job.py",
     }

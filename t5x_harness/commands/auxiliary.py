@@ -285,9 +285,7 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, 
         if given["location"] not in (None, cell):
             raise UsageError(f"--auxiliary_job_cell={cell} and --location={given['location']}: give one of them")
         given["location"] = cell
-    target = find_target(
-        given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google(os.environ) else {}
-    )
+    target = find_target(given, os.environ, find_project(Path.cwd()).vertex, EMULATED if uses_emulated_google() else {})
     jobs = VertexJobs(
         prepared.request,
         target,

@@ -97,7 +97,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, stack: contextlib.ExitStack) -> None:
-    lines = export_lines(google_environment(endpoints)) + _path_line(SessionFolder(endpoints.folder).programs)
+    programs = shlex.quote(str(SessionFolder(endpoints.folder).programs))
+    # This puts the folder in front of PATH, once, however often a shell reads it.
+    path = f'case ":$PATH:" in *:{programs}:*) ;; *) export PATH={programs}:"$PATH" ;; esac\n'
+    lines = export_lines(google_environment(endpoints)) + path
     where = root or f"{endpoints.root}, which is removed at the end (keep it with --root DIR)"
     print(f"serving gs:// from {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
     stack.enter_context(announce(lines, env_file))
@@ -105,12 +108,6 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
         print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
     # A running shell cannot be given a mount, but a command that starts can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
-
-
-def _path_line(programs: Path) -> str:
-    """Returns a line that puts a folder in front of PATH, once, however often a shell reads it."""
-    folder = shlex.quote(str(programs))
-    return f'case ":$PATH:" in *:{folder}:*) ;; *) export PATH={folder}:"$PATH" ;; esac\n'
 
 
 def _port(text: str) -> int:

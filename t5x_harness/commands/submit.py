@@ -108,7 +108,7 @@ def targets_emulated_google(args: argparse.Namespace) -> bool:
     Raises:
       UsageError: the arguments contradict each other, or the place that the command runs in.
     """
-    here = uses_emulated_google(os.environ)
+    here = uses_emulated_google()
     service = args.vertex or os.environ.get(_SERVICE_VARIABLE) or ("emulated" if here else "real")
     if service not in _SERVICES:
         raise UsageError(f"{_SERVICE_VARIABLE} is {service!r}: it is real or emulated")

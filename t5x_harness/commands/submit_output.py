@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -287,7 +286,7 @@ def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
     yield f"  {launched.submitted.name}"
     yield f"  wrote to: {launched.model_dir}"
     yield f"  devices: {_devices(launched, end)}"
-    if end.ran_on.fell_back and launched.submitted.machine.is_tpu and not uses_emulated_google(os.environ):
+    if end.ran_on.fell_back and launched.submitted.machine.is_tpu and not uses_emulated_google():
         message, fix = end.ran_on.no_tpu(launched.submitted.display_name, str(launched.submitted.machine))
         yield f"  warning: {message}"
         yield f"    fix: {fix}"
@@ -298,7 +297,7 @@ def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
 
 
 def _devices(launched: LaunchedJob, end: RunEnd) -> str:
-    return end.ran_on.about(tpu=launched.submitted.machine.is_tpu, emulated=uses_emulated_google(os.environ))
+    return end.ran_on.about(tpu=launched.submitted.machine.is_tpu, emulated=uses_emulated_google())
 
 
 def _plain(message: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class PromotionSession:
         Raises:
           ValueError: a value is invalid.
         """
-        return PromotionSettings.of(self._given(), self._tpu, emulated=uses_emulated_google(os.environ))
+        return PromotionSettings.of(self._given(), self._tpu, emulated=uses_emulated_google())
 
     @functools.cached_property
     def target(self) -> VertexTarget:
@@ -104,7 +104,7 @@ class PromotionSession:
             where = f"project {self.target.project}, {self.target.location}, image {self.target.image}"
         except VertexTargetError:
             where = "no target is configured"
-        here = self.settings.emulated or uses_emulated_google(os.environ)
+        here = self.settings.emulated or uses_emulated_google()
         service = "an emulated Vertex AI on this machine" if here else "Vertex AI"
         dry = "; --t5x-tpu-dry-run sends none" if self.settings.dry_run else ""
         return [f"{begin} promotes tests marked {TPU} to jobs on {service} ({where}){dry}"]

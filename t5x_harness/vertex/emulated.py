@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,22 +18,21 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 5.0
 
 
-def uses_emulated_google(environment: Mapping[str, str]) -> bool:
-    """Returns whether a process's Google clients use an emulated Google Cloud, as under ``t5x-harness serve``."""
-    return bool(environment.get(ROOT_VARIABLE) and environment.get("STORAGE_EMULATOR_HOST"))
+def uses_emulated_google() -> bool:
+    """Returns whether this process's Google clients use an emulated Google Cloud, as under ``t5x-harness serve``."""
+    return bool(os.environ.get(ROOT_VARIABLE) and os.environ.get("STORAGE_EMULATOR_HOST"))
 
 
-def emulation_has_ended(environment: Mapping[str, str]) -> bool:
-    """Returns whether a process's Google clients use an emulated Google Cloud that no longer runs."""
-    if not uses_emulated_google(environment):
-        return False
-    address = urllib.parse.urlsplit(environment["STORAGE_EMULATOR_HOST"])
-    try:
-        socket.create_connection((address.hostname or "", address.port or 80), timeout=_ANSWER_SECONDS).close()
-    except ConnectionRefusedError:
-        return True
-    except (OSError, ValueError):  # it may be busy, and its address may be of another form
-        return False
+def emulation_has_ended() -> bool:
+    """Returns whether this process's Google clients use an emulated Google Cloud that no longer runs."""
+    if uses_emulated_google():
+        address = urllib.parse.urlsplit(os.environ["STORAGE_EMULATOR_HOST"])
+        try:
+            socket.create_connection((address.hostname or "", address.port or 80), timeout=_ANSWER_SECONDS).close()
+        except ConnectionRefusedError:
+            return True
+        except (OSError, ValueError):  # it may be busy, and its address may be of another form
+            pass
     return False
 
 
@@ -55,7 +54,7 @@ def emulated_google(
     Raises:
       ServerError: the emulated Google Cloud cannot start.
     """
-    if uses_emulated_google(os.environ):
+    if uses_emulated_google():
         yield
         return
     from t5x_harness.google.pool import copy_buckets

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
@@ -260,7 +259,7 @@ class _Log:
         self._reader = reader
         self._on_line = on_line
         self._notes = notes
-        self._is_private = uses_emulated_google(os.environ)
+        self._is_private = uses_emulated_google()
         self._next = 0.0
         self.devices = LoggedDevices()
 

@@ -210,25 +210,17 @@ class ChipHours:
         if self.chips is None:
             raise ChipHoursError(f"{self}: it is not known whether they exceed the {most:g} of {_OPTION}")
         if self.total > most:
-            hours = most / self.chips
+            hours, enough = most / self.chips, -(-self.total // 0.01) / 100  # rounded up
             raise ChipHoursError(
-                f"{self}: more than the {most:g} that {_OPTION} "
-                f"allows. Give --tpu-max-chip-hours="
-                f"{_rounded_up(self.total):g}, a timeout of at most {hours:.2g} h, or a smaller slice"
+                f"{self}: more than the {most:g} that {_OPTION} allows. Give --tpu-max-chip-hours={enough:g}, a "
+                f"timeout of at most {hours:.2g} h, or a smaller slice"
             )
 
     def __str__(self) -> str:
-        limit = f"at most {_hours(self.seconds)}"
+        hours = f"{self.seconds / _HOUR:g} h" if self.seconds >= _HOUR else f"{self.seconds / 60:g} min"
+        limit = f"at most {hours}"
         if self.chips is None:
             return f"{self.machine}, {limit}: chip-hours are not known, as its number of chips is not"
         if not self.chips:
             return f"{self.machine}, {limit}: no TPU, no chip-hours"
         return f"{self.machine}: {self.chips} chips x {limit} = {self.total:g} chip-hours"
-
-
-def _hours(seconds: int) -> str:
-    return f"{seconds / _HOUR:g} h" if seconds >= _HOUR else f"{seconds / 60:g} min"
-
-
-def _rounded_up(number: float) -> float:
-    return -(-number // 0.01) / 100

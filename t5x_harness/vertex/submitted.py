@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -146,7 +145,7 @@ class SubmittedJob:
     @property
     def url(self) -> str:
         """Its page in the console; empty for the emulated Vertex AI, which has no console."""
-        if uses_emulated_google(os.environ):
+        if uses_emulated_google():
             return ""
         return (
             f"https://console.cloud.google.com/vertex-ai/locations/{self.target.location}/training/{self.id}"
@@ -212,7 +211,7 @@ class SubmittedJob:
 
     def log(self) -> LogReader:
         """Reads its log from the beginning."""
-        if uses_emulated_google(os.environ):
+        if uses_emulated_google():
             return LogReader(self.target.project, self.id, late=_LATE_HERE)
         return LogReader(self.target.project, self.id)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -71,7 +71,12 @@ class VertexTarget:
 
     def __post_init__(self) -> None:
         if missing := tuple(name for name in REQUIRED if not getattr(self, name)):
-            raise VertexTargetError(_not_set(missing), missing)
+            names = ", ".join(missing)
+            raise VertexTargetError(
+                f"no Vertex AI target: {names} {'is' if len(missing) == 1 else 'are'} not set; "
+                f"set {', '.join(map(variable_of, missing))}, or write {names} into {_TABLE} of pyproject.toml",
+                missing,
+            )
         if not _PROJECT.fullmatch(self.project):
             raise VertexTargetError(
                 f"project {self.project!r} is not a project's id: give it as in the console, such as my-project-123, "
@@ -89,6 +94,11 @@ class VertexTarget:
             raise VertexTargetError(
                 f"experiment {self.experiment!r} is not a valid name: lowercase letters, digits and -, at most 98"
             )
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The project and the location as arguments of the SDK."""
+        return {"project": self.project, "location": self.location}
 
     @property
     def parent(self) -> str:
@@ -163,11 +173,3 @@ def find_target(
 def variable_of(field: str) -> str:
     """Returns the name of the variable for a field: ``T5X_HARNESS_VERTEX_PROJECT``."""
     return f"{VERTEX_PREFIX}{field.upper()}"
-
-
-def _not_set(names: Sequence[str]) -> str:
-    variables = ", ".join(variable_of(name) for name in names)
-    return (
-        f"no Vertex AI target: {', '.join(names)} {'is' if len(names) == 1 else 'are'} not set; "
-        f"set {variables}, or write {', '.join(names)} into {_TABLE} of pyproject.toml"
-    )

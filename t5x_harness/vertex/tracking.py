@@ -38,10 +38,7 @@ def create_tensorboard(display_name: str, target: VertexTarget) -> str:
     from google.cloud import aiplatform
 
     with as_vertex_error(f"the TensorBoard {display_name} cannot be created", target.project):
-        made = aiplatform.Tensorboard.create(
-            display_name=display_name, project=target.project, location=target.location
-        )
-        return str(made.resource_name)
+        return str(aiplatform.Tensorboard.create(display_name=display_name, **target.where).resource_name)
 
 
 def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> None:
@@ -69,9 +66,8 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
             tensorboard_id=_number(tensorboard),
             tensorboard_experiment_name=run,
             logdir=model_dir,
-            project=target.project,
-            location=target.location,
             verbosity=0,
+            **target.where,
         )
 
 
@@ -89,8 +85,7 @@ def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) 
             tensorboard_id=_number(tensorboard),
             tensorboard_experiment_name=run,
             logdir=model_dir,
-            project=target.project,
-            location=target.location,
+            **target.where,
         )
     try:
         yield
@@ -131,7 +126,7 @@ class TrackedRun:
         self._run = run
         self._job = job
         self._project = job.target.project
-        self._where = {"project": job.target.project, "location": job.target.location}
+        self._where = job.target.where
 
     @classmethod
     def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> TrackedRun:
@@ -149,12 +144,18 @@ class TrackedRun:
 
         target = submitted.target
         name = _run_name(submitted, experiment)
-        where = {"project": target.project, "location": target.location}
+        settings = {
+            "job": submitted.name,
+            "run_mode": job.run_mode.value,
+            "machine": str(job.machine),
+            "image": job.target.image,
+            "model_dir": job.model_dir,
+        }
         with as_vertex_error(f"the experiment {experiment} cannot have the run {name}", target.project):
-            parent = aiplatform.Experiment.get_or_create(experiment, **where)
-            run = aiplatform.ExperimentRun.create(name, experiment=parent, **where)
+            parent = aiplatform.Experiment.get_or_create(experiment, **target.where)
+            run = aiplatform.ExperimentRun.create(name, experiment=parent, **target.where)
             tracked = cls(run, submitted)
-            run.log_params({**parameters_of(job.closure.program), **_settings_of(job, submitted)})
+            run.log_params({**parameters_of(job.closure.program), **settings})
             tracked._link(job)
         return tracked
 
@@ -167,9 +168,9 @@ class TrackedRun:
         """
         from google.cloud import aiplatform
 
-        where = {"project": submitted.target.project, "location": submitted.target.location}
-        with as_vertex_error(f"the experiment {experiment} cannot be read", submitted.target.project):
-            run = aiplatform.ExperimentRun.get(_run_name(submitted, experiment), experiment=experiment, **where)
+        name, target = _run_name(submitted, experiment), submitted.target
+        with as_vertex_error(f"the experiment {experiment} cannot be read", target.project):
+            run = aiplatform.ExperimentRun.get(name, experiment=experiment, **target.where)
             return cls(run, submitted) if run is not None else None
 
     @property
@@ -280,16 +281,6 @@ def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
 def _run_name(job: SubmittedJob, experiment: str) -> str:
     """Returns the job's name, or its end, which is unique, if the whole does not fit with the experiment's name."""
     return job.display_name[-(LONGEST_RUN - len(experiment) - 1) :].lstrip("-")
-
-
-def _settings_of(job: T5XJob, submitted: SubmittedJob) -> dict[str, str]:
-    return {
-        "job": submitted.name,
-        "run_mode": job.run_mode.value,
-        "machine": str(job.machine),
-        "image": job.target.image,
-        "model_dir": job.model_dir,
-    }
 
 
 def _text_of(program: GinProgram, macro: str) -> str:

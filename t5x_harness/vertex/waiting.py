@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
@@ -118,7 +117,7 @@ class Patience:
     @classmethod
     def usual(cls, check: Callable[[], None] | None = None) -> Patience:
         """Returns the patience for the Vertex AI that this process uses: Google's has quotas for requests."""
-        is_private = uses_emulated_google(os.environ)
+        is_private = uses_emulated_google()
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
     def renew(self) -> None:
@@ -184,7 +183,7 @@ def _look(job: SubmittedJob, patience: Patience) -> JobOutcome:
         try:
             return job.look()
         except VertexError as error:
-            if emulation_has_ended(os.environ):
+            if emulation_has_ended():
                 raise VertexError(
                     f"the emulated Google Cloud was killed (out of memory?), and with it {job.name}"
                 ) from None

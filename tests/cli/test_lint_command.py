@@ -233,26 +233,16 @@ def test_where_t5x_cannot_run_packages_are_left_open(
     assert doubt in [n["text"] for n in document["not_checked"]]
 
 
-def test_an_empty_file_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_empty_file_name_is_refused(harness: Any) -> None:
     assert "a FILE is empty: name a gin file or a folder" in harness(2, "lint", "").err
 
 
-def test_a_batch_is_held_against_a_slice_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harness: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.gin").write_text(
-        "include 't5x/examples/t5/t5_1_1/tiny.gin'\ninclude 't5x/configs/runs/pretrain.gin'\n"
-        "MIXTURE_OR_TASK_NAME = 'x'\nTASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\nTRAIN_STEPS = 10\n"
-        "DROPOUT_RATE = 0.0\nBATCH_SIZE = 12\n"
-    )
-    command = ["lint", "--t5x-runtime=embedded", "run.gin"]
-    assert main(command) == 0
-    assert (
-        "run.gin:7: error MSH02: the batch size of train and train_eval is 12"
-        in harness(1, *command, "--slice=v3-8").out
-    )
-    assert main([*command, "--slice=v9-8"]) == 2
-    (tmp_path / "pyproject.toml").write_text("[tool.t5x_harness]\nslice = 'v3-8'\n")
-    assert main(command) == 1
+def test_a_batch_is_held_against_a_slice_that_is_named(folder: Path, harness: Any) -> None:
+    (folder / "run.gin").write_text(GOOD + "BATCH_SIZE = 12\n")
+    command = ("lint", EMBEDDED, "run.gin")
+    harness(0, *command)
+    said = "run.gin:9: error MSH02: the batch size of train and train_eval is 12"
+    assert said in harness(1, *command, "--slice=v3-8").out
+    harness(2, *command, "--slice=v9-8")
+    (folder / "pyproject.toml").write_text("[tool.t5x_harness]\nslice = 'v3-8'\n")
+    harness(1, *command)

@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from t5x_harness.commands.main import main
 from t5x_harness.workers import Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
@@ -141,11 +141,7 @@ def test_a_worker_that_dies_is_told(warm: Warm) -> None:
     assert told == "t5x-harness warm: the process with the imports was killed; start it again\n"
 
 
-def test_a_file_without_a_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["warm", f"--env-file={tmp_path}/none/warm.env"]) == 2
-    assert f"--env-file {tmp_path}/none/warm.env: there is no folder {tmp_path}/none" in capsys.readouterr().err
-
-
-def test_a_t5x_that_is_not_installed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["warm", "--t5x-runtime=installed"]) == 2
-    assert "t5x-harness: no installed T5X was found" in capsys.readouterr().err
+def test_a_file_without_a_folder_and_a_t5x_that_is_not_installed_are_refused(harness: Any, tmp_path: Path) -> None:
+    said = harness(2, "warm", f"--env-file={tmp_path}/none/warm.env").err
+    assert f"--env-file {tmp_path}/none/warm.env: there is no folder {tmp_path}/none" in said
+    assert "t5x-harness: no installed T5X was found" in harness(2, "warm", "--t5x-runtime=installed").err

@@ -35,13 +35,15 @@ def ask(
         return json.load(error)
 
 
-def run_command(*command: str, env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_command(
+    *command: str, env: Mapping[str, str], cwd: Path | None = None, typed: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Runs a command without a terminal, and does not check its exit status."""
     return subprocess.run(
         command,
         env=dict(env),
         cwd=cwd,
-        stdin=subprocess.DEVNULL,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=300,

@@ -69,6 +69,12 @@ def ship(
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def outcome_of(project: Path, nodeid: str, folder: Path) -> ShippedOutcome:
+    done = ship(project, nodeid, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ShippedOutcome.from_text((folder / "new/outcome.json").read_text())
+
+
 @pytest.mark.parametrize(
     ("nodeid", "outcomes"),
     [
@@ -81,9 +87,7 @@ def ship(
     ],
 )
 def test_every_phase_is_reported(project: Path, tmp_path: Path, nodeid: str, outcomes: list[str]) -> None:
-    done = ship(project, nodeid, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    outcome = outcome_of(project, nodeid, tmp_path)
     assert outcome.nodeid == nodeid
     assert [report["outcome"] for report in outcome.reports] == outcomes
     assert {report["nodeid"] for report in outcome.reports} == {nodeid}
@@ -92,16 +96,14 @@ def test_every_phase_is_reported(project: Path, tmp_path: Path, nodeid: str, out
 
 
 def test_output_and_properties_come_along(project: Path, tmp_path: Path) -> None:
-    ship(project, "test_it.py::TestIt::test_passes", tmp_path)
-    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    outcome = outcome_of(project, "test_it.py::TestIt::test_passes", tmp_path)
     call = next(report for report in outcome.reports if report["when"] == "call")
     assert call["user_properties"] == [["speed", 3]]
     assert ["Captured stdout call", "hello from the job\n"] in call["sections"]
 
 
 def test_a_module_that_cannot_be_imported_says_why(project: Path, tmp_path: Path) -> None:
-    assert ship(project, "test_unimportable.py::test_it", tmp_path).returncode == 0
-    outcome = ShippedOutcome.from_text((tmp_path / "new/outcome.json").read_text())
+    outcome = outcome_of(project, "test_unimportable.py::test_it", tmp_path)
     assert outcome.reports == ()
     assert "ModuleNotFoundError: No module named 'no_such_module'" in outcome.problem
 
@@ -116,9 +118,7 @@ def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(project: Path, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the report of the job cannot be read: "),
-        ("[]", "the report of the job cannot be read: "),
-        ('{"version": 2}', "the report of the job cannot be read: "),
+        *((text, "the report of the job cannot be read: ") for text in ("", "[]", '{"version": 2}')),
         (
             '{"version": 99}',
             "the report of the job has version 99, and this t5x-harness reads version 2: it differs from the image's",
@@ -162,16 +162,10 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def outcome_of(name: str, project: Path, folder: Path) -> ShippedOutcome:
-    done = ship(project, f"test_devices.py::{name}", folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return ShippedOutcome.from_text((folder / "new/outcome.json").read_text())
-
-
 def test_devices_come_along(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
-    outcome = outcome_of("test_uses", devices, tmp_path)
+    outcome = outcome_of(devices, "test_devices.py::test_uses", tmp_path)
     assert (outcome.devices, outcome.platform, outcome.platform_set) == ("3 x cpu", "cpu", True)
     assert not outcome.ran_on.fell_back
     assert outcome.ran_on.about(tpu=True, emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
@@ -186,26 +180,26 @@ def test_a_cpu_that_nobody_asked_for_is_a_fall_back(
 ) -> None:
     for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
-    outcome = outcome_of("test_uses", devices, tmp_path)
+    outcome = outcome_of(devices, "test_devices.py::test_uses", tmp_path)
     assert (outcome.platform, outcome.platform_set, outcome.ran_on.fell_back) == ("cpu", False, True)
     assert outcome.ran_on.about(tpu=True, emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
 
 
 def test_a_test_without_jax_looked_at_no_device(devices: Path, tmp_path: Path) -> None:
-    outcome = outcome_of("test_uses_none", devices, tmp_path)
+    outcome = outcome_of(devices, "test_devices.py::test_uses_none", tmp_path)
     assert (outcome.devices, outcome.platform, outcome.ran_on.fell_back) == ("", "", False)
     assert outcome.ran_on.about(tpu=True, emulated=False) == "not looked at: the test imported no JAX"
 
 
 def test_devices_that_cannot_be_had_cost_no_outcome(devices: Path, tmp_path: Path) -> None:
-    outcome = outcome_of("test_asks_for_what_is_not_there", devices, tmp_path)
+    outcome = outcome_of(devices, "test_devices.py::test_asks_for_what_is_not_there", tmp_path)
     assert not outcome.failed
     assert outcome.ran_on.about(tpu=True, emulated=False).startswith("none: ")
     assert "no_such_platform" in outcome.devices
 
 
 def test_warnings_come_along(devices: Path, tmp_path: Path) -> None:
-    outcome = outcome_of("test_warns", devices, tmp_path)
+    outcome = outcome_of(devices, "test_devices.py::test_warns", tmp_path)
     ours = [warning_from_json(value, devices) for value in outcome.warnings]
     line = DEVICES.splitlines().index('    warnings.warn("soon", FutureWarning)') + 1
     assert [(each.category, str(each.message), each.filename, each.lineno) for each in ours] == [

@@ -9,13 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from t5x_harness.promotion.jobs import EndedJob
+from t5x_harness.promotion.jobs import EndedJob, JobWatch, Steps
 from t5x_harness.promotion.packing import TestArchive
 from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.results import Earlier, JobResults, ending, last_of_each, stages_of_job
 from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
 from t5x_harness.promotion.shipped_test import ship
-from t5x_harness.promotion.watch import JobWatch, Steps
 from t5x_harness.report.terminal import achieved
 from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.vertex.logs import UNKNOWN, LogLine, RanOn
@@ -102,13 +101,9 @@ def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
     assert "left nothing new (earlier jobs came to step 4) in gs://b/model" in idle.errors[0].message
     assert stages(GOOD, earlier=Earlier({"checkpoint_2/state": 10}))[Stage.TRAIN].exercised == 2
     written = JobResults("gs://b/out", predictions=({"prediction": "1"},), files={"t-predict.jsonl": 9})
-    for files, outcome in (
-        (written.files, Outcome.FAILED),
-        ({"t-predict.jsonl": 8}, Outcome.PASSED),
-        ({}, Outcome.PASSED),
-    ):
+    for files, outcome in ((written.files, "failed"), ({"t-predict.jsonl": 8}, "passed"), ({}, "passed")):
         inferred = stages(written, executing=(Stage.INFER,), earlier=Earlier(files))
-        assert inferred[Stage.INFER].outcome is outcome
+        assert inferred[Stage.INFER].outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -136,11 +131,7 @@ def test_what_a_training_job_does_not_do_is_not_called_fine() -> None:
     ("change", "code", "message"),
     [
         ({"metrics": {"train/loss": {4: float("nan")}}}, "RUN04", "train/loss is nan at step 4"),
-        (
-            {"metrics": {}, "checkpoints": ()},
-            "RUN02",
-            "the job ended well and left nothing in gs://b/model, so nothing",
-        ),
+        ({"metrics": {}, "checkpoints": ()}, "RUN02", "the job ended well and left nothing in gs://b/model, so "),
         (
             {"checkpoints": GOOD.checkpoints[:1]},
             "RUN03",
@@ -159,12 +150,7 @@ def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: s
 @pytest.mark.parametrize(
     ("state", "error", "code", "fix"),
     [
-        (
-            "FAILED",
-            "The replica workerpool0-0 exited with a non-zero status of 1.",
-            "RUN07",
-            "see the end of its log, ",
-        ),
+        ("FAILED", "The replica workerpool0-0 exited with a non-zero status of 1.", "RUN07", "see the end of its log"),
         ("FAILED", "The replica workerpool0-0 was preempted.", "RUN07", "run it again: its machine was taken away"),
         ("FAILED", "Resources are insufficient in region: us-central1.", "RUN07", "run it in another region"),
         ("FAILED", "Internal error occurred for the current attempt.", "RUN07", "run it again; if it recurs, check"),
@@ -353,13 +339,6 @@ def test_a_job_that_ran_too_long_is_told_what_it_can_change(shipped: bool, less:
     assert fix == f"raise timeout= of the marker, or {less}"
 
 
-def test_a_zone_is_no_region() -> None:
-    with pytest.raises(
-        ResourcesError, match=r"^region='us-central1-a': location 'us-central1-a' is not a region: give one "
-    ):
-        order_of("it", TpuResources(region="us-central1-a"), settings(), TARGET, "v3-8")
-
-
 @pytest.mark.parametrize(
     ("resources", "slice_name"),
     [
@@ -376,10 +355,7 @@ def test_a_job_is_planned_on_the_slice_that_it_gets(resources: TpuResources, sli
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        (
-            TpuResources(accelerator_type="TPU_V3"),
-            "accelerator_type='TPU_V3' needs accelerator_count, the number of its",
-        ),
+        (TpuResources(accelerator_type="TPU_V3"), "accelerator_type='TPU_V3' needs accelerator_count, the number of"),
         (TpuResources(accelerator_count=32), "accelerator_count=32 needs accelerator_type, whose cores these are: TPU"),
         (TpuResources(tpu_topology="2x4"), "tpu_topology='2x4' needs machine_type, such as ct5lp-hightpu-4t"),
     ],

@@ -6,7 +6,9 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from t5x_harness.buckets.folders import Folder
@@ -15,13 +17,18 @@ from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics, s
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
 
 
-def _write(folder: Path, *values: tuple[str, int, float]) -> Path:
+def _write(folder: Path, *values: tuple[str, int, Any]) -> Path:
+    """Writes an event file; values that are not numbers are written as tensors."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util import tensor_util
 
     writer = EventFileWriter(str(folder))
     for tag, step, value in values:
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        number = (
+            {"simple_value": value} if isinstance(value, float) else {"tensor": tensor_util.make_tensor_proto(value)}
+        )
+        summary = Summary(value=[Summary.Value(tag=tag, **number)])
         writer.add_event(event_pb2.Event(step=step, summary=summary))
     writer.close()
     (file,) = folder.iterdir()
@@ -34,19 +41,7 @@ def test_every_scalar_is_read_with_its_step(tmp_path: Path) -> None:
 
 
 def test_scalars_that_are_tensors_are_read_too(tmp_path: Path) -> None:
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    from tensorboard.util import tensor_util
-
-    writer = EventFileWriter(str(tmp_path))
-    values = [
-        Summary.Value(tag="loss", tensor=tensor_util.make_tensor_proto(0.25)),
-        Summary.Value(tag="text", tensor=tensor_util.make_tensor_proto("config")),
-        Summary.Value(tag="row", tensor=tensor_util.make_tensor_proto([1.0, 2.0])),
-    ]
-    writer.add_event(event_pb2.Event(step=7, summary=Summary(value=values)))
-    writer.close()
-    (file,) = tmp_path.iterdir()
+    file = _write(tmp_path, ("loss", 7, np.array(0.25)), ("text", 7, "config"), ("row", 7, [1.0, 2.0]))
     assert list(scalars_of(file.read_bytes())) == [("loss", 7, 0.25)]
 
 

@@ -11,7 +11,7 @@ from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.system.texts import MASK, masked
 from t5x_harness.vertex.arguments import OverrideError, argument_of, normalized
 from t5x_harness.vertex.machine import ChipHours, ChipHoursError, Machine, MachineError
-from t5x_harness.vertex.target import EMULATED, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.target import VertexTarget, VertexTargetError, find_target
 
 
 @pytest.mark.parametrize(
@@ -163,22 +163,6 @@ def test_who_starts_the_job_comes_before_the_environment_and_that_before_the_pro
     environment = {"T5X_HARNESS_VERTEX_PROJECT": "of-env", "T5X_HARNESS_VERTEX_LOCATION": "europe-west4"}
     found = find_target({"project": "given", "image": None}, environment, {**WHOLE, "location": "us-east1"})
     assert found == VertexTarget("given", "europe-west4", "my-bucket", "i")
-
-
-def test_everything_that_is_missing_is_named_at_once() -> None:
-    with pytest.raises(VertexTargetError) as caught:
-        find_target({"project": "p"}, {"T5X_HARNESS_VERTEX_IMAGE": ""}, {})
-    assert caught.value.missing == ("location", "bucket", "image")
-    assert str(caught.value) == (
-        "no Vertex AI target: location, bucket, image are not set; set T5X_HARNESS_VERTEX_LOCATION, "
-        "T5X_HARNESS_VERTEX_BUCKET, T5X_HARNESS_VERTEX_IMAGE, or write location, bucket, image into "
-        "[tool.t5x_harness.vertex] of pyproject.toml"
-    )
-
-
-def test_the_private_google_needs_nothing_to_be_named() -> None:
-    found = find_target({}, {"T5X_HARNESS_VERTEX_BUCKET": "mine-then"}, {}, EMULATED)
-    assert (found.bucket, found.location) == ("mine-then", "us-central1")
 
 
 @pytest.mark.parametrize(

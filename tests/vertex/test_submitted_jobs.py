@@ -56,12 +56,22 @@ def submit(environment: Mapping[str, str], project: Path) -> Submit:
     return lambda *arguments: _run(_command(*arguments), environment, project)
 
 
-@pytest.fixture
-def script(environment: Mapping[str, str], project: Path) -> Callable[[str], Any]:
-    """Runs a Python script in that shell, and reads the JSON that it prints last."""
+HEAD = f"""
+import dataclasses
+import json
+from t5x_harness.vertex import *
 
-    def run(text: str) -> Any:
-        done = _run([sys.executable, "-c", text], environment, project)
+target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", {IMAGE!r})
+Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+"""
+
+
+@pytest.fixture
+def script(environment: Mapping[str, str], project: Path) -> Callable[..., Any]:
+    """Runs a Python script in that shell, with a head before it, and reads the JSON that it prints last."""
+
+    def run(text: str, head: str = HEAD) -> Any:
+        done = _run([sys.executable, "-c", head + text], environment, project)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -94,22 +104,20 @@ assert main(["submit", "--no-check", "--run_mode=train", "run.gin"]) == 0
 print(json.dumps(sorted({"google.cloud.aiplatform", "google.cloud.aiplatform_v1"} & sys.modules.keys())))
 """
 ATTACHED = """
-import json
 from google.cloud import aiplatform
-from t5x_harness.vertex import SubmittedJob, VertexTarget
 aiplatform.init(api_transport="rest")
-job = SubmittedJob.attach("JOB", VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE"))
+job = SubmittedJob.attach("JOB", target)
 print(json.dumps([job._service.transport.kind, type(job.resource).__name__, job.resource.resource_name]))
 """
 
 
 @pytest.mark.journey
 def test_sending_imports_the_sdks_client_alone_and_uses_its_settings_where_the_sdk_is_imported(
-    submit: Submit, script: Callable[[str], Any]
+    submit: Submit, script: Any
 ) -> None:
-    assert script(SENT) == ["google.cloud.aiplatform_v1"]
+    assert script(SENT, head="") == ["google.cloud.aiplatform_v1"]
     (sent,) = json.loads(submit("run.gin", "--json").stdout)["sent"]
-    found = script(ATTACHED.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
+    found = script(ATTACHED.replace("JOB", sent["job"]))
     assert found == ["rest", "CustomJob", sent["job"]]
 
 
@@ -122,7 +130,7 @@ def test_a_job_that_fails_is_a_failure_with_the_services_reason(submit: Submit) 
 
 @pytest.mark.journey
 def test_ctrl_c_cancels_the_job_that_is_followed(
-    environment: Mapping[str, str], project: Path, submit: Submit, script: Callable[[str], Any]
+    environment: Mapping[str, str], project: Path, submit: Submit, script: Any
 ) -> None:
     waits = subprocess.Popen(
         _command("run.gin", "--gin.STAND_IN_SECONDS=600"),
@@ -150,14 +158,7 @@ def test_ctrl_c_cancels_the_job_that_is_followed(
     followed = submit(f"--attach={name}")
     assert followed.returncode == 1
     assert "cancelled" in followed.stdout
-    assert (
-        script(
-            "import json; from google.cloud import aiplatform as a;"
-            f"job = a.CustomJob.get('{name}', project='t5x-harness', location='us-central1');"
-            "print(json.dumps(job.state.name))"
-        )
-        == "JOB_STATE_CANCELLED"
-    )
+    assert script(f"print(json.dumps(SubmittedJob.attach('{name}', target).look().state))") == "JOB_STATE_CANCELLED"
 
 
 INTERRUPTED = """
@@ -232,32 +233,25 @@ def test_a_job_that_was_left_alone_is_found_again(submit: Submit) -> None:
 
 
 LOOKS = """
-import json
 from google.api_core import grpc_helpers
-from t5x_harness.vertex import SubmittedJob, VertexTarget
 
 opened, create = [], grpc_helpers.create_channel
 grpc_helpers.create_channel = lambda *args, **kwargs: opened.append(args) or create(*args, **kwargs)
-job = SubmittedJob.attach("JOB", VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE"))
+job = SubmittedJob.attach("JOB", target)
 looks = [job.look() for _ in range(5)]
 print(json.dumps([len(opened), len(looks), looks[-1].state]))
 """
 
 
-def test_finding_a_job_and_looking_at_it_often_open_one_channel(submit: Submit, script: Callable[[str], Any]) -> None:
+def test_finding_a_job_and_looking_at_it_often_open_one_channel(submit: Submit, script: Any) -> None:
     (sent,) = json.loads(submit("run.gin", "--no-wait", "--json").stdout)["sent"]
-    channels, looks, state = script(LOOKS.replace("JOB", sent["job"]).replace("IMAGE", IMAGE))
+    channels, looks, state = script(LOOKS.replace("JOB", sent["job"]))
     assert (channels, looks) == (1, 5)
     assert state.startswith("JOB_STATE_")
 
 
 AT_ONCE = """
-import dataclasses
-import json
-from t5x_harness.vertex import DuplicateError, Folder, LaunchedJob, T5XJob, VertexTarget, launching
-
-target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE")
-Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+from t5x_harness.vertex import launching
 
 def job():
     bindings = ["STAND_IN_SECONDS = 600", "TRAIN_STEPS = 77"]
@@ -281,9 +275,9 @@ except DuplicateError as error:
 """
 
 
-def test_of_two_that_send_the_same_job_at_once_the_second_is_cancelled(script: Callable[[str], Any]) -> None:
+def test_of_two_that_send_the_same_job_at_once_the_second_is_cancelled(script: Any) -> None:
     """Neither finds the other's when it looks, before it sends its own."""
-    said, state = script(AT_ONCE.replace("IMAGE", IMAGE))
+    said, state = script(AT_ONCE)
     assert re.fullmatch(
         r"the same job was sent at the same moment: OTHER \(DISPLAY\), so projects/\d+/locations/us-central1/"
         r"customJobs/\d+ was cancelled\. Follow the first with --attach=ID, or start another with --duplicate",
@@ -303,16 +297,10 @@ def test_what_is_no_job_is_told(submit: Submit) -> None:
 
 
 TRACKED = """
-import dataclasses
-import json
 from google.cloud import aiplatform
-from t5x_harness.vertex import *
-
-target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE", experiment="my-experiment")
-where = {"project": target.project, "location": target.location}
 board = create_tensorboard("board", target)
-target = dataclasses.replace(target, tensorboard=board)
-Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+target = dataclasses.replace(target, tensorboard=board, experiment="my-experiment")
+where = target.where
 job = T5XJob.from_gin(
     "run.gin", run_mode="train", machine="v3-8", target=target, name="tracked", tfds_data_dir="gs://data/tfds"
 )
@@ -352,9 +340,9 @@ print(json.dumps({
 
 
 @pytest.mark.journey
-def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[str], Any]) -> None:
+def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Any) -> None:
     pytest.importorskip("pandas")
-    found = script(TRACKED.replace("IMAGE", IMAGE))
+    found = script(TRACKED)
     assert found["notes"] == []
     assert found["params"]["DROPOUT_RATE"] == 0.5
     assert found["params"]["MIXTURE_OR_TASK_NAME"] == "my_task"
@@ -388,13 +376,9 @@ def test_a_job_is_tracked_with_parameters_metrics_and_lineage(script: Callable[[
 
 
 CANCELLED = """
-import json
 from google.cloud import aiplatform
-from t5x_harness.vertex import *
-
 experiment = "an-experiment-" * 6 + "of-98-letters0"
-target = VertexTarget("t5x-harness", "us-central1", "jobs-of-tests", "IMAGE", experiment=experiment)
-Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
+target = dataclasses.replace(target, experiment=experiment)
 job = T5XJob.from_gin(
     "run.gin", run_mode="train", machine="v3-8", target=target, name="a-name-" * 9, bindings=["STAND_IN_SECONDS = 600"]
 )
@@ -415,8 +399,8 @@ print(json.dumps({
 
 
 @pytest.mark.journey
-def test_a_cancelled_job_is_tracked_as_that_however_long_its_name(script: Callable[[str], Any]) -> None:
-    found = script(CANCELLED.replace("IMAGE", IMAGE))
+def test_a_cancelled_job_is_tracked_as_that_however_long_its_name(script: Any) -> None:
+    found = script(CANCELLED)
     assert found["notes"] == []
     assert found["outcome"] == "JOB_STATE_CANCELLED"
     assert found["run"] == [found["stamp"], "CANCELLED"]

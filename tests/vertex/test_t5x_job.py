@@ -157,10 +157,6 @@ def test_a_checkpoint_that_nobody_names_is_asked_for_before_a_tpu_is(project: Pa
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        (
-            "compile",
-            "--run_mode 'compile': T5X's main takes train, eval, infer, precompile; for 'compile' use precompile",
-        ),
         ("train_unfragmented", "for 'train_unfragmented' use train"),
         ("x", "--run_mode 'x': T5X's main takes train, eval, infer, precompile"),
     ],
@@ -171,9 +167,7 @@ def test_other_modes_are_refused(project: Path, mode: str, message: str) -> None
     assert message in str(caught.value)
 
 
-def test_a_binding_that_gin_cannot_read_makes_no_job(project: Path) -> None:
-    with pytest.raises(OverrideError):
-        _job(project, bindings=["--gin.EVALUATOR_NUM_EXAMPLES=500,"])
+def test_without_a_gin_file_there_is_no_job() -> None:
     with pytest.raises(JobError, match="a T5X job needs a gin file"):
         T5XJob.from_gin(run_mode="train", machine="v3-8", target=TARGET)
 

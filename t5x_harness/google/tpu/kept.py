@@ -75,7 +75,10 @@ class Kept:
         No program listens there, and the kernel does not assign the port to any program in the meantime.
         """
         taken = {node["_coordinator"] for node in self.nodes.values()}
-        ports = range(_FIRST_PORT, _first_assigned_port())
+        assigned = 32768  # Linux's default for the first port that the kernel assigns by itself
+        with contextlib.suppress(OSError, ValueError):
+            assigned = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+        ports = range(_FIRST_PORT, max(_FIRST_PORT, assigned))
         for port in random.sample(ports, min(len(ports), _TRIES)):
             address = f"127.0.0.1:{port}"
             with contextlib.suppress(OSError), socket.socket() as probe:
@@ -117,13 +120,6 @@ class KeptInState:
 
     def delete(self) -> None:
         self._state.delete(_KEY)
-
-
-def _first_assigned_port() -> int:
-    """Returns the first port that the kernel assigns to clients, and to servers that do not choose a port."""
-    with contextlib.suppress(OSError, ValueError):
-        return max(_FIRST_PORT, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
-    return 32768  # Linux's default
 
 
 def endpoint_of(network: Mapping[str, Any], number: int) -> Json:

@@ -9,11 +9,11 @@ import base64
 import contextlib
 import importlib.util
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import asking
 import pytest
 from client_process import ClientProcess
 
@@ -62,15 +62,7 @@ def run_command(client_environment: Mapping[str, str], tmp_path: Path) -> Callab
     """Runs a command in the test's folder, redirected to the emulated Google Cloud; it has to succeed."""
 
     def run(*command: str) -> None:
-        done = subprocess.run(
-            command,
-            env=dict(client_environment),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = asking.run_command(*command, env=client_environment, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
     return run

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from asking import run_command
 
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 
@@ -42,19 +43,9 @@ TOLD = (
 
 
 def test_under_exec(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "t5x_harness",
-        "exec",
-        "--google",
-        "--slice=none",
-        "--",
-        sys.executable,
-        "-c",
-        CLIENT,
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    python = sys.executable
+    exec_ = (python, "-m", "t5x_harness", "exec", "--google", "--slice=none", "--")
+    done = run_command(*exec_, python, "-c", CLIENT, env=os.environ, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, TOLD), done.stderr
 
 
@@ -68,14 +59,7 @@ def test_beside_serve(tmp_path: Path) -> None:
                 assert server.poll() is None, server.stderr.read()
             names = (line.removeprefix("export ").partition("=") for line in lines.read_text().splitlines())
             variables = {name: shlex.split(value)[0] if value else "" for name, _, value in names}
-            done = subprocess.run(
-                [sys.executable, "-c", CLIENT],
-                env={**os.environ, **variables},
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            done = run_command(sys.executable, "-c", CLIENT, env={**os.environ, **variables})
             assert (done.returncode, done.stdout) == (0, TOLD), done.stderr
         finally:
             server.send_signal(signal.SIGTERM)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import asking
 import pytest
 
 TOOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -59,10 +59,7 @@ def test_what_is_not_emulated_is_asked_for_once(
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     fake_gcs.bucket("data")
-    command = [*TOOLS[tool]["notifications"], "gs://data"]
-    done = subprocess.run(
-        command, env=dict(client_environment), cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = asking.run_command(*TOOLS[tool]["notifications"], "gs://data", env=client_environment, cwd=tmp_path)
     assert done.returncode == 1
     assert "t5x-harness does not emulate notifications; buckets, objects," in done.stderr
     assert [request.status for request in fake_gcs.requests if request.status != 200] == [403]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from asking import ask
@@ -10,6 +11,14 @@ from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud
 
 ZONE = "projects/t5x-harness/locations/us-central2-b"
+
+
+def has_ended(process: Path) -> bool:
+    """Returns whether a process has ended, by its folder in /proc."""
+    try:
+        return process.joinpath("stat").read_text().rpartition(") ")[2].startswith("Z")
+    except OSError:
+        return True
 
 
 class CloudTpu:

@@ -98,9 +98,7 @@ def test_answers_may_be_piped_into_it(
     environment = {**shell_environment, "CLOUDSDK_CONFIG": str(own)}
 
     def gcloud(*words: str, answers: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["gcloud", *words], env=environment, input=answers, capture_output=True, text=True, check=False
-        )
+        return run_command("gcloud", *words, env=environment, typed=answers)
 
     done = gcloud("init", answers=ANSWERS)
     assert done.returncode == 0, done.stderr
@@ -132,8 +130,7 @@ def test_the_session_s_gcloud_changes_init_alone(fake_gcs_server: EmulatedCloud,
         ("compute ssh init", "1 /home/me compute ssh init\n"),
         ("-q init --x", f"unset {fake_gcs_server.endpoints.folder} -q init --x\n"),
     ):
-        done = subprocess.run([wrapper, *words.split()], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout == expected
+        assert run_command(str(wrapper), *words.split(), env=environment).stdout == expected
 
 
 def test_sessions_inside_each_other_find_the_real_program(tmp_path: Path) -> None:
@@ -146,11 +143,7 @@ def test_sessions_inside_each_other_find_the_real_program(tmp_path: Path) -> Non
     path = [str(tmp_path / name) for name in ("inner", "outer", "real")]
     for folder in path:
         Path(folder, "gcloud").chmod(0o755)
-    environment = {"PATH": os.pathsep.join(path)}
-    done = subprocess.run(
-        [f"{path[0]}/gcloud", "info"], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "real info\n"
+    assert run_command(f"{path[0]}/gcloud", "info", env={"PATH": os.pathsep.join(path)}).stdout == "real info\n"
 
 
 def test_zones_and_regions(fake_gcs_server: EmulatedCloud) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloud_tpu import CloudTpu
+from asking import run_command
+from cloud_tpu import ZONE, CloudTpu, has_ended
 
 from t5x_harness.google.environment import with_programs
 from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.tpu.remote_shell import Arguments
 
-ZONE = "projects/t5x-harness/locations/us-central2-b"
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -51,14 +51,8 @@ def test_each_worker_has_its_own_home_and_says_which_it_is(tpu: Any, shell: Shel
 
 def test_the_command_s_status_and_input_are_its_own(tpu: Any, shell_environment: Mapping[str, str]) -> None:
     (host,) = addresses(tpu.create("one"))
-    done = subprocess.run(
-        ["ssh", "-o", "StrictHostKeyChecking=no", "-i", "key", host, "cat >&2; exit 7"],
-        env=shell_environment,
-        input="words",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("ssh", "-o", "StrictHostKeyChecking=no", "-i", "key", host, "cat >&2; exit 7")
+    done = run_command(*words, env=shell_environment, typed="words")
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "words")
 
 
@@ -277,15 +271,9 @@ def begin(session: EmulatedCloud, tmp_path: Path, more: str = "") -> Path:
     (host,) = addresses(CloudTpu(session).create("one"))
     environment = with_programs(session.endpoints, {**os.environ, **session.environment(), "HOME": str(tmp_path)})
     words = ["ssh", host, f"{more}\nnohup sleep 600 > /dev/null 2>&1 & echo $!"]
-    done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    done = run_command(*words, env=environment)
+    assert done.returncode == 0, done.stderr
     return Path(f"/proc/{done.stdout.strip()}")
-
-
-def has_ended(process: Path) -> bool:
-    try:
-        return process.joinpath("stat").read_text().rpartition(") ")[2].startswith("Z")
-    except OSError:
-        return True
 
 
 def test_what_runs_in_the_background_goes_with_its_server(tmp_path: Path) -> None:

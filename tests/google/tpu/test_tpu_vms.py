@@ -117,51 +117,36 @@ def test_workers_meet_where_nobody_else_is(vms: TpuVms) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "zone", "message"),
+    ("asked", "zone", "why"),
     [
-        (
-            {"acceleratorType": "v3-16"},
-            "us-central1-a",
-            "(t5x-harness: there are v3-8, v3-32, v3-64, v3-128, v3-256",
-        ),
-        ({"acceleratorType": "v5e-8"}, "us-west4-a", "(t5x-harness: write v5litepod-8)"),
-        (
-            {"acceleratorType": "a100"},
-            "us-west4-a",
-            "(t5x-harness: there are types of v2, v3, v4, v5litepod, v5p, v6",
-        ),
-        ({"acceleratorType": "v3-8"}, "us-east1-b", "(t5x-harness: v3 is in europe-west4, us-central1)"),
-        ({}, "us-central1", "INVALID_ARGUMENT: Location us-central1 is not a zone, such as us-central1-a"),
-        ({"runtimeVersion": ""}, "us-central2-b", "Runtime version must be specified, such as tpu-ubuntu2204-base"),
-        (
-            {"runtimeVersion": "tpu-vm"},
-            "us-central2-b",
-            "Runtime version tpu-vm was not found; those for v4 are tpu-",
-        ),
-        (
-            {"runtimeVersion": "v2-alpha-tpuv5"},
-            "us-central2-b",
-            "Runtime version v2-alpha-tpuv5 is for v5p, not for v4-8; those for v4 are tpu-ubuntu2204-base, tpu-vm-bas",
-        ),
-        (
-            {"runtimeVersion": "v2-alpha-pod"},
-            "us-central2-b",
-            "Runtime version v2-alpha-pod is for v2 and v3, not for v4-8; those for v4 are ",
-        ),
-        (
-            {"runtimeVersion": "tpu-vm-tf-2.10.0-pod-v4", "acceleratorType": "v3-32"},
-            "europe-west4-a",
-            "Runtime version tpu-vm-tf-2.10.0-pod-v4 is for v4, not for v3-32; those for v3 are ",
-        ),
-        ({"machine": 1}, "us-central2-b", "Invalid JSON payload received. Unknown name \"machine\" at 'node'"),
+        ("v3-16", "us-central1-a", "there are v3-8, v3-32, v3-64, v3-128, v3-256"),
+        ("v5e-8", "us-west4-a", "write v5litepod-8)"),
+        ("a100", "us-west4-a", "there are types of v2, v3, v4, v5litepod, v5p, v6"),
+        ("v3-8", "us-east1-b", "v3 is in europe-west4, us-central1)"),
     ],
 )
-def test_what_the_service_does_not_have(vms: TpuVms, fields: dict[str, Any], zone: str, message: str) -> None:
-    said = refused(vms.create_node, f"projects/p/locations/{zone}", "t", {**NODE, **fields})
-    assert message in said
-    if "(t5x-harness" in message:
-        asked = fields["acceleratorType"]
-        assert f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone} [EID: " in said
+def test_accelerators_that_the_service_does_not_have(vms: TpuVms, asked: str, zone: str, why: str) -> None:
+    said = refused(vms.create_node, f"projects/p/locations/{zone}", "t", {**NODE, "acceleratorType": asked})
+    assert f"Cloud TPU received a bad request. the accelerator {asked} was not found in zone {zone} [EID: " in said
+    assert f"(t5x-harness: {why}" in said
+    assert vms.list_nodes("projects/p/locations/-") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator_type", "zone", "why"),
+    [
+        ("", "v4-8", "us-central2-b", "must be specified, such as tpu-ubuntu2204-base"),
+        ("tpu-vm", "v4-8", "us-central2-b", "tpu-vm was not found; those for v4 are tpu-"),
+        ("v2-alpha-tpuv5", "v4-8", "us-central2-b", "v2-alpha-tpuv5 is for v5p, not for v4-8; those for v4 are tpu-ub"),
+        ("v2-alpha-pod", "v4-8", "us-central2-b", "v2-alpha-pod is for v2 and v3, not for v4-8; those for v4 are "),
+        ("tpu-vm-tf-2.10.0-pod-v4", "v3-32", "europe-west4-a", "tpu-vm-tf-2.10.0-pod-v4 is for v4, not for v3-32; "),
+    ],
+)
+def test_versions_that_the_service_does_not_have(
+    vms: TpuVms, version: str, accelerator_type: str, zone: str, why: str
+) -> None:
+    given = {"runtimeVersion": version, "acceleratorType": accelerator_type}
+    assert f"Runtime version {why}" in refused(vms.create_node, f"projects/p/locations/{zone}", "t", given)
     assert vms.list_nodes("projects/p/locations/-") == []
 
 
@@ -200,16 +185,21 @@ def test_versions_that_public_recipes_name_are_taken(
         ({"networkConfig": "x"}, "Invalid value at 'networkConfig': 'x'"),
         ({"acceleratorType": ["v4-8"]}, "Invalid value at 'acceleratorType': ['v4-8']"),
         ({"labels": [1]}, "Invalid value at 'labels': [1]"),
-        ({"_folder": "/etc"}, "Unknown name \"_folder\" at 'node'"),
     ],
 )
 def test_fields_of_another_type_are_refused(vms: TpuVms, fields: dict[str, Any], said: str) -> None:
     assert said in refused(vms.create_node, ZONE, "t", {**NODE, **fields})
-    if "_folder" not in fields:
-        vms.create_node(ZONE, "t", NODE)
-        (name,) = fields
-        mask = "labels"
-        assert said in refused(vms.update_node, f"{ZONE}/nodes/t", fields, mask), name
+    vms.create_node(ZONE, "t", NODE)
+    assert said in refused(vms.update_node, f"{ZONE}/nodes/t", fields, "labels")
+
+
+@pytest.mark.parametrize("name", ["machine", "_folder"])
+def test_other_fields_and_regions_are_refused(vms: TpuVms, name: str) -> None:
+    said = f"Invalid JSON payload received. Unknown name \"{name}\" at 'node'"
+    assert said in refused(vms.create_node, ZONE, "t", {**NODE, name: "/etc"})
+    said = "INVALID_ARGUMENT: Location us-central1 is not a zone, such as us-central1-a"
+    assert said in refused(vms.create_node, "projects/p/locations/us-central1", "t", NODE)
+    assert vms.list_nodes("projects/p/locations/-") == []
 
 
 @pytest.mark.parametrize(
@@ -218,13 +208,12 @@ def test_fields_of_another_type_are_refused(vms: TpuVms, fields: dict[str, Any],
         ({"tpu": "x"}, "Invalid value at 'tpu': 'x'"),
         ({"tpu": {"nodeSpec": "x"}}, "Invalid value at 'nodeSpec': 'x'"),
         ({"tpu": {"nodeSpec": [{"node": 1, "nodeId": "t"}]}}, "Invalid value at 'node': 1"),
-        (
-            {"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": 10**6}, "node": NODE}]}},
-            "node_count 1000000 is not",
-        ),
-        (
-            {"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": "two"}, "node": NODE}]}},
-            "node_count 'two' is not from 1",
+        *(
+            (
+                {"tpu": {"nodeSpec": [{"multisliceParams": {"nodeCount": n}, "node": NODE}]}},
+                f"node_count {n!r} is not from 1",
+            )
+            for n in (10**6, "two")
         ),
     ],
 )

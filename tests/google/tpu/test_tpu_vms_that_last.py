@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cloud_tpu import ZONE, CloudTpu
+from asking import run_command
+from cloud_tpu import ZONE, CloudTpu, has_ended
 
 from t5x_harness.google.environment import with_programs
 from t5x_harness.google.session import EmulatedCloud
@@ -31,14 +31,7 @@ def state() -> Iterator[str]:
 
 def on_worker(session: EmulatedCloud, address: str, command: str) -> str:
     environment = with_programs(session.endpoints, {**os.environ, **session.environment()})
-    done = subprocess.run(
-        ["ssh", address, command],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("ssh", address, command, env=environment)
     return done.stdout if done.returncode == 0 else done.stderr
 
 
@@ -99,13 +92,6 @@ def test_workers_meet_on_this_machine_alone(state: str) -> None:
     )
 
 
-def is_running(pid: str) -> bool:
-    try:
-        return not Path(f"/proc/{pid.strip()}/stat").read_text().rpartition(") ")[2].startswith("Z")
-    except OSError:
-        return False
-
-
 def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_path: Path) -> None:
     options = VertexOptions(state=state, pending_seconds=0)
 
@@ -117,14 +103,14 @@ def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_pat
             address = CloudTpu(first).create("t", labels={"team": "nlp"})["networkEndpoints"][0]["ipAddress"]
             gone = CloudTpu(other).create("gone")["networkEndpoints"][0]["ipAddress"]
             background = "nohup sleep 600 > /dev/null 2>&1 & echo $!"
-            process = on_worker(first, address, f"echo mine > file; {background}")
+            pid = on_worker(first, address, f"echo mine > file; {background}").strip()
             assert on_worker(other, address, "cat file") == "mine\n"  # there is one home, whichever server is asked
             os.kill(first.endpoints.pid, signal.SIGKILL)
-            while is_running(str(first.endpoints.pid) if not first.how_it_ended() else "0"):
+            while not first.how_it_ended() and not has_ended(Path(f"/proc/{first.endpoints.pid}")):
                 time.sleep(0.02)
-        assert is_running(process)
+        assert not has_ended(Path(f"/proc/{pid}"))
         with EmulatedCloud(tmp_path / "root", vertex=options) as again:
-            assert not is_running(process)
+            assert has_ended(Path(f"/proc/{pid}"))
             node = ask(again, "GET", "nodes/t")
             assert (node["state"], node["labels"]) == ("READY", {"team": "nlp"})
             assert on_worker(again, address, "cat file") == "mine\n"
