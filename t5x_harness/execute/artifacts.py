@@ -86,13 +86,13 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def json_lines(folder: Path, pattern: str = "*.jsonl*") -> list[dict[str, Any]]:
+def json_lines(folder: Path) -> list[dict[str, Any]]:
     """Returns the objects in every JSON lines file below a folder, except metrics and markers.
 
     Text that is not JSON, such as the lines of a custom ``write_fn``, is left out.
     """
     found = []
-    for file in sorted(folder.rglob(pattern)):
+    for file in sorted(folder.rglob("*.jsonl*")):
         if file.is_file() and "-metrics." not in file.name and not file.name.endswith(".COMPLETED"):
             for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
                 with contextlib.suppress(ValueError):

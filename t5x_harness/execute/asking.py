@@ -14,15 +14,13 @@ import jax
 import seqio
 
 from t5x_harness.aot.programs import aot_run, capture
-from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
-from t5x_harness.gin.program import GinProgram
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.resolve.exceptions import passed_through_t5x, raised_by_harness
-from t5x_harness.resolve.explanation import explain, explain_misfit, log_traceback
+from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.metric_failures import is_out_of_reach
-from t5x_harness.spec import Finding, Mode
+from t5x_harness.spec import Mode
 
 _EXAMPLES = 2
 """How many examples of each task SeqIO's evaluator reads for that."""
@@ -30,36 +28,6 @@ _EXAMPLES = 2
 
 class _Reached(BaseException):
     """T5X accepts the values so far. It is not an Exception, so that no code of T5X or of the user handles it."""
-
-
-def explain_with_t5x(
-    error: Exception, report: StageReport, config: GinConfig | None, program: GinProgram | None, folder: Path
-) -> Finding | None:
-    """Returns the finding for what ended a stage.
-
-    If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked.
-
-    Args:
-      error: what was raised.
-      report: the stage's, with what was found before.
-      config: the parsed config; None if parsing itself failed.
-      program: the statements, if there is no parsed config.
-      folder: where T5X may write.
-
-    Returns:
-      None if an operation of the harness failed and the findings say why already.
-    """
-    finding = explain(error, report.stage, config, program)
-    if config is None or finding.code not in ("RUN01", "RUN12"):
-        return finding
-    is_own = raised_by_harness(error)
-    if is_own and report.failed:
-        return None
-    if passed_through_t5x(error) and not is_own:
-        return finding
-    if (said := error_of_t5x(config, folder)) is not None:
-        return explain(said, report.stage, config)
-    return (explain_misfit(error, report.stage, config) if is_own else None) or finding
 
 
 def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:

@@ -238,10 +238,9 @@ def infer_stage(run: Execution, report: StageReport) -> None:
             gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
         mode = config.value(config.owner_of("mode")) or "predict"
         shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
-        shards = (shard or 0, 1 if of is None else of)  # of 0 shards each is all there is
         extension = config.value(config.owner_of("file_extension")) or "jsonl"
-        output = run.written.local
-        _count_predictions(output, small.tasks(role), str(mode), shards, str(extension), observed, report)
+        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # of 0 shards each is all
+        _count_predictions(run.written.local, small.tasks(role), ending, observed, report)
 
 
 def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
@@ -269,17 +268,11 @@ def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path
             checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
         )
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
-    _count_predictions(output, run.tasks(role), mode, (0, 1), "jsonl", observed, report)
+    _count_predictions(output, run.tasks(role), f"{mode}.jsonl-00000-of-00001", observed, report)
 
 
 def _count_predictions(
-    output: Path,
-    tasks: Sequence[seqio.Task],
-    mode: str,
-    shard: tuple[int, int],
-    extension: str,
-    observed: Observed,
-    report: StageReport,
+    output: Path, tasks: Sequence[seqio.Task], ending: str, observed: Observed, report: StageReport
 ) -> None:
     """Counts the predictions of each task, and compares them with the examples that went through the model.
 
@@ -298,14 +291,14 @@ def _count_predictions(
         f"no line was written for {observed.examples} examples of {', '.join(t.name for t in tasks) or 'no task'}"
     )
     for task in tasks:
-        name = f"{task.name}-{mode}.{extension}-{shard[0]:05}-of-{shard[1]:05}"
+        name = f"{task.name}-{ending}"
         file = output / name
         if not (output / f"{name}.COMPLETED").exists() or not file.exists():
             report.find("INF03", f"inference left no {name} with its .COMPLETED marker", fix="see the run's log")
             continue
         lines = [line for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         report.exercised += len(lines)
-        report.fact(f"{task.name} {mode}", f"{len(lines)} lines with {_keys(lines)}")
+        report.fact(f"{task.name} {ending.partition('.')[0]}", f"{len(lines)} lines with {_keys(lines)}")
         report.measure("predictions", len(lines), "lines", of=task.name)
         if not lines:
             report.not_checked.append(f"the predictions of {task.name}: its file is empty")

@@ -291,13 +291,28 @@ class Execution:
         return self.trained.checkpoint
 
     def _explained(self, error: Exception, report: StageReport) -> Finding | None:
-        """Returns the finding for what ended a stage; None if its findings say why already."""
-        from t5x_harness.execute.asking import explain_with_t5x
+        """Returns the finding for what ended a stage.
+
+        If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked. Returns None if an
+        operation of the harness failed and the findings say why already.
+        """
+        from t5x_harness.execute.asking import error_of_t5x
+        from t5x_harness.resolve.exceptions import passed_through_t5x, raised_by_harness
+        from t5x_harness.resolve.explanation import explain, explain_misfit
 
         if isinstance(error, CannotGoOn):
             return Finding("RUN08", Severity.ERROR, report.stage, str(error), fix=error.fix)
-        program = None if self.config else self._read_program()
-        return explain_with_t5x(error, report, self.config, program, self.workspace / "asked")
+        finding = explain(error, report.stage, self.config, None if self.config else self._read_program())
+        if self.config is None or finding.code not in ("RUN01", "RUN12"):
+            return finding
+        is_own = raised_by_harness(error)
+        if is_own and report.failed:
+            return None
+        if passed_through_t5x(error) and not is_own:
+            return finding
+        if (said := error_of_t5x(self.config, self.workspace / "asked")) is not None:
+            return explain(said, report.stage, self.config)
+        return (explain_misfit(error, report.stage, self.config) if is_own else None) or finding
 
     def _error_of_t5x(self, report: StageReport) -> Exception | None:
         """Asks T5X about a config with nothing to judge, or with values of wrong types, and returns what it raises.

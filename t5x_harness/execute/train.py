@@ -155,15 +155,8 @@ def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
     return [np.array(np.asarray(leaf).reshape(-1)[:_SAMPLE], np.float32) for leaf in leaves]
 
 
-def largest_change(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> float:
-    """Returns the largest change of any array, relative to the array's own size.
-
-    The change of an array that was all zeros is 1 or more; NaN counts as a change.
-    """
-    return max((_change(one, other) for one, other in zip(before, after, strict=True)), default=0.0)
-
-
 def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float:
+    """Returns the change of an array relative to its size: 1 or more if it was all zeros; NaN counts as a change."""
     if before.shape != after.shape:
         return 1.0
     difference = np.linalg.norm(after - before)
@@ -186,7 +179,8 @@ def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: S
     """
     if not before or not rates or sum(rates) < _LEAST_RATE:
         return None
-    change = largest_change(before, sampled(params))
+    pairs = zip(before, sampled(params), strict=True)
+    change = max((_change(one, other) for one, other in pairs), default=0.0)
     if change >= _NOTHING:
         return None
     return (

@@ -20,7 +20,6 @@ from t5x_harness.report.table import verdicts
 from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, RunSpec, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.closure import unstaged_files
-from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
 from t5x_harness.vertex.metrics import MetricsError
 from t5x_harness.workers.errors import WorkerError
@@ -179,7 +178,16 @@ class JobExecutor:
         )
         job = self._job(run, [f"{c.binding} = {c.after}" for c in changes], prepared["output"])
         earlier = self._earlier(prepared["output"])
-        container = _labelled(job.container, names={job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")})
+        # By its label, a job is known that does the same. What differs between two of them is left out of it: their
+        # output folders, and those of generated checkpoints, whose files differ each time that they are written.
+        container = job.container
+        text = json.dumps(
+            [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]
+        )
+        for name, stable in {job.output: "<output>", **dict.fromkeys(standins, "<stand-in>")}.items():
+            text = text.replace(name, stable)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        container = dataclasses.replace(container, labels={**container.labels, SPEC_LABEL: digest})
         sent = self._jobs().send(container, {job.stage: job.staged_files, **standins}, job)
         return _Sent(
             sent,
@@ -310,23 +318,6 @@ class _Sent:
     first_step: int
     not_checked: tuple[str, ...]
     earlier: Earlier
-
-
-def _labelled(container: ContainerJob, names: Mapping[str, str]) -> ContainerJob:
-    """Returns a container with the label by which a job is known that does the same.
-
-    Args:
-      container: of the job.
-      names: what differs between jobs that do the same, and what to take in its place: their output folders, and
-        those of generated checkpoints, whose files differ each time that they are written.
-    """
-    text = json.dumps(
-        [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]
-    )
-    for name, stable in names.items():
-        text = text.replace(name, stable)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return dataclasses.replace(container, labels={**container.labels, SPEC_LABEL: digest})
 
 
 def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:

@@ -84,7 +84,7 @@ class LocalExecutor:
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
             self._is_broken = True
-            broken = _broken_stage(stage, error, run.spec, run.workspace / _LOG, self._timeout)
+            broken = self._broken(run, stage, error)
             return self._with_google_log(dataclasses.replace(broken, seconds=round(time.monotonic() - started, 3)))
         result = StageResult.from_json(answer)
         if result.outcome is not Outcome.FAILED:
@@ -180,40 +180,28 @@ class LocalExecutor:
         described, compiler = self.aot(run)
         return compile_run(described, run.spec, compiler)
 
+    def _broken(self, run: Run, stage: Stage, error: WorkerError | ServerError) -> StageResult:
+        """Makes the result of a stage that its process did not finish."""
+        log = run.workspace / _LOG
+        see_log = f"see the end of its log, {log}"
+        finding = _finding(stage, error, self._timeout, see_log)
+        if not isinstance(error, WorkerError):
+            return StageResult(stage, Outcome.FAILED, (finding,))
+        if finding.fix is None:
+            finding = dataclasses.replace(finding, fix=error.fix or _fix_of_import(run.spec, error) or see_log)
+        folders = (folder for folder in (log.parent, Path(tempfile.gettempdir())) if folder.is_dir())
+        if full := [folder for folder in folders if shutil.disk_usage(folder).free < _ROOM]:
+            message = f"{finding.message}; no space is left on the disk of {full[0]}"
+            fix = "make room there, or choose another disk: TMPDIR for the run's own files, --model_dir for checkpoints"
+            finding = dataclasses.replace(finding, message=message, fix=fix)
+        return StageResult(stage, Outcome.FAILED, (finding,), log_tail=error.log_tail or _tail_of(log))
+
     def _with_google_log(self, failed: StageResult) -> StageResult:
         """Adds to a failed stage's log what the emulated Google Cloud refused: clients may not have shown it."""
         if self._google is None or self._google_env is None:
             return failed
         said = self._google.said(self._google_env)
         return dataclasses.replace(failed, log_tail=f"{failed.log_tail}\n{said}".strip()) if said else failed
-
-
-def _broken_stage(
-    stage: Stage, error: WorkerError | ServerError, spec: RunSpec, log: Path, timeout: float | None
-) -> StageResult:
-    """Makes the result of a stage that its process did not finish.
-
-    Args:
-      stage: the stage.
-      error: what became of the process.
-      spec: the run.
-      log: of the process, in the run's folder.
-      timeout: seconds that the stage was given.
-    """
-    see_log = f"see the end of its log, {log}"
-    finding = _finding(stage, error, timeout, see_log)
-    if not isinstance(error, WorkerError):
-        return StageResult(stage, Outcome.FAILED, (finding,))
-    if finding.fix is None:
-        finding = dataclasses.replace(finding, fix=error.fix or _fix_of_import(spec, error) or see_log)
-    folders = (folder for folder in (log.parent, Path(tempfile.gettempdir())) if folder.is_dir())
-    if full := [folder for folder in folders if shutil.disk_usage(folder).free < _ROOM]:
-        finding = dataclasses.replace(
-            finding,
-            message=f"{finding.message}; no space is left on the disk of {full[0]}",
-            fix="make room there, or choose another disk: TMPDIR for the run's own files, --model_dir for checkpoints",
-        )
-    return StageResult(stage, Outcome.FAILED, (finding,), log_tail=error.log_tail or _tail_of(log))
 
 
 def _tail_of(log: Path) -> str:

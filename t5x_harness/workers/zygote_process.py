@@ -98,7 +98,10 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         self._send({"ready": True})
-        while self._owner in self._clients and not self._is_done:
+        while self._owner in self._clients:
+            is_quiet = self._listener is None or self._listener.is_quiet
+            if self._is_retired and is_quiet and self._clients == [self._owner]:
+                break  # another zygote has taken its place, and the sessions that it had are over
             ready = self._wait(lifeline)
             if self._awake in ready:
                 self._wake()
@@ -117,12 +120,6 @@ class _Zygote:
                     self._clients.remove(client)
                     client.close()
         self._end()
-
-    @property
-    def _is_done(self) -> bool:
-        """Whether another zygote has taken its place, and the sessions that it had are over."""
-        is_quiet = self._listener is None or self._listener.is_quiet
-        return self._is_retired and self._clients == [self._owner] and is_quiet
 
     def _wait(self, lifeline: int) -> set[int]:
         """Waits for something to arrive, and returns the readable descriptors."""
