@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import t5x_in_use
 from local_run import LocalRun
 
-from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
+t5x_in_use.use()
+
+from t5x_harness.execute.execution import Execution  # noqa: E402
+from t5x_harness.findings import examples  # noqa: E402
+from t5x_harness.spec import Finding, Mode, Outcome, RunSettings, RunSpec, Severity, Stage, StageResult  # noqa: E402
+from t5x_harness.workers import Zygote  # noqa: E402
 
 Backend = Callable[..., LocalRun]
 
@@ -206,3 +212,93 @@ def test_a_run_that_kills_its_process_is_a_failed_stage(backend: Backend, train_
     result: Any = fail(backend(train_text, extra="import deadly\n"), Stage.RESOLVE)
     assert the_error(result).code == "RUN07"
     assert "SIGKILL" in the_error(result).message
+
+
+def test_a_stage_that_needs_a_checkpoint_without_one(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text("", encoding="utf-8")
+    spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, cwd=str(tmp_path))
+    run = Execution(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
+    result = StageResult.from_json(run.run(Stage.EVAL, lambda run, report: run.trained_checkpoint()))
+    assert result.outcome is Outcome.FAILED
+    (error,) = result.findings
+    assert error.code == "RUN08"
+    assert error.message == "training wrote no checkpoint, so there is none to evaluate or infer with"
+    assert error.fix == "let the run save: bind a SaveCheckpointConfig whose period is above 0"
+
+
+def test_a_jax_without_the_rules_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+    from jax.interpreters import mlir
+
+    monkeypatch.setattr(mlir, "_platform_specific_lowerings", {"cpu": {}})
+    spec = RunSpec(("run.gin",), settings=RunSettings(tpu_numerics=True))
+    run = Execution(spec, tmp_path / "work", t5x_in_use.found(), "", lambda event: None)
+    result = StageResult.from_json(run.run(Stage.TRAIN, lambda run, report: None))
+    (error,) = result.findings
+    assert (error.code, error.message, error.fix) == (
+        "RUN08",
+        f"--tpu-numerics: JAX {jax.__version__} has no rule for dot_general where JAX 0.10.2 has it",
+        "install JAX 0.10.2, or run without --tpu-numerics",
+    )
+
+
+SPLIT = "train/utils.DatasetConfig.split"
+SAVE = "utils.CheckpointConfig.save"
+DECAY = "adafactor.Adafactor.decay_rate"
+OPTIMIZER = "models.EncoderDecoderModel.optimizer_def"
+DECODE = "models.EncoderDecoderModel.decode_fn"
+CONVERTER = "models.EncoderDecoderModel.feature_converter_cls"
+
+# The config's mode, the line that is added, and what is said of it.
+CASES = [
+    (Mode.TRAIN, "TASK_FEATURE_LENGTHS = 1", "it is about TASK_FEATURE_LENGTHS = 1 (run.gin:"),
+    (Mode.TRAIN, "MIXTURE_OR_TASK_NAME = 5", "MIXTURE_OR_TASK_NAME = 5 (run.gin:"),
+    (Mode.TRAIN, "train_script.train.model = 1", "train.model = 1 (run.gin:"),
+    (Mode.TRAIN, "MODEL = None", "MODEL = None (run.gin:"),
+    (Mode.TRAIN, f"{SPLIT} = 1", f"{SPLIT} = 1, where {SPLIT} is declared as str; resolve cannot use it: "),
+    (Mode.TRAIN, f"{SAVE} = 'best'", "AttributeError: 'str' object has no attribute 'period'"),
+    (Mode.TRAIN, "utils.CheckpointConfig.restore = 'last'", "utils.CheckpointConfig.restore = 'last' (run.gin:"),
+    (Mode.TRAIN, "utils.SaveCheckpointConfig.checkpoint_steps = 5", "utils.SaveCheckpointConfig.checkpoint_steps = 5"),
+    (Mode.TRAIN, "network.T5Config.vocab_size = []", "network.T5Config.vocab_size = [] (run.gin:"),
+    (Mode.TRAIN, "network.T5Config.num_heads = 0", "it is about network.T5Config.num_heads = 0 (run.gin:"),
+    (Mode.TRAIN, "network.T5Config.num_heads = -4", "it is about network.T5Config.num_heads = -4 (run.gin:"),
+    (Mode.TRAIN, "DROPOUT_RATE = None", "DROPOUT_RATE = None (run.gin:"),
+    (Mode.TRAIN, f"from t5x import models\n{CONVERTER} = 'lm'", f"{CONVERTER} = 'lm' (run.gin:"),
+    (Mode.TRAIN, "train_script.train.checkpoint_cfg = 'a'", "train.checkpoint_cfg = 'a' (run.gin:"),
+    (Mode.TRAIN, "train_script.train.random_seed = 1.5", "it is about train.random_seed = 1.5 (run.gin:"),
+    (Mode.TRAIN, "train_script.train.eval_steps = 'all'", "it is about train.eval_steps = 'all' (run.gin:"),
+    (Mode.TRAIN, f"from t5x import adafactor\n{DECAY} = 'high'", f"it is about {DECAY} = 'high' (run.gin:"),
+    (Mode.TRAIN, f"from t5x import models\n{OPTIMIZER} = None", f"it is about {OPTIMIZER} = None (run.gin:"),
+    (Mode.INFER, f"from t5x import models\n{DECODE} = @seqio.ByteVocabulary()", f"it is about {DECODE} = @seqio.Byte"),
+    (Mode.EVAL, "eval_script.evaluate.restore_checkpoint_cfg = True", "evaluate.restore_checkpoint_cfg = True"),
+    (Mode.INFER, "infer_script.infer.model = @seqio.ByteVocabulary()", "infer.model = @seqio.ByteVocabulary()"),
+    (Mode.INFER, "infer_script.infer.shard_id = 'a'", "it is about infer.shard_id = 'a' (run.gin:"),
+    (Mode.INFER, "CHECKPOINT_PATH = 1", "CHECKPOINT_PATH = 1"),
+]
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
+CONFIGS = {Mode.TRAIN: examples.trained(), Mode.EVAL: examples.evaluated(_SPLIT), Mode.INFER: examples.inferred(_SPLIT)}
+
+
+def errors_of(zygote: Zygote, folder: Path, gin: str) -> list[Finding]:
+    for name, text in {**examples.FILES, "run.gin": gin}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
+    with LocalRun(spec, zygote=zygote, workspace=folder / "run", timeout=120) as backend:
+        return [
+            finding
+            for stage in (Stage.RESOLVE, Stage.PLAN)
+            for finding in backend.stage(stage).findings
+            if finding.severity is Severity.ERROR
+        ]
+
+
+@pytest.mark.parametrize(("mode", "line", "says"), CASES, ids=[line.splitlines()[-1] for _, line, _ in CASES])
+def test_the_binding_is_named(zygote: Zygote, tmp_path: Path, mode: Mode, line: str, says: str) -> None:
+    gin = f"{CONFIGS[mode]}{line}\n"
+    errors = errors_of(zygote, tmp_path, gin)
+    assert [error.code for error in errors] == ["RUN01"]
+    (error,) = errors
+    assert says in error.message
+    assert error.location is not None
+    assert str(error.location) == f"run.gin:{len(gin.splitlines())}"
+    assert error.fix

@@ -13,7 +13,7 @@ from local_run import LocalRun
 from t5x_harness.execute.sandbox import RunOutput, empty
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of, read_tree
-from t5x_harness.spec import Outcome, Stage
+from t5x_harness.spec import Stage
 from t5x_harness.variables import ROOT_VARIABLE
 
 Backend = Callable[..., LocalRun]
@@ -31,17 +31,9 @@ utils.RestoreCheckpointConfig.mode = 'specific'
 utils.RestoreCheckpointConfig.path = """
 
 
-def passed(backend: LocalRun, *stages: Stage) -> dict[str, str]:
-    """Runs up to the last stage, and gives its facts."""
-    for stage in stages:
-        result = backend.stage(stage)
-        assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
-    return dict(result.facts)
-
-
 def test_inference_reads_it(backend: Backend, infer_text: str, tmp_path: Path) -> None:
     extra = f"CHECKPOINT_PATH = {PUBLISHED}\n"
-    facts = passed(backend(infer_text, extra=extra), Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    facts = dict(backend(infer_text, extra=extra).passed(Stage.RESOLVE, Stage.PLAN, Stage.INFER).facts)
     assert facts["starts from"] == "a stand-in of the model's shapes at step 1000000"
     tree = read_tree(str(tmp_path / "run/standin/checkpoint_1000000"))
     assert tree is not None
@@ -53,7 +45,7 @@ def test_inference_reads_it(backend: Backend, infer_text: str, tmp_path: Path) -
 
 def test_evaluation_reads_an_earlier_run_without_orbax(backend: Backend, eval_text: str, tmp_path: Path) -> None:
     extra = "CHECKPOINT_PATH = 'gs://somewhere/run/checkpoint_500'\neval_script.evaluate.use_orbax = False\n"
-    passed(backend(eval_text, extra=extra), Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
+    backend(eval_text, extra=extra).passed(Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
     tree = read_tree(str(tmp_path / "run/standin/checkpoint_500"))
     assert tree is not None
     assert tree.layout is StoredLayout.T5X
@@ -62,7 +54,7 @@ def test_evaluation_reads_an_earlier_run_without_orbax(backend: Backend, eval_te
 def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text: str) -> None:
     """Two users of T5X met this on the job: google-research/t5x issues 569 and 1196."""
     run = backend(train_text, extra=f"{ADAMW}{PUBLISHED}\n")
-    passed(run, Stage.RESOLVE, Stage.PLAN)
+    run.passed(Stage.RESOLVE, Stage.PLAN)
     result = run.stage(Stage.TRAIN)
     assert [finding.code for finding in result.errors] == ["CKP07"]
     assert result.errors[0].message == (
@@ -77,10 +69,8 @@ def test_another_optimizer_starts_from_the_parameters_alone(backend: Backend, tr
 utils.RestoreCheckpointConfig.assignment_map = [('.*param_states.*', None)]
 utils.RestoreCheckpointConfig.fallback_to_scratch = True
 """
-    facts: dict[str, Any] = passed(
-        backend(train_text, extra=f"{ADAMW}{PUBLISHED}{fix}"), Stage.RESOLVE, Stage.PLAN, Stage.TRAIN
-    )
-    assert facts["restored"].startswith("checkpoint_1000004: ")
+    run = backend(train_text, extra=f"{ADAMW}{PUBLISHED}{fix}")
+    assert dict(run.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN).facts)["restored"].startswith("checkpoint_1000004: ")
 
 
 IN_A_BUCKET = f"""
@@ -107,7 +97,7 @@ def google() -> Iterator[Mapping[str, str]]:
 def test_checkpoints_and_scalars_outlive_the_run(backend: Backend, train_text: str, google: Mapping[str, str]) -> None:
     """Without orbax, whose manager would delete most: the harness makes none for MODEL_DIR of its own."""
     run = backend(train_text, extra=IN_A_BUCKET, env=google)
-    passed(run, *run.stages)
+    run.passed(*run.stages)
     result = run.result()
     assert dict(result.stage(Stage.TRAIN).facts)["restored"].startswith("checkpoint_1000004: ")
     assert {"train/loss", "training_eval/ref_reverse/loss"} <= set(result.metrics)

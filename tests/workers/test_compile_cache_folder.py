@@ -49,9 +49,13 @@ def test_versions_machines_and_compressions_have_folders_of_their_own(monkeypatc
     assert len(folders) == 4
 
 
-def test_the_folder_is_made_and_everything_is_kept(tmp_path: Path) -> None:
-    env = compile_cache_environment(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
+def test_the_folder_is_made_for_this_user_alone_and_everything_is_kept(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        env = compile_cache_environment(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
     assert env["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "a" / "b")
     assert env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "0"
     assert env["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
@@ -140,15 +144,6 @@ def test_a_folder_below_one_with_a_sticky_bit_is_safe(tmp_path: Path) -> None:
     shared.chmod(0o1777)
     assert compile_cache_environment(shared / "mine")
     assert foreign_folder(shared) == f"{shared} can be written by everyone"  # itself it is none
-
-
-def test_new_folders_are_for_this_user_alone_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        assert compile_cache_environment(tmp_path / "a" / "b")
-    finally:
-        os.umask(before)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
 
 
 def test_another_user_s_entries_are_removed(tmp_path: Path) -> None:

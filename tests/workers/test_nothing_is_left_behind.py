@@ -27,28 +27,19 @@ def kill_the_guard_of(run: RunProcess) -> None:
     os.kill(int(parent), signal.SIGKILL)
 
 
-def test_closing_a_run_ends_all_that_it_started(start: Start, assert_gone: AssertGone) -> None:
+@pytest.mark.parametrize("ending", ["close", "die", "limit"])
+def test_all_that_a_run_started_ends_with_it(start: Start, assert_gone: AssertGone, ending: str) -> None:
     run = start()
     started = [run.call(starter) for starter in STARTERS]
-    run.close()
-    run.close()
-    assert_gone(run.pid, *started)
-
-
-@pytest.mark.parametrize("starter", STARTERS)
-def test_a_run_that_dies_takes_all_that_it_started_along(start: Start, assert_gone: AssertGone, starter: str) -> None:
-    run = start()
-    started = run.call(starter)
-    with pytest.raises(RunDied, match="exited with status 1"):
-        run.call("exit", status=1)
-    assert_gone(run.pid, started)
-
-
-def test_a_limit_ends_all_that_a_run_started(start: Start, assert_gone: AssertGone) -> None:
-    run = start()
-    started = [run.call(starter) for starter in STARTERS]
-    with pytest.raises(RunTimedOut):
-        run.call("hang", timeout=0.2)
+    if ending == "close":
+        run.close()
+        run.close()
+    elif ending == "die":
+        with pytest.raises(RunDied, match="exited with status 1"):
+            run.call("exit", status=1)
+    else:
+        with pytest.raises(RunTimedOut):
+            run.call("hang", timeout=0.2)
     assert_gone(run.pid, *started)
 
 

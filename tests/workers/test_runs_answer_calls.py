@@ -1,18 +1,19 @@
-"""A run answers calls, in a process of its own that is like a fresh one."""
+"""A run answers calls, in a process of its own that is like a fresh one, or in the caller's, for a debugger."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
 import os
 import re
 import signal
-import threading
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import RunProcess, Zygote
+from t5x_harness.workers import InProcess, RunProcess, RunRaised, Zygote
 
 HERE = str(Path(__file__).parent)
 Start = Callable[..., RunProcess]
@@ -61,17 +62,9 @@ def test_the_factory_reports_to_the_first_call(start: Start) -> None:
 def test_runs_work_at_the_same_time(start: Start) -> None:
     runs = [start(number=number) for number in range(5)]
     assert len({run.pid for run in runs}) == 5
-    answers: dict[int, object] = {}
-
-    def ask(number: int) -> None:
-        answers[number] = runs[number].call("given")["number"]
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {number: number for number in range(5)}
+    with concurrent.futures.ThreadPoolExecutor(5) as threads:
+        answers = list(threads.map(lambda run: run.call("given")["number"], runs))
+    assert answers == list(range(5))
 
 
 def test_all_output_is_in_the_log_when_the_call_returns(start: Start) -> None:
@@ -190,3 +183,67 @@ def test_the_example_in_the_docs_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(program, "docs/workers.md", "exec"), {})
     assert capsys.readouterr().out.splitlines()[-1] == "{'stage': 'count', 'step': 8, 'of': 8}"
+
+
+@pytest.fixture
+def run_here(tmp_path: Path) -> RunProcess:
+    return InProcess().start(
+        "run_objects:Calculator",
+        {"x": (1, 2)},
+        log=tmp_path / "log",
+        cwd=tmp_path,
+        env={"OWN": "1", "HOME": None},
+        python_path=[HERE],
+    )
+
+
+def test_values_make_the_same_trip_here(run_here: RunProcess) -> None:
+    assert run_here.call("given") == {"x": [1, 2]}
+    assert run_here.call("echo", value=(1, "a")) == [1, "a"]
+
+
+def test_progress_is_delivered_here(run_here: RunProcess) -> None:
+    events: list[object] = []
+    assert run_here.call("count", to=2, on_progress=events.append) == 2
+    assert events == [{"stage": "count", "step": 1, "of": 2}, {"stage": "count", "step": 2, "of": 2}]
+
+
+def test_surroundings_here_are_in_force_during_a_call_only(run_here: RunProcess, tmp_path: Path) -> None:
+    before = os.getcwd(), dict(os.environ), list(sys.path)
+    found = run_here.call("surroundings")
+    assert found["pid"] == run_here.pid == os.getpid()
+    assert found["cwd"] == str(tmp_path)
+    assert found["env"]["OWN"] == "1"
+    assert "HOME" not in found["env"]
+    assert found["path"][0] == HERE
+    assert (os.getcwd(), dict(os.environ), list(sys.path)) == before
+
+
+def test_exceptions_here_pass_as_they_are(run_here: RunProcess) -> None:
+    before = os.getcwd()
+    with pytest.raises(ValueError, match=r"^no such split$"):
+        run_here.call("fail", message="no such split")
+    assert os.getcwd() == before
+    broken = InProcess().start("run_objects:broken", {"thing": "x"}, log=Path("log"), python_path=[HERE])
+    with pytest.raises(LookupError, match="no such thing as x"):
+        broken.call("echo")
+
+
+def test_output_here_goes_to_the_terminal(run_here: RunProcess, capfd: pytest.CaptureFixture[str]) -> None:
+    run_here.call("write", text="here")
+    assert "descriptor here" in capfd.readouterr().out
+    assert not run_here.log.exists()
+
+
+def test_a_reply_that_is_no_json_is_told_alike(run_here: RunProcess) -> None:
+    with pytest.raises(RunRaised, match=r"unserialisable\(\) returned a dict that JSON cannot carry: set at"):
+        run_here.call("unserialisable")
+    with pytest.raises(TypeError, match="only JSON values can be sent"):
+        run_here.call("echo", value={1})
+
+
+def test_a_closed_run_here_says_so(run_here: RunProcess) -> None:
+    with InProcess(), run_here:
+        run_here.call("echo")
+    with pytest.raises(RuntimeError, match=r"echo\(\) cannot be called: the run was closed"):
+        run_here.call("echo")
