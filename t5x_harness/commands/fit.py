@@ -214,7 +214,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     ending = Ending(INTERRUPTED, tell)
     try:
         with ending.watching():
-            for run in pool.one_by_one(runs()):
+            for run in pool.finished(runs()):
                 failed = next((each for each in run.done.values() if each.outcome is Outcome.FAILED), None)
                 if failed is not None and any(each.code in ("MSH03", "MSH04") for each in failed.errors):
                     found.refused = found.refused or run.result()

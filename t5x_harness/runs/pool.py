@@ -96,7 +96,7 @@ class RunPool:
         self._workers: dict[str, Zygote | InProcess] = {}  # by the folder of their T5X
         self._warmed: set[str] = set()  # likewise
         self._googles: dict[tuple[str, str | None], GooglePool] = {}  # by the buckets that runs begin with
-        self._begun: deque[Run] = deque()  # by one_by_one() or at_once(), which have not yielded them yet
+        self._begun: deque[Run] = deque()  # by finished(), which has not yielded them yet
         self._ahead: list[Run] = []
         self._waiting: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -143,30 +143,28 @@ class RunPool:
         executor = local if context.promote is None else context.promote(local)
         return Run(spec, executor, workspace=workspace, on_progress=on_progress, t5x_parent=runtime_of(spec).location)
 
-    def one_by_one(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
-        """Yields runs whose stages have all been run, in this thread; the next one begins when the last has ended.
+    def finished(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
+        """Yields runs whose stages have all been run, in order.
+
+        If only one may work, it works in this thread, and the next one begins when it has ended. Of several, at most
+        twice as many as may work at the same time are begun: the next ones work while one takes long.
 
         Args:
           runs: what :meth:`run` has made.
           on_progress: makes what takes a run's progress, when it is the run's turn.
         """
         for run in runs:
-            with run:
-                self._begun.append(run)
-                yield self._finished(on_progress)
-
-    def at_once(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
-        """Yields runs as :meth:`one_by_one` does, of which several work at the same time.
-
-        At most twice as many are begun: the next ones work while one takes long.
-        """
-        for run in runs:
+            if self.parallel < 2:
+                with run:
+                    self._begun.append(run)
+                    yield self._next_finished(on_progress)
+                continue
             if len(self._begun) == 2 * self.parallel:
-                yield self._finished(on_progress)
+                yield self._next_finished(on_progress)
             self.begin(run, run.stages)
             self._begun.append(run)
         while self._begun:
-            yield self._finished(on_progress)
+            yield self._next_finished(on_progress)
 
     def begin(self, run: Run, stages: Sequence[Stage]) -> None:
         """Lets a run work ahead as soon as fewer than ``parallel`` others do, in the order in which they begin.
@@ -220,7 +218,7 @@ class RunPool:
         for thread in self._threads:
             thread.join(None if patient else max(0.0, deadline - time.monotonic()))
 
-    def _finished(self, on_progress: MakeProgress | None) -> Run:
+    def _next_finished(self, on_progress: MakeProgress | None) -> Run:
         """Waits for the first run that was begun."""
         run = self._begun[0]
         if on_progress is not None:

@@ -63,7 +63,7 @@ def run_specs(
 
     patient = True
     try:
-        for run in (pool.one_by_one if parallel < 2 else pool.at_once)(make(), on_progress):
+        for run in pool.finished(make(), on_progress):
             yield run.result()
     except (KeyboardInterrupt, GeneratorExit):
         patient = False

@@ -93,12 +93,14 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     if root is None:
         return None
     import importlib.metadata  # costs as much as all the rest of this package
+    import importlib.util
 
     try:
         version = importlib.metadata.version("jax")
     except importlib.metadata.PackageNotFoundError:
         return None
-    return root / FOLDER / f"jax-{version}-{_instruction_set()}-{_compression()}"
+    compression = "zstd" if importlib.util.find_spec("zstandard") else "zlib"
+    return root / FOLDER / f"jax-{version}-{_instruction_set()}-{compression}"
 
 
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
@@ -118,7 +120,8 @@ def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX
         return {}
     folder = Path(folder).resolve()  # a link could be changed later
     try:
-        _make(folder)
+        for path in reversed((folder, *folder.parents)):
+            path.mkdir(mode=0o700, exist_ok=True)  # accessible to this user alone
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"no permission to write into {folder}")
         if reason := foreign_folder(folder):
@@ -176,19 +179,6 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
         entry.unlink(missing_ok=True)
         removed += size
     return removed
-
-
-def _make(folder: Path) -> None:
-    """Makes a folder and its missing parents, accessible to this user alone."""
-    for path in reversed((folder, *folder.parents)):
-        path.mkdir(mode=0o700, exist_ok=True)
-
-
-def _compression() -> str:
-    """Returns the format in which JAX compresses programs."""
-    import importlib.util
-
-    return "zstd" if importlib.util.find_spec("zstandard") else "zlib"
 
 
 def _instruction_set() -> str:

@@ -206,6 +206,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
     Args:
       environment: the environment that it imports in.
     """
+    read = {name for name in environment if name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS)}
     return {
         # It has several names in an environment, of which each script there begins with another.
         "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
@@ -213,7 +214,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
         "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
         "jax": sorted(name for name in environment if name.startswith("JAX_")),
-        "variables": {name: text for name, text in sorted(environment.items()) if _is_read_by_imports(name)},
+        "variables": {name: environment[name] for name in sorted(read - _FOLLOWED - _SET_BY_IMPORTS)},
     }
 
 
@@ -274,10 +275,6 @@ def _time(file: str) -> int:
         return os.stat(file).st_mtime_ns
     except OSError:
         return 0
-
-
-def _is_read_by_imports(name: str) -> bool:
-    return name not in _FOLLOWED | _SET_BY_IMPORTS and (name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS))
 
 
 def _first_difference(ours: Any, theirs: Any) -> str:

@@ -134,7 +134,10 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     _confine()
     os.chdir(start["cwd"])
     if path is not None:
-        _follow_python_variables(before, path)
+        # The session's Python variables, which an interpreter reads only when it starts.
+        sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+        gone = {os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry}
+        sys.path[:] = [*path, *(entry for entry in sys.path if entry not in gone)]
     sys.path[:0] = start["python_path"]
     sys.argv = ["t5x-run"]
     importlib.invalidate_caches()
@@ -143,13 +146,6 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     # Python's own generator is seeded anew in every fork; numpy's global one is not.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
-
-
-def _follow_python_variables(before: Mapping[str, str], path: Sequence[str]) -> None:
-    """Applies the session's Python variables, which an interpreter reads only when it starts."""
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    gone = {os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry}
-    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in gone)]
 
 
 def _confine() -> None:
