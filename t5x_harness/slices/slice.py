@@ -15,8 +15,6 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_GIB = 2**30
-
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
@@ -27,118 +25,67 @@ class Generation:
     Attributes:
       name: ``v3``.
       device_kind: the kind as JAX prints it.
+      cores_per_chip: devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one (megacore).
       cores_per_name: what a chip counts in a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
       dimensions: dimensions of the grid of chips, 2 or 3.
       pod_chips: chips of the largest slice.
+      matrix_unit: rows and columns of a matrix unit.
       usable_hbm_bytes: memory of a *device* that a program may use; libtpu 0.0.51's compiler refuses more.
       chip_flops: peak bfloat16 operations per second of a *chip's* matrix units.
       chip_hbm_bandwidth: peak bytes per second that a chip reads from and writes to its memory.
-      sizes: the number in each slice's name, and the slice's topology.
-      cores_per_chip: devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one (megacore).
-      matrix_unit: rows and columns of a matrix unit.
       chip_ici_bandwidth: peak bytes per second that a chip sends to its neighbors: half of Google's figure for both
         directions; None if Google's page of the generation gives no figure.
+      sizes: the number in each slice's name, and the slice's topology.
     """
 
     name: str
     device_kind: str
+    cores_per_chip: int
     cores_per_name: int
     dimensions: int
     pod_chips: int
+    matrix_unit: int
     usable_hbm_bytes: int
     chip_flops: float
     chip_hbm_bandwidth: float
+    chip_ici_bandwidth: float | None
     sizes: tuple[tuple[int, tuple[int, ...]], ...]
-    cores_per_chip: int = 1
-    matrix_unit: int = 128
-    chip_ici_bandwidth: float | None = None
-
-
-def _sizes(cores_per_name: int, *topologies: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    shapes = [tuple(int(n) for n in t.split("x")) for t in topologies]
-    return tuple((cores_per_name * math.prod(s), s) for s in shapes)
 
 
 _CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_OF_V3 = ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32")
 
 # Matrix units are 256 x 256 on v6e and 128 x 128 before (https://cloud.google.com/tpu/docs/system-architecture-tpu-vm).
 # Operations and bytes per second of v3 to v6e are from Google's pages, https://cloud.google.com/tpu/docs/v3 and so on.
 # The page of v2 has no figures. These are the 180 teraflops of four chips that Google announced, and the bandwidth in a
 # paper that it cites, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks" (2020).
-GENERATIONS = (
+_FIGURES = (
+    # As the attributes, with usable memory in GiB, operations in 1e12, and bytes to memory and to neighbors in 1e9.
+    ("v2", "TPU v2", 2, 2, 2, 256, 128, 7.48, 45, 700, None, ("2x2", "4x4", "8x8", "8x16", "16x16")),
+    ("v3", "TPU v3", 2, 2, 2, 1024, 128, 15.48, 123, 900, None, _OF_V3),
+    ("v4", "TPU v4", 1, 2, 3, 4096, 128, 30.75, 275, 1200, None, _CUBES),
+    ("v5e", "TPU v5 lite", 1, 1, 2, 256, 128, 15.75, 197, 819, 200, _FLAT),
+    ("v5p", "TPU v5", 1, 2, 3, 8960, 128, 95.73, 459, 2765, 600, (*_CUBES, "16x16x16", "16x16x24")),
+    ("v6e", "TPU v6 lite", 1, 1, 2, 256, 256, 31.24, 918, 1638, 400, _FLAT),
+)
+
+
+def _sizes(cores_per_name: int, topologies: Sequence[str]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    shapes = [tuple(int(n) for n in each.split("x")) for each in topologies]
+    return tuple((cores_per_name * math.prod(shape), shape) for shape in shapes)
+
+
+GENERATIONS = tuple(
     Generation(
-        name="v2",
-        device_kind="TPU v2",
-        cores_per_chip=2,
-        cores_per_name=2,
-        dimensions=2,
-        pod_chips=256,
-        usable_hbm_bytes=int(7.48 * _GIB),
-        chip_flops=45e12,
-        chip_hbm_bandwidth=700e9,
-        sizes=_sizes(2, "2x2", "4x4", "8x8", "8x16", "16x16"),
-    ),
-    Generation(
-        name="v3",
-        device_kind="TPU v3",
-        cores_per_chip=2,
-        cores_per_name=2,
-        dimensions=2,
-        pod_chips=1024,
-        usable_hbm_bytes=int(15.48 * _GIB),
-        chip_flops=123e12,
-        chip_hbm_bandwidth=900e9,
-        sizes=_sizes(2, "2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
-    ),
-    Generation(
-        name="v4",
-        device_kind="TPU v4",
-        cores_per_name=2,
-        dimensions=3,
-        pod_chips=4096,
-        usable_hbm_bytes=int(30.75 * _GIB),
-        chip_flops=275e12,
-        chip_hbm_bandwidth=1200e9,
-        sizes=_sizes(2, *_CUBES),
-    ),
-    Generation(
-        name="v5e",
-        device_kind="TPU v5 lite",
-        cores_per_name=1,
-        dimensions=2,
-        pod_chips=256,
-        usable_hbm_bytes=int(15.75 * _GIB),
-        chip_flops=197e12,
-        chip_hbm_bandwidth=819e9,
-        chip_ici_bandwidth=200e9,
-        sizes=_sizes(1, *_FLAT),
-    ),
-    Generation(
-        name="v5p",
-        device_kind="TPU v5",
-        cores_per_name=2,
-        dimensions=3,
-        pod_chips=8960,
-        usable_hbm_bytes=int(95.73 * _GIB),
-        chip_flops=459e12,
-        chip_hbm_bandwidth=2765e9,
-        chip_ici_bandwidth=600e9,
-        sizes=_sizes(2, *_CUBES, "16x16x16", "16x16x24"),
-    ),
-    Generation(
-        name="v6e",
-        device_kind="TPU v6 lite",
-        cores_per_name=1,
-        dimensions=2,
-        pod_chips=256,
-        usable_hbm_bytes=int(31.24 * _GIB),
-        chip_flops=918e12,
-        matrix_unit=256,
-        chip_hbm_bandwidth=1638e9,
-        chip_ici_bandwidth=400e9,
-        sizes=_sizes(1, *_FLAT),
-    ),
+        *(name, kind, cores, in_name, dimensions, chips, unit),
+        usable_hbm_bytes=int(gib * 2**30),
+        chip_flops=flops * 1e12,
+        chip_hbm_bandwidth=hbm * 1e9,
+        chip_ici_bandwidth=None if ici is None else ici * 1e9,
+        sizes=_sizes(in_name, topologies),
+    )
+    for name, kind, cores, in_name, dimensions, chips, unit, gib, flops, hbm, ici, topologies in _FIGURES
 )
 
 

@@ -8,30 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from train_desk import Desk
+from train_desk import Desk, killed_in, until
 
 from t5x_harness.auxiliary.journal import Journal, Record, State
-from t5x_harness.auxiliary.processes import LocalJobs
 from t5x_harness.buckets.folders import LocalFolder
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
-    """Waits for something that is sure to come."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def test_each_checkpoint_has_a_job_for_each_mixture(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    for step in (30, 9, 20):
-        desk.checkpoint(step)
+    desk.checkpoint(30, 9, 20)
     (desk.model / "checkpoint_31.tmp-1").mkdir()
     (desk.model / "checkpoint_32").mkdir()  # begun, and empty
     assert desk.run(mixtures="numbers,letters") == 0
@@ -51,8 +38,7 @@ def test_each_checkpoint_has_a_job_for_each_mixture(desk: Desk, capsys: pytest.C
 
 
 def test_fine_tuning_goes_on_from_each_checkpoint_in_a_folder_of_its_own(desk: Desk) -> None:
-    desk.checkpoint(10)
-    desk.checkpoint(30)
+    desk.checkpoint(10, 30)
     assert desk.run("--auxiliary_job_gin_file=finetune.gin", "--final_auxiliary_job_steps=5") == 0
     assert [call["TRAIN_STEPS"] for call in desk.calls] == ["15", "35"]
     folders = [call["MODEL_DIR"] for call in desk.calls]
@@ -60,8 +46,7 @@ def test_fine_tuning_goes_on_from_each_checkpoint_in_a_folder_of_its_own(desk: D
 
 
 def test_one_that_falls_behind_may_pass_over_all_but_the_newest(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    for step in (10, 20, 30):
-        desk.checkpoint(step)
+    desk.checkpoint(10, 20, 30)
     assert desk.run("--skip_to_newest") == 0
     assert [call["TRAIN_STEPS"] for call in desk.calls] == ["30"]
     shown, said = capsys.readouterr()
@@ -70,8 +55,7 @@ def test_one_that_falls_behind_may_pass_over_all_but_the_newest(desk: Desk, caps
 
 
 def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    desk.checkpoint(10)
-    desk.checkpoint(30)
+    desk.checkpoint(10, 30)
     desk.jobs_do("fail")
     assert desk.run() == 1
     said = capsys.readouterr().err
@@ -86,8 +70,7 @@ def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pyt
 
 def test_failed_jobs_that_are_retried_take_turns(desk: Desk) -> None:
     """Also with others of their mixture, and those whose checkpoints were removed meanwhile are not started."""
-    for step in (10, 20, 30):
-        desk.checkpoint(step, by_orbax=True)
+    desk.checkpoint(10, 20, 30, by_orbax=True)
     desk.jobs_do("fail")
     keep = "--gin.utils.SaveCheckpointConfig.keep=1"
     assert desk.run(keep, mixtures="numbers,letters") == 1
@@ -119,8 +102,7 @@ def test_a_job_that_was_killed_is_started_again(desk: Desk, how: str, capsys: py
 
 
 def test_jobs_outlive_their_controller_and_the_next_one_neither_repeats_nor_skips(desk: Desk) -> None:
-    for step in (10, 20, 30):
-        desk.checkpoint(step)
+    desk.checkpoint(10, 20, 30)
     desk.jobs_do("wait")
     first = desk.start()
     until(lambda: len(desk.calls) == 1, "the first job")
@@ -134,27 +116,18 @@ def test_jobs_outlive_their_controller_and_the_next_one_neither_repeats_nor_skip
     assert [call["TRAIN_STEPS"] for call in desk.calls] == ["10", "20", "30"]
 
 
-@pytest.mark.parametrize(("owner", "method"), [(LocalJobs, "start"), (Journal, "update")])
+@pytest.mark.parametrize("method", ["processes.LocalJobs.start", "journal.Journal.update"])
 def test_one_that_dies_around_a_start_leaves_no_doubt(
-    desk: Desk, owner: type, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    desk: Desk, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before the start the job is still to be started; after it, and before that is noted, it is found again."""
     desk.checkpoint(30)
-
-    class Killed(BaseException):
-        pass
-
-    def die(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, method, die)
-        with pytest.raises(Killed):
-            desk.run()
+    with killed_in(method, monkeypatch):
+        desk.run()
     assert desk.run() == 0
     assert len(desk.calls) == 1
     found = "checkpoint_30, numbers is found again: " in capsys.readouterr().err
-    assert found == (method == "update")
+    assert found == (method == "journal.Journal.update")
 
 
 def test_a_second_controller_is_shown_who_works(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,8 +146,7 @@ def test_a_second_controller_is_shown_who_works(desk: Desk, capsys: pytest.Captu
 
 
 def test_two_started_at_once_do_the_work_of_one(desk: Desk) -> None:
-    for step in (10, 30):
-        desk.checkpoint(step)
+    desk.checkpoint(10, 30)
     both = [desk.start(), desk.start()]
     ends = sorted((one.communicate()[1], one.returncode) for one in both)
     assert len(desk.calls) == 2, ends
@@ -298,8 +270,7 @@ class TestHolds:
     def test_one_that_is_gone_before_it_could_be_held_is_skipped(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        desk.checkpoint(10, by_orbax=True)
-        desk.checkpoint(30, by_orbax=True)
+        desk.checkpoint(10, 30, by_orbax=True)
         copy = LocalFolder.copy
 
         def removing(place: LocalFolder, name: str, to: str) -> bool:

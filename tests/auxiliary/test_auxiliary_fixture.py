@@ -56,12 +56,19 @@ def test_by_the_marker_and_once_more(t5x_run, auxiliary_job):
 """
 
 
+@pytest.fixture(autouse=True)
+def configs(pytester: pytest.Pytester) -> None:
+    """An evaluation's config, and the sample configs where configs are looked up."""
+    from t5x_harness.sample_tasks import CONFIGS
+
+    pytester.makefile(".gin", eval=EVAL)
+    pytester.makeini(f"[pytest]\nt5x_search_paths = {CONFIGS}")
+
+
 @pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_each_checkpoint_is_evaluated_and_tuned(pytester: pytest.Pytester) -> None:
-    pytester.makefile(".gin", eval=EVAL)
     pytester.makepyfile(TEST)
-    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
     pytester.runpytest_subprocess().assert_outcomes(passed=2)
 
 
@@ -115,9 +122,7 @@ def test_trains_nothing(t5x_run):
 
 def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester) -> None:
     """Before anything is trained."""
-    pytester.makefile(".gin", eval=EVAL)
     pytester.makepyfile(WRONG)
-    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
     done = pytester.runpytest_subprocess()
     done.assert_outcomes(failed=5, errors=5)
     done.stdout.fnmatch_lines_random(
@@ -139,7 +144,6 @@ def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester
 
 def test_a_config_cannot_have_the_marker(pytester: pytest.Pytester) -> None:
     """Its items are the stages of one run."""
-    pytester.makefile(".gin", eval=EVAL)
     pytester.makeconftest(
         """
         import pytest
@@ -149,16 +153,9 @@ def test_a_config_cannot_have_the_marker(pytester: pytest.Pytester) -> None:
                 item.add_marker(pytest.mark.auxiliary("eval.gin", ["a"]))
         """
     )
-    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
     done = pytester.runpytest_subprocess("eval.gin::lint")
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*lint: @pytest.mark.auxiliary is for tests that call t5x_run, whose train job it *"])
-
-
-def _configs() -> str:
-    from t5x_harness.sample_tasks import CONFIGS
-
-    return str(CONFIGS)
 
 
 PROMOTED = """
@@ -189,8 +186,6 @@ def test_promoted(t5x_run):
 @pytest.mark.usefixtures("imported")
 def test_in_a_promoted_test_they_are_jobs_too(pytester: pytest.Pytester) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1")
-    pytester.makefile(".gin", eval=EVAL)
     pytester.makepyfile(PROMOTED)
-    pytester.makeini("[pytest]\nt5x_search_paths = " + _configs())
     done = pytester.runpytest_subprocess("-m", "tpu", "--t5x-vertex=emulated", "--t5x-runtime=embedded")
     done.assert_outcomes(passed=1)

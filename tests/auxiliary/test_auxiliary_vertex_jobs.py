@@ -6,13 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from train_desk import EVAL_OF_SAMPLES, Desk
+from train_desk import EVAL_OF_SAMPLES, Desk, killed_in, until
 
 from t5x_harness.commands.main import main
 from t5x_harness.google.gcs import FakeGcs
@@ -47,6 +46,11 @@ class Cloud:
             ),
         ]
 
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """Runs it in a process of its own."""
+        words = [sys.executable, "-m", "t5x_harness", *self.words(*more)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
     @property
     def records(self) -> list[dict[str, Any]]:
         """The journal, by step."""
@@ -72,15 +76,6 @@ def put(fake_gcs: FakeGcs, gcs_bucket: str) -> Callable[..., None]:
 @pytest.fixture
 def cloud(vertex: FakeVertex, gcs_bucket: str, desk: Desk, fake_gcs_server: GoogleSession) -> Cloud:
     return Cloud(desk, gcs_bucket, vertex, fake_gcs_server.endpoints.root)
-
-
-def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
-    """Waits for something that comes while a process works."""
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_finished_checkpoints_have_jobs(
@@ -119,9 +114,8 @@ def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
 ) -> None:
     put("checkpoint_10/commit_success.txt", "checkpoint_30/commit_success.txt")
     cloud.desk.jobs_do("wait")
-    words = [sys.executable, "-m", "t5x_harness", *cloud.words()]
-    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: cloud.records and cloud.records[0]["state"] == "running", first)
+    first = cloud.start()
+    until(lambda: cloud.records and cloud.records[0]["state"] == "running", "the job", first)
     assert main(cloud.words()) == 1
     said = capsys.readouterr().err
     assert f"another controller has these auxiliary jobs: process {first.pid} on " in said
@@ -140,14 +134,8 @@ def test_a_job_whose_machine_is_taken_away_is_started_again(
     put("checkpoint_30/commit_success.txt")
     vertex.preempt("eval-numbers-30-*")
     cloud.desk.jobs_do("wait")
-    words = [
-        sys.executable,
-        "-m",
-        "t5x_harness",
-        *cloud.words("--priority=low", "--disable-retries"),
-    ]  # of the service's own
-    controller = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: cloud.records and cloud.records[0]["attempt"] == 2, controller)
+    controller = cloud.start("--priority=low", "--disable-retries")  # of the service's own
+    until(lambda: cloud.records and cloud.records[0]["attempt"] == 2, "the second attempt", controller)
     cloud.desk.jobs_do("")
     _, said = controller.communicate()
     assert "checkpoint_30, numbers was killed, and is started again\n" in said
@@ -159,17 +147,8 @@ def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
     cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put("checkpoint_30/commit_success.txt")
-
-    class Killed(BaseException):
-        pass
-
-    def die(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("t5x_harness.auxiliary.journal.Journal.update", die)
-        with pytest.raises(Killed):
-            main(cloud.words())
+    with killed_in("journal.Journal.update", monkeypatch):
+        main(cloud.words())
     assert cloud.records[0]["state"] == "starting"
     assert main(cloud.words()) == 0
     assert len(cloud.specs) == 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,14 @@ class Desk:
         for name, text in (("train", TRAIN), ("eval", EVAL), ("finetune", FINETUNE)):
             (folder / f"{name}.gin").write_text(text)
 
-    def checkpoint(self, step: int, *, by_orbax: bool = False) -> Path:
-        """Writes a finished checkpoint."""
-        path = self.model / f"checkpoint_{step}"
-        (path / "state").mkdir(parents=True)
-        (path / "state" / "weights").write_text(str(step))
-        if not by_orbax:
-            (path / "checkpoint").write_text("")
+    def checkpoint(self, *steps: int, by_orbax: bool = False) -> Path:
+        """Writes finished checkpoints, and returns the last one."""
+        for step in steps:
+            path = self.model / f"checkpoint_{step}"
+            (path / "state").mkdir(parents=True)
+            (path / "state" / "weights").write_text(str(step))
+            if not by_orbax:
+                (path / "checkpoint").write_text("")
         return path
 
     def jobs_do(self, how: str) -> None:
@@ -93,6 +96,35 @@ class Desk:
         """Runs it in a process of its own."""
         words: Sequence[str] = [sys.executable, "-m", "t5x_harness", *self.words(*more, mixtures=mixtures)]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
+
+def until(condition: Callable[[], Any], what: str, process: subprocess.Popen[str] | None = None) -> None:
+    """Waits for something that is sure to come, while a process works."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert process is None or process.poll() is None, (what, process and process.communicate())
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL."""
+
+
+@contextlib.contextmanager
+def killed_in(method: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends what is done in the block when it calls a method, named with its class and module in ``auxiliary``."""
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"t5x_harness.auxiliary.{method}", die)
+        try:
+            yield
+        except Killed:
+            return
+    pytest.fail(f"{method} was not called")
 
 
 @pytest.fixture
