@@ -1,4 +1,4 @@
-"""The TPU compiler of this environment: what it needs, and whether it is newer than what was tried."""
+"""The TPU compiler of this environment: what it needs, what is newer than what was tried, what it is asked again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from t5x_harness.aot import libtpu
+from t5x_harness.aot.libtpu import fingerprint
 from t5x_harness.slices.slice import get_slice
 
 SLICES = ("v2-8", "v3-8", "v3-32", "v4-8", "v4-32", "v4-512", "v5e-1", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "v6e-16")
@@ -59,3 +60,19 @@ def test_its_devices_are_those_of_the_slices() -> None:
         [sys.executable, "-c", DESCRIBE, *SLICES], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.splitlines() == [f"{name} True True True" for name in SLICES]
+
+
+V3 = get_slice("v3-8")
+
+
+def test_slices_devices_and_flags_tell_programs_apart() -> None:
+    found = [
+        fingerprint("module", V3, range(8), {}),
+        fingerprint("other", V3, range(8), {}),
+        fingerprint("module", get_slice("v2-8"), range(8), {}),
+        fingerprint("module", get_slice("v3-32"), range(8), {}),
+        fingerprint("module", V3, (1, 0, 2, 3, 4, 5, 6, 7), {}),
+        fingerprint("module", V3, range(8), {"LIBTPU_INIT_ARGS": "--xla_tpu_scoped_vmem_limit_kib=1024"}),
+    ]
+    assert len(set(found)) == len(found)
+    assert fingerprint("module", V3, list(range(8)), {"HOME": "/"}) == found[0]

@@ -1,48 +1,69 @@
-"""A program that cannot be judged: what is said, and that a compilation of somebody else's is not done again."""
+"""A program is compiled in a process of its own, one at a time, and once; what cannot be judged is said."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from t5x_harness.aot import account, compiling
-from t5x_harness.aot.compiling import CompiledProgram, Compiler
+from t5x_harness.aot.compiling import CompiledProgram, Compiler, available_bytes, needed_bytes
 from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
 from t5x_harness.aot.request import AotRun, LayerStack, LoweredProgram, ProgramSpec
+from t5x_harness.commands.main import main
 from t5x_harness.spec import AotMode, Finding, RunSettings, RunSpec, Severity, Stage
+from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, RunProcess
 
+COMPILES = """
+import sys, time
+from pathlib import Path
+from t5x_harness.aot.libtpu import one_at_a_time
+with one_at_a_time(Path(sys.argv[1]), lambda: print("waits", flush=True)):
+    print("compiles", flush=True)
+    time.sleep(300)
+"""
 TRAIN = ProgramSpec("train", "train_dataset_cfg", "", {}, {})
 LOWERED = LoweredProgram("f", 10, {"data": 8}, 4)
 SPEC = RunSpec(("a.gin",), settings=RunSettings(aot=AotMode.DEPTHS))
+GIB = 2**30
 
 
 class FakeRun(RunProcess):
-    """A process that answers as it is said; what another one kept is there once this one has waited."""
+    """A process that lowers, waits for another, and compiles to a result or dies; the other one may keep its result."""
 
     pid, log = 0, Path("train/run.log")
 
-    def __init__(self, result: CompilerResult, kept: Path | None = None) -> None:
+    def __init__(self, result: CompilerResult | None = None, kept: Path | None = None) -> None:
         self.called: list[str] = []
         self._result = result
         self._kept = kept
 
-    def call(self, method: str, /, *, on_progress: OnProgress | None = None, **_: Any) -> Any:
+    def call(
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **_: Any
+    ) -> Any:
         self.called.append(method)
         if method == "lower":
             return LOWERED.to_json()
-        if method == "compile":
-            return self._result.to_json()
-        if self._kept is not None and on_progress is not None:
+        if method == "await_turn":
+            assert timeout is None  # another's work is not this run's time
+            assert on_progress is not None
             on_progress({"stage": "aot", "waiting": True})
-            self._kept.parent.mkdir(parents=True)
-            compiled = CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, "of another", 1.0))
-            self._kept.write_text(json.dumps({"format": compiling._FORMAT, **compiled.to_json()}), encoding="utf-8")
-        return None
+            if self._kept is not None:
+                self._kept.parent.mkdir(parents=True)
+                compiled = CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, "of another", 1.0))
+                self._kept.write_text(json.dumps({"format": compiling._FORMAT, **compiled.to_json()}), encoding="utf-8")
+            return None
+        if self._result is None:
+            raise RunDied("The run was killed by SIGKILL")
+        return self._result.to_json()
 
     def close(self) -> None:
         """Does nothing."""
@@ -57,6 +78,59 @@ def refusal(run: RunProcess, folder: Path, until: Until = Until.MEMORY) -> Findi
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", "off")
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_the_next_process_goes_on_when_the_first_is_killed(
+    tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    command = [sys.executable, "-c", COMPILES, str(tmp_path / "kept" / "aot.lock")]
+    for said in ("compiles", "waits"):
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert read_line(processes[-1]) == said
+    first, second = processes
+    first.kill()
+    first.wait()
+    assert read_line(second) == "compiles"
+
+
+def test_progress_says_what_is_compiled_and_that_it_waits(tmp_path: Path) -> None:
+    notes: list[object] = []
+    compiler = Compiler(lambda folder, spec: FakeRun(), tmp_path, on_progress=lambda event: notes.append(event["note"]))
+    with pytest.raises(NotCompiled, match="the TPU compiler ended its process"):
+        compiler.compile(TRAIN, SPEC, Until.MEMORY, ", 2 layers")
+    assert notes == [
+        "lowering train, 2 layers",
+        "train, 2 layers: waiting for another compilation",
+        "compiling train, 2 layers",
+    ]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_without_the_compiler_asking_for_it_is_a_mistake_that_names_its_installation(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    monkeypatch.chdir(tmp_path)
+    Path("a.gin").write_text("")
+    assert importlib.util.find_spec("libtpu") is None
+    assert main([command, "--aot", "a.gin"]) == 2
+    assert capsys.readouterr().err == (
+        "t5x-harness: --aot: the TPU compiler is not installed: python -m pip install 't5x-harness[aot]'\n"
+    )
 
 
 def test_what_the_compiler_refuses_is_said_with_its_log(tmp_path: Path) -> None:
@@ -147,3 +221,37 @@ def test_why_all_layers_were_compiled_is_said(
     monkeypatch.setattr(account, "account_of", lambda *given: given[-1])
     spec = RunSpec(("a.gin",), settings=RunSettings(aot=mode))
     assert account.account_program(run, TRAIN, spec, Fake()) == why  # type: ignore[arg-type]
+
+
+MEMINFO = {"proc/meminfo": f"MemTotal: 99 kB\nMemAvailable:   {8 * GIB // 1024} kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (MEMINFO, 8 * GIB),
+        ({**MEMINFO, "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "5\n"}, 8 * GIB),
+        ({**MEMINFO, "sys/fs/cgroup/memory.max": f"{4 * GIB}\n", "sys/fs/cgroup/memory.current": f"{GIB}\n"}, 3 * GIB),
+        (
+            {
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}",
+            },
+            GIB,
+        ),
+        ({}, None),
+    ],
+)
+def test_the_least_of_machine_and_control_group_counts(
+    tmp_path: Path, files: dict[str, str], expected: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert available_bytes(tmp_path) == expected
+
+
+def test_code_takes_more_than_memory() -> None:
+    # T5 1.1 base, all layers, has 37,000 operations: 2.8 GiB were measured until memory, 10.8 GiB to the code.
+    assert 2.8 * GIB < needed_bytes(37_000, Until.MEMORY) < 4 * GIB
+    assert 10.8 * GIB < needed_bytes(37_000, Until.CODE) < 13 * GIB
